@@ -1,0 +1,138 @@
+"""Criteria and baselines: what was learned to be normal for one hardware class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pytest_anubis.core.metric import Metric
+
+Scope = Literal["unit", "node"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """What is normal for one metric of one benchmark (in one group) of one hardware class.
+
+    Attributes:
+        benchmark: Benchmark id.
+        metric: The metric, with unit and direction; a sample in another unit is never compared.
+        component: The part of the node that is blamed when the metric is bad.
+        group: Label of the comparable units; empty if there is none.
+        scope: ``unit``: one device on its own; ``node``: all values of a node pooled.
+        centre: The centre distribution: ascending values, each with equal weight, in the metric's unit.
+        alpha: Practical limit: a one-sided similarity below it is a loss that matters.
+        limit: Learned limit: a one-sided similarity below it is outside the healthy spread at the
+            baseline's error rate; None when too few nodes support one, then alpha alone decides.
+        spread: Scale of the healthy one-sided distances (the per-metric scale of the max-T method).
+        repeatability: Mean pairwise two-sided similarity of the healthy samples.
+        detectable: Smallest uniform relative loss that gives FAIL, as a fraction.
+        medians: Medians of the healthy units, ascending (at most 101 quantiles): for percentiles.
+        nodes: How many distinct healthy nodes the criterion rests on.
+        units: How many healthy units (devices of nodes, or runs of one machine).
+        least: Fewest values of a sample that can be judged.
+        weak: True when only three or four units support it.
+        window: (warm-up, length) of the shortest window of values that is enough, if one was found.
+        notes: Sentences for people, e.g. how many nodes a learned limit would need.
+    """
+
+    benchmark: str
+    metric: Metric
+    component: str = ""
+    group: str = ""
+    scope: Scope = "unit"
+    centre: tuple[float, ...]
+    alpha: float = 0.95
+    limit: float | None = None
+    spread: float = 0.0
+    repeatability: float | None = None
+    detectable: float | None = None
+    medians: tuple[float, ...] = ()
+    nodes: int = 0
+    units: int = 0
+    least: int = 1
+    weak: bool = False
+    window: tuple[int, int] | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """A unit whose sample took no part in learning, and why."""
+
+    node: str
+    device: str
+    benchmark: str
+    metric: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something the learning noticed that people should look at.
+
+    Attributes:
+        kind: ``second-population``, ``no-criterion``, ``not-repeatable``, ``class-shift``, ...
+        benchmark: Benchmark id, empty when it concerns the whole class.
+        metric: Metric name, empty when it concerns all.
+        text: One or two sentences.
+    """
+
+    kind: str
+    text: str
+    benchmark: str = ""
+    metric: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """All criteria of one hardware class, with where they came from.
+
+    Attributes:
+        hardware_class: Readable key of the class.
+        attributes: What the key was made of (accelerator, cpu, memory, driver, profile, ...).
+        criteria: One per (benchmark, metric, group, scope).
+        created: Date and time of learning, ISO 8601, UTC.
+        nodes: Distinct nodes learned from.
+        runs: Ids of the runs learned from.
+        one_machine: True when all runs are of one node: its units are runs, their spread is the noise.
+        error_rate: Stated chance that a healthy node is rejected, None when only alpha decides.
+        confidence: Confidence of that rate as a tolerance limit; None when it holds on average only.
+        factor: The common factor of the max-T method; None when only alpha decides.
+        method: ``median`` or ``medoid``.
+        exclusions: Units left out, with reasons.
+        findings: What the learning noticed.
+        inventory: The majority's inventory (golden inventory) of the class, plain data; may be empty.
+        digest: Content digest, ``sha256:`` and 12 hexadecimal digits; set by the store.
+    """
+
+    hardware_class: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    criteria: tuple[Criterion, ...]
+    created: str
+    nodes: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    one_machine: bool = False
+    error_rate: float | None = None
+    confidence: float | None = None
+    factor: float | None = None
+    method: str = "median"
+    exclusions: tuple[Exclusion, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    inventory: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    def find(
+        self, benchmark: str, metric: str, *, group: str = "", scope: Scope = "unit"
+    ) -> Criterion | None:
+        """Return the criterion for one metric, or None."""
+        for criterion in self.criteria:
+            if (criterion.benchmark, criterion.metric.name, criterion.group, criterion.scope) == (
+                benchmark,
+                metric,
+                group,
+                scope,
+            ):
+                return criterion
+        return None

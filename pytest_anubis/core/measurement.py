@@ -1,0 +1,64 @@
+"""Measurements: one recorded sample with the circumstances under which it was taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_anubis.core.metric import Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """All values of one metric from one unit under test in one run, as recorded.
+
+    Attributes:
+        test: Node id of the test.
+        benchmark: Node id without the device parameter.
+        component: The part of the node that the benchmark exercises.
+        metric: What was measured.
+        device: ``cpu``, ``cuda:3``, ``node``, ...
+        group: Label of the comparable units; empty if there is none.
+        values: In time order, in the metric's unit; nothing is ever dropped.
+        disturbance: What disturbed the machine meanwhile, one phrase each; empty when it was quiet.
+        attempts: How often the measurement was taken again because of a disturbance or a close call.
+        telemetry: Sensor series and counter changes during the measurement, (name, values) pairs.
+        seconds: Wall time of the measurement.
+    """
+
+    test: str
+    benchmark: str
+    component: str
+    metric: Metric
+    device: str
+    group: str = ""
+    values: tuple[float, ...]
+    disturbance: tuple[str, ...] = ()
+    attempts: int = 1
+    telemetry: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestResult:
+    """How one planned test ended.
+
+    Attributes:
+        test: Node id.
+        benchmark: Node id without the device parameter.
+        component: Component of the mark, empty without one.
+        outcome: pytest's word: ``passed``, ``failed``, ``skipped``, ``error``, ``crashed``, ``xfailed``,
+            ``xpassed``, ``not reported``, ``deselected``.
+        text: First line of the failure or the reason of the skip.
+        seconds: Duration of its call.
+        metrics: How many metrics it recorded.
+    """
+
+    __test__ = False
+
+    test: str
+    benchmark: str
+    component: str = ""
+    outcome: str = "not reported"
+    text: str = ""
+    seconds: float = 0.0
+    metrics: int = 0

@@ -1,0 +1,150 @@
+"""Samples: all values of one metric from one unit under test, and whole populations of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.metric import Metric
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def problem_with(values: Iterable[float], *, least: int = 1) -> str | None:
+    """Say in one phrase why values cannot be a sample, or return None when they can.
+
+    Args:
+        values: The values of one sample, any order, in the metric's unit.
+        least: The fewest values that count as a sample.
+    """
+    count = 0
+    for value in values:
+        count += 1
+        if math.isnan(value):
+            return f"value {count} is NaN"
+        if math.isinf(value):
+            return f"value {count} is infinite"
+        if value < 0:
+            return f"value {count} is negative ({value:g}); metrics are on a ratio scale"
+    if count < least:
+        return f"{count} value{'s' if count != 1 else ''}, at least {least} needed"
+    return None
+
+
+def quantiles(values: npt.ArrayLike, size: int) -> FloatArray:
+    """Return the sample's quantile function at the ``size`` midpoints (i + 1/2) / size.
+
+    The quantile function of an empirical distribution is a step function; the value at a midpoint is
+    the step that contains it, so for ``size`` a multiple of the sample's length nothing is lost.
+
+    Args:
+        values: Shape (n,), n >= 1, in the metric's unit.
+        size: Number of quantiles g.
+
+    Returns:
+        Shape (g,), ascending, in the metric's unit.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    n = ordered.shape[0]
+    if n == 0:
+        raise ValueError("a sample without values has no quantiles")
+    # Integer arithmetic: (2i + 1) / (2g) * n, floored, without the rounding of floats.
+    index = (2 * np.arange(size, dtype=np.int64) + 1) * n // (2 * size)
+    return np.asarray(ordered[index], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Population:
+    """All samples of one metric of one benchmark, of comparable units of one hardware class.
+
+    Row i is one unit under test (a device of a node, or a whole node, in one run). Its values are
+    ``values[offsets[i]:offsets[i + 1]]``, in time order.
+
+    Attributes:
+        hardware_class: Key of the class that all units belong to.
+        benchmark: Benchmark id (node id of the test without the device parameter).
+        metric: What is measured.
+        component: The part of the node that a bad value points to, e.g. ``network.loopback``.
+        group: Label of what makes units comparable (pipeline stage, slot kind); empty if there is none.
+        nodes: Length n, the node of each unit.
+        devices: Length n, the device of each unit within its node (``cpu``, ``cuda:3``, ``node``).
+        runs: Length n, the run that each sample comes from.
+        values: Shape (total,), all values, in the metric's unit.
+        offsets: Shape (n + 1,), where each unit's values begin and end.
+        problems: Row -> why that unit has no usable sample (failed test, missing, disturbed, ...).
+            Such a row takes no part in learning; judging gives it a verdict of its own.
+    """
+
+    hardware_class: str
+    benchmark: str
+    metric: Metric
+    component: str = ""
+    group: str = ""
+    nodes: Sequence[str]
+    devices: Sequence[str]
+    runs: Sequence[str]
+    values: FloatArray
+    offsets: IntArray
+    problems: Mapping[int, Problem] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def sample(self, row: int) -> FloatArray:
+        """Return the values of one unit, shape (n_row,), in time order."""
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a unit has no usable sample.
+
+    Attributes:
+        kind: ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
+            ``disturbed`` (the machine was not quiet), ``invalid`` (NaN, negative, too few, wrong unit).
+        text: One phrase for people.
+    """
+
+    kind: str
+    text: str
+
+
+def population_of(
+    samples: Sequence[Sequence[float] | FloatArray],
+    *,
+    metric: Metric,
+    benchmark: str,
+    nodes: Sequence[str] | None = None,
+    devices: Sequence[str] | None = None,
+    runs: Sequence[str] | None = None,
+    hardware_class: str = "",
+    component: str = "",
+    group: str = "",
+    problems: Mapping[int, Problem] | None = None,
+) -> Population:
+    """Build a population from one sequence of values per unit (nodes default to ``n0``, ``n1``, ...)."""
+    sizes = [len(sample) for sample in samples]
+    count = len(samples)
+    flat = (
+        np.concatenate([np.asarray(sample, dtype=np.float64) for sample in samples])
+        if count
+        else np.empty(0, dtype=np.float64)
+    )
+    return Population(
+        hardware_class=hardware_class,
+        benchmark=benchmark,
+        metric=metric,
+        component=component,
+        group=group,
+        nodes=tuple(nodes) if nodes is not None else tuple(f"n{i}" for i in range(count)),
+        devices=tuple(devices) if devices is not None else ("node",) * count,
+        runs=tuple(runs) if runs is not None else ("",) * count,
+        values=flat,
+        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        problems=dict(problems or {}),
+    )

@@ -1,0 +1,149 @@
+"""Verdicts: what was concluded about a metric, a node, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """The five verdicts. Only PASS says that something was measured, judged and found normal."""
+
+    PASS = "PASS"
+    MARGINAL = "MARGINAL"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_TESTED = "NOT_TESTED"
+
+
+class Reason(StrEnum):
+    """Machine-readable reason of a verdict; the words for people stand beside it."""
+
+    WITHIN = "within"  # inside both limits
+    UNDETECTABLE = "undetectable"  # beyond the practical limit, inside the healthy spread
+    UNUSUAL = "unusual"  # outside the healthy spread, not yet costly
+    BEYOND = "beyond"  # beyond the limits
+    CHANGE_POINT = "change-point"  # passes as a whole, but changed within the run
+    TEST_FAILED = "test-failed"  # the benchmark's own assertion or its return code failed
+    NO_BASELINE = "no-baseline"  # this hardware class has no baseline
+    NO_CRITERION = "no-criterion"  # the baseline has none for this metric
+    DISTURBED = "disturbed"  # the machine was not quiet during the measurement
+    TOO_FEW = "too-few"  # fewer values than the criterion needs
+    INVALID = "invalid"  # NaN, infinity, negative
+    WRONG_UNIT = "wrong-unit"  # unit or direction differs from the baseline's
+    UNSET = "unset"  # declared but never recorded
+    NOT_RUN = "not-run"  # a tool or device is missing; the test says which
+    NOT_REPORTED = "not-reported"  # planned, but crashed, hung or interrupted before it reported
+    PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
+
+
+class Reference(StrEnum):
+    """What a sample was compared with, strongest first. Only FLEET can accept a node."""
+
+    FLEET = "fleet"
+    PEERS = "peers"
+    SELF = "self"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricVerdict:
+    """The verdict on one metric of one unit under test, with everything that explains it.
+
+    Similarities are one-sided (only where the unit is worse counts), in [0, 1].
+
+    Attributes:
+        outcome: One of the five verdicts.
+        reason: Why, for machines.
+        text: Why, in one sentence for people.
+        benchmark: Benchmark id.
+        metric: Metric name.
+        unit: Unit of all values here.
+        better: The metric's direction.
+        component: The part of the node that is blamed when the verdict is bad.
+        node: Name of the node.
+        device: Device within the node.
+        scope: ``unit`` (the device on its own) or ``node`` (all of the node's values pooled).
+        count: How many values were judged.
+        value: Median of the values, None when there are none.
+        expected: Median of the criterion's centre.
+        bound: The median value at which a uniformly worse sample would just cross the threshold.
+        similarity: One-sided similarity to the criterion.
+        threshold: The similarity below which this outcome changes (the one that decided).
+        practical: The practical threshold alpha.
+        learned: The learned threshold, None when only alpha applies.
+        percentile: Share of the healthy fleet, in percent, whose median is no better than this value.
+        reference: Compared with fleet, peers or self.
+        baseline: Digest-based id of the baseline, empty if none.
+        population: From how many nodes and units the criterion was learned, e.g. ``312 nodes``.
+        disturbance: What disturbed the machine during the measurement, in words; empty if nothing.
+        evidence: Telemetry and change points found in the measurement, in words.
+        action: Next step when the metric is bad.
+    """
+
+    outcome: Outcome
+    reason: Reason
+    text: str
+    benchmark: str
+    metric: str
+    unit: str = ""
+    better: str = ""
+    component: str = ""
+    node: str = ""
+    device: str = ""
+    scope: str = "unit"
+    count: int = 0
+    value: float | None = None
+    expected: float | None = None
+    bound: float | None = None
+    similarity: float | None = None
+    threshold: float | None = None
+    practical: float | None = None
+    learned: float | None = None
+    percentile: float | None = None
+    reference: Reference = Reference.NONE
+    baseline: str = ""
+    population: str = ""
+    disturbance: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    action: str = ""
+
+
+class Decision(StrEnum):
+    """What is decided about a node; the value of an exit code hangs on it."""
+
+    ACCEPTED = "ACCEPTED"
+    REJECTED = "REJECTED"
+    UNDECIDED = "UNDECIDED"
+
+    @property
+    def exit_code(self) -> int:
+        """0 accepted, 1 rejected, 20 neither."""
+        return {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}[self.value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeVerdict:
+    """What was decided about one node, and what stands in the way of more.
+
+    Attributes:
+        node: Name of the node.
+        decision: Accepted, rejected or neither.
+        headline: One sentence: the decision, the guilty component, the next step.
+        components: Components with at least one failed metric, worst first.
+        blocking: One line per obstacle that prevents acceptance (INCONCLUSIVE, NOT_TESTED, ...).
+        listed: One line per thing that was not judged and does not block.
+        counts: Outcome name -> how many metric verdicts.
+        baseline: Id of the baseline that decided, empty if none.
+        residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
+    """
+
+    node: str
+    decision: Decision
+    headline: str
+    components: tuple[str, ...] = ()
+    blocking: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
+    baseline: str = ""
+    residual_risk: float | None = None
