@@ -1,0 +1,60 @@
+"""What every process of one run must agree on, resolved once by the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.settings import Settings
+
+Sink = Callable[[dict[str, Any]], None]
+"""Takes one journal event as plain types; in a worker it sends to the controller."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """The facts of this run.
+
+    Attributes:
+        settings: The resolved settings.
+        run_id: Name of the run.
+        node: Name of this node.
+        inventory: The inventory as plain data.
+        hardware_class: Key of this node's hardware class.
+        attributes: What the key was made of.
+        devices: Names of the devices to run per-device tests on, e.g. ``("cuda:0", "cuda:1")``.
+        baseline: The class's baseline, None when there is none.
+        baseline_note: Why there is no baseline and what to do next, one sentence; empty if there is one.
+    """
+
+    settings: Settings
+    run_id: str = ""
+    node: str = ""
+    inventory: Mapping[str, Any] = field(default_factory=dict)
+    hardware_class: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+    baseline: Baseline | None = None
+    baseline_note: str = ""
+
+    @property
+    def judging(self) -> bool:
+        """True when metrics are compared with criteria in this run."""
+        return self.settings.active and self.settings.mode == "judge"
+
+
+context_key = pytest.StashKey[RunContext]()
+sink_key = pytest.StashKey[Sink]()
+
+
+def discard(event: dict[str, Any]) -> None:
+    """Drop an event: the sink of a run without ``--anubis``."""
+
+
+def emit(config: pytest.Config, event: dict[str, Any]) -> None:
+    """Hand one event to this process's sink."""
+    config.stash.get(sink_key, discard)(event)

@@ -1,0 +1,123 @@
+"""The mark ``anubis(...)``: what a benchmark says about itself, checked at collection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.settings import seconds
+
+MARKER_LINE = (
+    "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
+    "resources=()): this test is a benchmark of `component`; scope is device, pair or node; cost is "
+    "its expected duration such as '20s'; goal, question and action say why it is measured and what "
+    "to do when it is bad; metrics are names that it must record; resources are what it occupies"
+)
+
+SCOPES = ("device", "pair", "node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkMark:
+    """What the mark says.
+
+    Attributes:
+        component: Part of the node, dotted, e.g. ``accelerator.compute``.
+        scope: ``device``, ``pair`` (a link) or ``node``.
+        cost: Expected duration in seconds, None when not declared.
+        goal: Why it is measured.
+        question: What it answers.
+        action: What to do when it is bad.
+        metrics: Names that must be recorded.
+        resources: What it occupies besides its device, e.g. ``disk``, ``network``.
+    """
+
+    component: str = ""
+    scope: str = "node"
+    cost: float | None = None
+    goal: str = ""
+    question: str = ""
+    action: str = ""
+    metrics: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+
+
+NO_MARK = BenchmarkMark()
+mark_key = pytest.StashKey[BenchmarkMark]()
+
+_KEYS = tuple(field.name for field in fields(BenchmarkMark))
+_COMPONENT = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*)*")
+
+
+def benchmark_mark(item: pytest.Item) -> BenchmarkMark:
+    """Return the test's mark, checked; marks nearer to the test win key by key.
+
+    Raises:
+        pytest.UsageError: A key is unknown or a value is wrong; the message names test, key and mend.
+    """
+    cached = item.stash.get(mark_key, None)
+    if cached is not None:
+        return cached
+    merged: dict[str, Any] = {}
+    for mark in reversed(list(item.iter_markers("anubis"))):
+        if mark.args:
+            _reject(item, f"takes keywords only, found {mark.args[0]!r}")
+        merged.update(mark.kwargs)
+    result = _checked(item, merged) if merged else NO_MARK
+    item.stash[mark_key] = result
+    return result
+
+
+def missing_goals(item: pytest.Item, folders: Sequence[Path]) -> str | None:
+    """Return which of goal, question and action a benchmark in one of the folders leaves out."""
+    if not any(item.path.is_relative_to(folder) for folder in folders):
+        return None
+    if "anubis_metric" not in getattr(item, "fixturenames", ()):
+        return None
+    mark = benchmark_mark(item)
+    absent = [key for key in ("component", "goal", "question", "action") if not getattr(mark, key)]
+    return ", ".join(absent) or None
+
+
+def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
+    for key in given:
+        if key not in _KEYS:
+            _reject(item, f"has no key {key!r}; valid keys: {', '.join(_KEYS)}")
+    texts = {key: given.get(key, "") for key in ("component", "goal", "question", "action")}
+    for key, value in texts.items():
+        if not isinstance(value, str):
+            _reject(item, f"{key} must be text, found {value!r}")
+    if texts["component"] and not _COMPONENT.fullmatch(texts["component"]):
+        _reject(item, f"component {texts['component']!r} must look like 'accelerator.compute'")
+    scope = given.get("scope", "node")
+    if scope not in SCOPES:
+        _reject(item, f"scope {scope!r} is none of {', '.join(SCOPES)}")
+    cost = None
+    if given.get("cost") is not None:
+        try:
+            cost = seconds(given["cost"])
+        except ValueError as error:
+            _reject(item, f"cost: {error}")
+    return BenchmarkMark(
+        **texts,
+        scope=scope,
+        cost=cost,
+        metrics=_names(item, given, "metrics"),
+        resources=_names(item, given, "resources"),
+    )
+
+
+def _names(item: pytest.Item, given: dict[str, Any], key: str) -> tuple[str, ...]:
+    value = given.get(key, ())
+    if isinstance(value, str) or not all(isinstance(name, str) and name for name in value):
+        _reject(item, f"{key} must be a list of names, found {value!r}")
+    return tuple(value)
+
+
+def _reject(item: pytest.Item, text: str) -> None:
+    raise pytest.UsageError(f"{item.nodeid}: mark anubis {text}")
