@@ -23,6 +23,11 @@ def number_to_json(value: float) -> float | str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
+def one_line(name: str) -> str:
+    """Return a name as it is when it is short and printable, else quoted and cut."""
+    return name if name.isprintable() and len(name) <= 80 else repr(name[:80])
+
+
 class Fields:
     """The fields of one JSON object, each read with the type that it must have.
 
@@ -44,8 +49,9 @@ class Fields:
         self._seen: set[str] = set()
 
     def at(self, name: str) -> str:
-        """Return the full place of one field."""
-        return f"{self.place}.{name}" if self.place else name
+        """Return the full place of one field, on one line whatever its name."""
+        name = one_line(name)
+        return f"{self.place}.{name}".replace(".[", "[") if self.place else name
 
     def fail(self, name: str, text: str) -> ValueError:
         """Return the exception that says what is wrong with one field."""
@@ -53,6 +59,7 @@ class Fields:
 
     def has(self, name: str) -> bool:
         """Say whether a field is there and not null."""
+        self._seen.add(name)
         return self.data.get(name) is not None
 
     def raw(self, name: str) -> Any:
@@ -104,7 +111,6 @@ class Fields:
         self, name: str, *, least: float = -math.inf, most: float = math.inf
     ) -> float | None:
         """Return a finite number, or None when the field is absent or null."""
-        self._seen.add(name)
         return self.number(name, least=least, most=most) if self.has(name) else None
 
     def integer(self, name: str, default: int | None = None, *, least: int = 0) -> int:
@@ -179,7 +185,7 @@ class Fields:
         """Refuse fields that nobody read: most often a misspelt name."""
         for name in self.data:
             if name not in self._seen:
-                raise self.fail(str(name)[:40], "unknown field; remove it or mend its name")
+                raise self.fail(str(name), "unknown field; remove it or mend its name")
 
     def _finite(self, value: Any, name: str, least: float, most: float) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
