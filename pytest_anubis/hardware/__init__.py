@@ -1,0 +1,4 @@
+"""The only room that knows vendor libraries, devices, /proc and sysfs.
+
+PYTEST_DONT_REWRITE
+"""

@@ -1,0 +1,128 @@
+"""The control group of this process: its CPU quota, its throttling and its memory limit (v1 and v2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_anubis.hardware.files import Files, key_values
+
+# v1 writes a page-aligned 2^63 for "no limit"; nothing real comes near.
+_NO_MEMORY_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """How often and how long the scheduler stopped a control group because its quota was used up.
+
+    Attributes:
+        times: Number of periods that were cut short.
+        seconds: Total time of all CPUs' run queues stopped.
+    """
+
+    times: int
+    seconds: float
+
+
+class ControlGroup:
+    """The control group of a process and all groups above it: a limit anywhere above binds as well.
+
+    Args:
+        files: Where to read.
+        process: Process id, ``self`` for our own.
+
+    Attributes:
+        quota_folders: Folders of the cpu controller, own group first, and whether they are version 2.
+        memory_folders: The same of the memory controller.
+    """
+
+    def __init__(self, files: Files, process: str = "self") -> None:
+        self._files = files
+        mounts = list(_mounts(files, process))
+        membership = _membership(files, process)
+        self.quota_folders = _folders(files, mounts, membership, "cpu")
+        self.memory_folders = _folders(files, mounts, membership, "memory")
+
+    def quota(self) -> float | None:
+        """Return the tightest CPU limit in cores, None without one."""
+        limits = [self._quota(folder, version2) for folder, version2 in self.quota_folders]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def throttling(self) -> Throttling | None:
+        """Return the throttling so far of the group and those above it; None where nothing counts it."""
+        times, seconds, seen = 0, 0.0, False
+        for folder, _ in self.quota_folders:
+            stat = key_values(self._files.text(f"{folder}/cpu.stat"))
+            if not stat.get("nr_throttled", "").isdigit():
+                continue
+            seen = True
+            times += int(stat["nr_throttled"])
+            if stat.get("throttled_usec", "").isdigit():
+                seconds += int(stat["throttled_usec"]) * 1e-6
+            elif stat.get("throttled_time", "").isdigit():
+                seconds += int(stat["throttled_time"]) * 1e-9
+        return Throttling(times, seconds) if seen else None
+
+    def memory_limit(self) -> int | None:
+        """Return the tightest memory limit in bytes, None without one."""
+        limits = []
+        for folder, version2 in self.memory_folders:
+            text = self._files.text(f"{folder}/memory.{'max' if version2 else 'limit_in_bytes'}")
+            if text and text.isdigit() and int(text) < _NO_MEMORY_LIMIT:
+                limits.append(int(text))
+        return min(limits, default=None)
+
+    def _quota(self, folder: str, version2: bool) -> float | None:
+        if version2:
+            quota, _, period = (self._files.text(f"{folder}/cpu.max") or "").partition(" ")
+        else:
+            quota = self._files.text(f"{folder}/cpu.cfs_quota_us") or ""
+            period = self._files.text(f"{folder}/cpu.cfs_period_us") or ""
+        if quota.isdigit() and period.isdigit() and int(period) > 0:
+            return int(quota) / int(period)
+        return None
+
+
+def _mounts(files: Files, process: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (filesystem type, options, root inside the hierarchy, mount point) of every cgroup mount."""
+    for line in (files.text(f"/proc/{process}/mountinfo") or "").splitlines():
+        head, dash, tail = line.partition(" - ")
+        before, after = head.split(), tail.split()
+        if dash and len(before) >= 5 and after and after[0] in ("cgroup", "cgroup2"):
+            yield after[0], after[-1], before[3], before[4]
+
+
+def _membership(files: Files, process: str) -> dict[str, str]:
+    """Return controller -> path; the empty controller is version 2's single hierarchy."""
+    found: dict[str, str] = {}
+    for line in (files.text(f"/proc/{process}/cgroup") or "").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        for controller in controllers.split(","):
+            found[controller] = path
+    return found
+
+
+def _folders(
+    files: Files,
+    mounts: list[tuple[str, str, str, str]],
+    membership: dict[str, str],
+    controller: str,
+) -> tuple[tuple[str, bool], ...]:
+    """Return the folders from the own group up to the mount point, with "is version 2"."""
+    folders: list[tuple[str, bool]] = []
+    for kind, options, root, point in mounts:
+        version2 = kind == "cgroup2"
+        if not version2 and controller not in options.split(","):
+            continue
+        path = membership.get("" if version2 else controller)
+        if path is None:
+            continue
+        # Inside a container the hierarchy may be mounted from our own group downwards.
+        inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
+        parts = [part for part in inside.split("/") if part and part != ".."]
+        for depth in range(len(parts), -1, -1):
+            folder = "/".join([point, *parts[:depth]])
+            if files.exists(folder):
+                folders.append((folder, version2))
+    return tuple(folders)

@@ -1,0 +1,157 @@
+"""Hardware classes: which nodes may be compared with each other, as one readable key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from pytest_anubis.core.inventory import Inventory, Processor
+
+_GIB = 1 << 30
+# File systems allow names of 255 bytes; a part is cut long before eight of them could reach that.
+_PART_LENGTH = 28
+
+# Attributes that may differ between a node and its own class when hardware is missing or its driver was
+# changed; all others must agree before one class's golden inventory says anything about a node.
+_LOSABLE = ("count", "cores", "memory", "fabric", "driver", "torch")
+
+
+def hardware_class(inventory: Inventory, profile: str) -> tuple[str, dict[str, str]]:
+    """Return the key of a node's hardware class and what it is made of.
+
+    The key is safe as a file name. It is the same on one machine whatever its load, its uptime and the
+    state of its links; it changes with every attribute below. A CPU quota is no part of it: it is a
+    disturbance that measurements are labelled with.
+
+    Args:
+        inventory: The node.
+        profile: ``smoke``, ``standard`` or ``soak``.
+
+    Returns:
+        The key, and the attributes ``accelerator``, ``count``, ``cpu``, ``cores``, ``memory``,
+        ``fabric``, ``driver``, ``torch`` and ``profile``.
+    """
+    attributes = {
+        "accelerator": _accelerator(inventory),
+        "count": str(len(inventory.accelerators)),
+        "cpu": _cpu(inventory.processor),
+        "cores": str(inventory.processor.usable or inventory.processor.threads or "unknown"),
+        "memory": _memory(inventory.memory.total),
+        "fabric": _fabric(inventory),
+        "driver": _driver(inventory),
+        "torch": _major(inventory.software.get("torch")),
+        "profile": profile,
+    }
+    return _key(attributes), attributes
+
+
+def closest_class(
+    attributes: Mapping[str, str], candidates: Mapping[str, Mapping[str, str]]
+) -> str | None:
+    """Find the class that a node most probably belongs to although its own key has no baseline.
+
+    A node that lost an accelerator or a memory module has another key than its healthy siblings. Its
+    measurements are not comparable with theirs, but its inventory is.
+
+    Args:
+        attributes: The node's attributes.
+        candidates: Key -> attributes of the classes that have a golden inventory.
+
+    Returns:
+        The key of the class with the fewest differences, or None when each of them differs in more than
+        what a node can lose, or two are equally close.
+    """
+    ranked = []
+    for key, other in candidates.items():
+        differing = [n for n in {*attributes, *other} if attributes.get(n) != other.get(n)]
+        if all(name in _LOSABLE for name in differing):
+            ranked.append((len(differing), key))
+    ranked.sort()
+    if not ranked or (len(ranked) > 1 and ranked[0][0] == ranked[1][0]):
+        return None
+    return ranked[0][1]
+
+
+def _key(attributes: Mapping[str, str]) -> str:
+    count = attributes["count"]
+    card = slug(attributes["accelerator"])
+    parts = [
+        f"{count}x-{card}" if count != "0" else "no-accelerator",
+        f"{slug(attributes['cpu'])}-{slug(attributes['cores'])}c",
+        slug(attributes["memory"]),
+        *([slug(attributes["fabric"])] if attributes["fabric"] != "none" else []),
+        *([slug(attributes["driver"])] if attributes["driver"] != "none" else []),
+        f"torch{slug(attributes['torch'])}",
+        slug(attributes["profile"]),
+    ]
+    return "_".join(parts)
+
+
+def slug(text: str) -> str:
+    """Return text as lower-case letters, digits, dots and dashes; a long one ends with a digest."""
+    plain = re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "unknown"
+    if len(plain) <= _PART_LENGTH:
+        return plain
+    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+    return f"{plain[: _PART_LENGTH - 7].rstrip('-.')}-{digest}"
+
+
+def _accelerator(inventory: Inventory) -> str:
+    names = sorted({card.name for card in inventory.accelerators})
+    partitioned = any(card.mig for card in inventory.accelerators)
+    return " + ".join(names) + (" MIG" if partitioned else "") if names else "none"
+
+
+def _cpu(processor: Processor) -> str:
+    """Return the CPU's name without frills; with family and model where hypervisors hide the name."""
+    name = re.sub(r"\((R|TM|r|tm)\)|\bCPU\b|\bProcessor\b|@.*|\d+-Core", " ", processor.model or "")
+    name = " ".join(name.split()) or "unknown cpu"
+    if not re.search(r"\d", name) and processor.family and processor.model_number:
+        name += f" f{processor.family}m{processor.model_number}"
+    return name
+
+
+def _memory(total: int | None) -> str:
+    """Round up to the next of 1, 1.5, 2, 3, 4, 6, ... GiB.
+
+    The kernel always shows a few percent less than what is installed, and installed sizes lie on these
+    steps, so one machine never falls on both sides of a step; a missing module is the gate's business.
+    """
+    if not total:
+        return "unknown"
+    step = 0.25
+    while total > step * _GIB:
+        step = step * 4 / 3 if _is_three(step) else step * 1.5
+    return f"{step:g} GiB" if step < 1024 else f"{step / 1024:g} TiB"
+
+
+def _is_three(step: float) -> bool:
+    """Say whether a step is 3 times a power of two."""
+    return (step / 3).hex().startswith("0x1.0000000000000")
+
+
+def _fabric(inventory: Inventory) -> str:
+    """Return what connects accelerators and nodes; hardware that exists, whether its links are up or not."""
+    parts = []
+    links = max((card.nvlinks or 0 for card in inventory.accelerators), default=0)
+    if links:
+        parts.append(f"nvlink{links}")
+    adapters: dict[str, int] = {}
+    for nic in inventory.nics:
+        if nic.kind in ("infiniband", "roce"):
+            name = f"{'ib' if nic.kind == 'infiniband' else 'roce'}-{nic.model or 'unknown'}"
+            adapters[name] = adapters.get(name, 0) + 1
+    parts.extend(f"{number}x{name}" for name, number in sorted(adapters.items()))
+    return " ".join(parts) or "none"
+
+
+def _driver(inventory: Inventory) -> str:
+    for name in ("nvidia", "amdgpu"):
+        if name in inventory.drivers:
+            return f"{name}{_major(inventory.drivers[name])}"
+    return "none"
+
+
+def _major(version: str | None) -> str:
+    return version.partition(".")[0].partition("+")[0] if version else "none"

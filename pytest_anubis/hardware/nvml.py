@@ -1,0 +1,126 @@
+"""NVML with its errors sorted: what a card does not have is absent, what fails is noted by name."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+# Codes by which NVML says "this card, driver or system has no such thing": absent, not broken.
+NOT_SUPPORTED = 3
+FUNCTION_NOT_FOUND = 13
+VGPU_ECC_NOT_SUPPORTED = 22
+FREQUENCY_NOT_SUPPORTED = 24
+DEPRECATED = 26
+NO_DATA = 21
+_ABSENT = {
+    NOT_SUPPORTED,
+    FUNCTION_NOT_FOUND,
+    NO_DATA,
+    VGPU_ECC_NOT_SUPPORTED,
+    FREQUENCY_NOT_SUPPORTED,
+    DEPRECATED,
+}
+
+# Codes by which initialisation says "this is no NVIDIA machine".
+LIBRARY_NOT_FOUND = 12
+DRIVER_NOT_LOADED = 9
+_NO_NVIDIA = {LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED}
+
+# Codes after which nothing more can be learned from a card: it fell off the bus or needs a reset.
+GPU_LOST = 15
+RESET_REQUIRED = 16
+LOST = {GPU_LOST, RESET_REQUIRED}
+
+
+class Nvml:
+    """An open NVML library; use it as a context manager.
+
+    Args:
+        module: The bindings; default imports ``pynvml`` (of the distribution nvidia-ml-py).
+
+    Attributes:
+        present: The library is there and initialised.
+        unreadable: ``nvml: reason`` when initialising failed although a driver is there.
+    """
+
+    def __init__(self, module: Any = None) -> None:
+        self._module = module
+        self.present = False
+        self.unreadable: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        if self._module is None:
+            self._module = _bindings()
+        if self._module is None:
+            return self
+        try:
+            self._module.nvmlInit()
+        except self._module.NVMLError as error:
+            if code_of(error) not in _NO_NVIDIA:
+                self.unreadable = (f"nvml: {describe(error)}",)
+        except (OSError, AttributeError) as error:  # a library that does not fit its bindings
+            self.unreadable = (f"nvml: {type(error).__name__}: {error}",)
+        else:
+            self.present = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.present:
+            self.present = False
+            try:
+                self._module.nvmlShutdown()
+            except self._module.NVMLError:
+                return  # nothing is held any more that could be lost
+
+    def ask(self, field: str, notes: list[str], call: str, *arguments: Any) -> Any:
+        """Call one NVML function.
+
+        Args:
+            field: Name of the sensor for the notes.
+            notes: Gets ``field: reason`` when the sensor should have answered and did not.
+            call: Name of the function.
+            arguments: Its arguments.
+
+        Returns:
+            The answer; None when there is no such sensor or it failed.
+        """
+        function: Callable[..., Any] | None = getattr(self._module, call, None)
+        if function is None:  # bindings older than the function
+            return None
+        try:
+            answer = function(*arguments)
+        except self._module.NVMLError as error:
+            if code_of(error) not in _ABSENT:
+                notes.append(f"{field}: {describe(error)}")
+            return None
+        except (ValueError, TypeError, UnicodeDecodeError) as error:
+            notes.append(f"{field}: {type(error).__name__}: {error}")
+            return None
+        return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
+
+    def constant(self, name: str, default: int) -> int:
+        """Return a constant of the bindings, `default` when they do not have it."""
+        return int(getattr(self._module, name, default))
+
+
+def code_of(error: BaseException) -> int:
+    """Return NVML's error code; 999 (unknown) when the exception carries none."""
+    value = getattr(error, "value", 999)
+    return value if isinstance(value, int) else 999
+
+
+def describe(error: BaseException) -> str:
+    """Return the error's words and its code."""
+    return f"{error} (NVML error {code_of(error)})"
+
+
+def _bindings() -> Any:
+    try:
+        with warnings.catch_warnings():
+            # The deprecated distribution of the same name warns at import; it must not stop a run.
+            warnings.simplefilter("ignore", FutureWarning)
+            return importlib.import_module("pynvml")
+    except (ImportError, OSError, KeyError, AttributeError):
+        return None
