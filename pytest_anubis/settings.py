@@ -38,6 +38,7 @@ class Settings:
         redact: Leave serial numbers and addresses out of what is written.
         inventory: Recorded inventory to use in place of this machine's; None reads the machine.
         timeout: Deadline of every test in seconds; None derives it from the declared cost.
+        scratch: Folder on the disk to be tested; None is pytest's temporary folder.
     """
 
     active: bool = False
@@ -52,6 +53,7 @@ class Settings:
     redact: bool = False
     inventory: Path | None = None
     timeout: float | None = None
+    scratch: Path | None = None
 
 
 def seconds(text: str | float) -> float:
@@ -153,6 +155,11 @@ OPTIONS: tuple[_Option, ...] = (
         metavar="SECONDS",
         help="Deadline of every test; default: from its declared cost",
     ),
+    _Option(
+        flag="--anubis-scratch",
+        metavar="DIR",
+        help="Folder on the disk that is to be tested; default: pytest's temporary folder",
+    ),
 )
 
 
@@ -209,6 +216,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         redact=bool(raw["anubis_redact"]),
         inventory=_optional(raw["anubis_inventory"], lambda text: base / text),
         timeout=_optional(raw["anubis_timeout"], _timeout),
+        scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
     )
 
 
@@ -234,6 +242,12 @@ def _raw(config: pytest.Config, option: _Option, environ: Mapping[str, str]) -> 
 
 def _optional(text: str, convert: Callable[[str], Any]) -> Any:
     return convert(text) if text else None
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise pytest.UsageError(f"--anubis-scratch {path}: no such folder; create it first")
+    return path
 
 
 def _timeout(text: str) -> float:

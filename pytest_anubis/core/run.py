@@ -51,6 +51,7 @@ class RunRecord:
         exit_status: pytest's exit status; None when the run never finished.
         inventory: The node's inventory as plain data; may be empty.
         settings: The settings of the run as plain data; may be empty.
+        baseline: Digest of the baseline that the run was judged with; empty if none.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
         measurements: In the order in which they were recorded.
@@ -72,6 +73,7 @@ class RunRecord:
     exit_status: int | None = None
     inventory: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    baseline: str = ""
     planned: tuple[PlannedTest, ...] = ()
     results: tuple[TestResult, ...] = ()
     measurements: tuple[Measurement, ...] = ()

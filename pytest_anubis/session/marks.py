@@ -73,11 +73,16 @@ def benchmark_mark(item: pytest.Item) -> BenchmarkMark:
     return result
 
 
+def is_benchmark(item: pytest.Item) -> bool:
+    """True for a test that records metrics."""
+    return "anubis_metric" in getattr(item, "fixturenames", ())
+
+
 def missing_goals(item: pytest.Item, folders: Sequence[Path]) -> str | None:
     """Return which of goal, question and action a benchmark in one of the folders leaves out."""
     if not any(item.path.is_relative_to(folder) for folder in folders):
         return None
-    if "anubis_metric" not in getattr(item, "fixturenames", ()):
+    if not is_benchmark(item):
         return None
     mark = benchmark_mark(item)
     absent = [key for key in ("component", "goal", "question", "action") if not getattr(mark, key)]

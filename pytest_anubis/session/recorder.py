@@ -373,9 +373,11 @@ class Recorder:
         self._send("measurement", measurement)
 
     def _send(self, kind: str, measurement: Measurement) -> None:
-        from pytest_anubis.wire import to_plain
+        if not self._context.settings.active:
+            return
+        from pytest_anubis.store.events import measurement_event
 
-        self._sink({"event": kind, **to_plain(measurement)})
+        self._sink({**measurement_event(measurement), "event": kind})
 
 
 recorder_key = pytest.StashKey[Recorder]()

@@ -1,0 +1,83 @@
+"""What the plugin costs: a trivial test that records one metric, and the start-up of pytest.
+
+Prints milliseconds a test for plain pytest, pytest-benchmark's fixture and ``--anubis``, taken in turn
+in one go (A B C, A B C, ...), the medians, and the ratios; then the start-up of ``pytest --version`` with
+and without the plugin. Run: ``python benchmarks/overhead.py [--tests 2000] [--rounds 5]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PLAIN = "def test_{i}():\n    assert {i} + 1 == 1 + {i}\n"
+BENCHMARK = (
+    "def test_{i}(benchmark):\n    benchmark.pedantic(lambda: {i} + 1, rounds=1, iterations=1)\n"
+)
+ANUBIS = (
+    "def test_{i}(anubis_metric):\n"
+    "    anubis_metric.record('answer', {i} + 1, unit='count', better='equal')\n"
+)
+SUITES = {
+    "plain pytest": (PLAIN, ["-p", "no:anubis", "-p", "no:benchmark"]),
+    "pytest-benchmark": (BENCHMARK, ["-p", "no:anubis"]),
+    "pytest --anubis": (ANUBIS, ["--anubis", "-p", "no:benchmark"]),
+}
+
+
+def seconds(command: list[str], folder: Path, *, may_fail: bool = False) -> float:
+    """Return the wall seconds of one command; its exit status must be 0, 5 or 20."""
+    begin = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    took = time.perf_counter() - begin
+    if done.returncode not in (0, 20) and not may_fail:
+        raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stdout[-2000:]}")
+    return took
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--tests", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    times: dict[str, list[float]] = {name: [] for name in SUITES}
+    starts: dict[str, list[float]] = {"with the plugin": [], "without": []}
+    with tempfile.TemporaryDirectory() as name:
+        for label, (template, _) in SUITES.items():
+            folder = Path(name) / label.replace(" ", "_")
+            folder.mkdir()
+            (folder / "pytest.ini").write_text("[pytest]\n")
+            text = "".join(template.format(i=i) for i in range(options.tests))
+            (folder / "test_many.py").write_text(text)
+        for number in range(options.rounds + 1):
+            for label, (_, extra) in SUITES.items():
+                took = seconds([*pytest, *extra], Path(name) / label.replace(" ", "_"))
+                if number:  # the first round fills caches and compiled bytecode
+                    times[label].append(took)
+        for number in range(4 * options.rounds + 1):
+            for label, extra in (("with the plugin", []), ("without", ["-p", "no:anubis"])):
+                took = seconds([*pytest[:3], "--version", *extra], Path(name))
+                if number:
+                    starts[label].append(took)
+    plain = statistics.median(times["plain pytest"]) / options.tests * 1e3
+    print(f"{options.tests} tests, {options.rounds} rounds in turn, medians")
+    print(f"{'':20}{'ms a test':>12}{'over plain':>12}{'ratio':>8}")
+    for label, values in times.items():
+        each = statistics.median(values) / options.tests * 1e3
+        print(f"{label:20}{each:12.3f}{each - plain:12.3f}{each / plain:8.2f}")
+    print("start-up of pytest --version, milliseconds (median)")
+    for label, values in starts.items():
+        print(f"{label:20}{statistics.median(values) * 1e3:12.1f}")
+    pairs = zip(starts["with the plugin"], starts["without"], strict=True)
+    print(f"{'median difference':20}{statistics.median(a - b for a, b in pairs) * 1e3:12.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""``anubis learn``: run the benchmarks some rounds on this machine, or take collected runs, and learn."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pytest_anubis.cli.errors import CommandError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="TESTS|RUN",
+        help="tests to run here (suites/), or runs collected elsewhere (folders, journals, imports)",
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="rounds to run here (default: 5)")
+    parser.add_argument("--profile", choices=("smoke", "standard", "soak"), default="smoke")
+    parser.add_argument("-o", "--output", type=Path, default=Path("baselines"), metavar="DIR")
+    parser.add_argument("--store", type=Path, default=Path(".anubis"), metavar="DIR")
+    parser.add_argument("--alpha", type=float, default=0.95, help="practical limit (default: .95)")
+    parser.add_argument("--method", choices=("median", "medoid"), default="median")
+    parser.add_argument(
+        "--error-rate",
+        type=_rate,
+        default=0.01,
+        metavar="R|none",
+        help="stated chance that a healthy node is rejected (default: .01); none: alpha alone",
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
+    parser.add_argument(
+        "--pytest-args",
+        default="",
+        metavar="ARGS",
+        help="further arguments of pytest, e.g. --pytest-args='-k gemm'",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Learn and write one baseline per hardware class."""
+    if not 0 < options.alpha < 1:
+        raise CommandError(f"--alpha {options.alpha:g}: must lie between 0 and 1")
+    paths = [Path(source.partition("::")[0]) for source in options.sources]
+    for path in paths:
+        if not path.exists():
+            raise CommandError(f"{path}: no such file or folder")
+    if all(_is_run(path) for path in paths):
+        return _learn(options, paths)
+    if any(_is_run(path) for path in paths):
+        raise CommandError("give either tests to run here or collected runs, not both")
+    return _learn(options, _measure(options))
+
+
+def _is_run(path: Path) -> bool:
+    if path.is_dir():
+        return any(path.rglob("journal.jsonl")) or any(path.glob("*.anubis.*"))
+    return path.suffix != ".py"
+
+
+def _measure(options: argparse.Namespace) -> list[Path]:
+    """Run the tests once a round, each round a run with its own journal."""
+    import shlex
+
+    if options.rounds < 3:
+        raise CommandError(f"--rounds {options.rounds}: at least 3 are needed to see the noise")
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    store = options.store.resolve()
+    runs: list[Path] = []
+    begin = time.monotonic()
+    for number in range(1, options.rounds + 1):
+        run_id = f"learn-{stamp}-{number:02d}"
+        left = ""
+        if number > 1:
+            each = (time.monotonic() - begin) / (number - 1)
+            left = f", about {each * (options.rounds - number + 1):.0f} s left"
+        print(f"round {number} of {options.rounds}{left}", flush=True)
+        command = [
+            *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),
+            *("-q", "--no-header", "-p", "no:cacheprovider"),
+            f"--anubis-profile={options.profile}",
+            f"--anubis-store={store}",
+            f"--anubis-run-id={run_id}",
+            *shlex.split(options.pytest_args),
+            *options.sources,
+        ]
+        status = subprocess.run(command, check=False).returncode
+        if status != 0:
+            raise CommandError(
+                f"round {number} ended with exit code {status}; nothing is learned from a run that "
+                "failed: mend what failed, or leave it out with --pytest-args"
+            )
+        runs.append(store / "runs" / run_id)
+    return runs
+
+
+def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
+    from pytest_anubis.report.learned import learned_lines
+    from pytest_anubis.store.baselines import BaselineError, save_baseline
+    from pytest_anubis.store.runs import read_runs
+    from pytest_anubis.validator import learn_baseline
+
+    runs = read_runs(paths)
+    for refusal in runs.refused:
+        print(f"left out: {refusal}")
+    if not runs.populations:
+        raise CommandError("the runs hold nothing to learn from; see the lines above")
+    by_class: dict[str, list[object]] = {}
+    for population in runs.populations:
+        by_class.setdefault(population.hardware_class, []).append(population)
+    for key, populations in sorted(by_class.items()):
+        baseline = learn_baseline(
+            populations,
+            hardware_class=key,
+            attributes=runs.attributes.get(key, {}),
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            alpha=options.alpha,
+            method=options.method,
+            error_rate=options.error_rate,
+        )
+        if not baseline.criteria:
+            print(f"{key}: no criterion could be learned")
+        for line in learned_lines(baseline):
+            print(line)
+        try:
+            path = save_baseline(baseline, options.output)
+        except (OSError, BaselineError) as error:
+            raise CommandError(str(error)) from error
+        print(f"written: {path}")
+    return 0
+
+
+def _rate(text: str) -> float | None:
+    if text.lower() == "none":
+        return None
+    rate = float(text)
+    if not 0 < rate < 1:
+        raise argparse.ArgumentTypeError("must lie between 0 and 1, or be none")
+    return rate

@@ -1,0 +1,76 @@
+"""The parser of ``anubis`` and its exit codes: 0 fine, 1 negative verdict, 2 wrong usage or input."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from pytest_anubis import __version__
+from pytest_anubis.cli.errors import CommandError
+
+COMMANDS = {
+    "learn": "learn a baseline from this machine or from collected runs",
+    "judge": "judge collected runs against baselines, without pytest",
+    "report": "rebuild the report of a run from its journal",
+    "history": "show a node's runs, or import incidents",
+    "goals": "show why everything is measured, with the last verdicts",
+    "baseline": "list, show, compare, promote, expire or backtest baselines",
+    "import": "turn results of other tools into runs",
+    "doctor": "show this machine's inventory and what is missing to validate it",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: The command line without the program's name; default: the process's.
+
+    Returns:
+        The exit code.
+    """
+    parser = _parser()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    name = next((word for word in given if not word.startswith("-")), "")
+    for command, text in COMMANDS.items():
+        sub = parser.commands.add_parser(command, help=text, description=text[0].upper() + text[1:])
+        if command == name:  # only the command at hand is imported
+            module = importlib.import_module(f"pytest_anubis.cli.{command}_command")
+            module.add(sub)
+            sub.set_defaults(run=module.run)
+    options = parser.parse_args(given)
+    try:
+        return int(options.run(options))
+    except CommandError as error:
+        print(f"anubis {name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"anubis {name}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    commands: argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="anubis",
+        description="Hardware acceptance testing: learn what is normal, judge nodes, keep history.",
+        epilog="The tests themselves are run with: pytest --anubis suites/",
+    )
+    parser.add_argument("--version", action="version", version=f"anubis {__version__}")
+    parser.commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""``anubis report RUN``: the summary, the JSON and the HTML page of a run, rebuilt from its journal."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+
+from pytest_anubis.cli.errors import CommandError
+from pytest_anubis.cli.runs import add_store, read_run
+from pytest_anubis.core.run import RunRecord
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="latest",
+        metavar="RUN",
+        help="folder, journal or id of the run; default: the latest",
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the HTML page")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the JSON form; - prints it"
+    )
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
+    parser.add_argument(
+        "--baselines",
+        type=Path,
+        default=Path("baselines"),
+        help="for the plots (default: baselines)",
+    )
+    add_store(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Rebuild what was asked for."""
+    record = completed(read_run(options.name, options.store))
+    if options.json is not None:
+        from pytest_anubis.report.run_json import run_json
+
+        _write(options.json, run_json(record) + "\n")
+    if options.html is not None:
+        from pytest_anubis.report.page import run_page
+
+        _write(options.html, run_page(record, _baseline(options.baselines, record)))
+    if options.json is None or str(options.json) != "-":
+        _show(record, options.verbose)
+    return 0
+
+
+def completed(record: RunRecord) -> RunRecord:
+    """Give a run that was cut short the verdicts that its missing tests deserve."""
+    if record.node_verdict is not None or record.purpose != "acceptance":
+        return record
+    from pytest_anubis.validator import judge_node
+    from pytest_anubis.validator.completeness import verdicts_of_tests
+
+    judged = {(verdict.benchmark, verdict.device) for verdict in record.verdicts}
+    results = {result.test: result for result in record.results}
+    extra = verdicts_of_tests(record.planned, results, judged, node=record.node)
+    verdicts = [*record.verdicts, *extra]
+    verdict = judge_node(
+        verdicts, node=record.node, problems=["the run was cut short and never decided"]
+    )
+    return dataclasses.replace(record, verdicts=tuple(verdicts), node_verdict=verdict)
+
+
+def _show(record: RunRecord, verbosity: int) -> None:
+    from pytest_anubis.report.terminal import summary_lines
+
+    print(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
+    for warning in record.warnings:
+        print(f"note: {warning}")
+    if record.node_verdict is None:
+        print(f"{len(record.measurements)} measurements recorded, nothing was judged")
+        return
+    width = shutil.get_terminal_size().columns
+    for text, _ in summary_lines(
+        record.node_verdict, record.verdicts, verbosity=verbosity, width=width
+    ):
+        print(text)
+
+
+def _baseline(place: Path, record: RunRecord) -> object | None:
+    from pytest_anubis.store.baselines import BaselineError, find_baseline, load_baseline
+
+    path = find_baseline(place, record.hardware_class)
+    if path is None:
+        return None
+    try:
+        return load_baseline(path, hardware_class=record.hardware_class)
+    except BaselineError as error:
+        print(f"plots without criteria: {error}", file=sys.stderr)
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    from pytest_anubis.store.atomic import write_atomically
+
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
+    print(f"written: {path}")

@@ -1,0 +1,42 @@
+"""The pytest11 entry point: declares options and hooks, registers what this run needs. No logic.
+
+Imports the standard library and pytest only: every pytest run in this environment pays for it.
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_anubis import hookspecs
+from pytest_anubis.session.collection import CollectionChecks
+from pytest_anubis.session.context import RunContext, context_key
+from pytest_anubis.session.devices import DeviceParametrizer
+from pytest_anubis.session.fixtures import anubis_device, anubis_metric, anubis_node
+from pytest_anubis.session.marks import MARKER_LINE
+from pytest_anubis.settings import add_options, resolve
+
+__all__ = ["anubis_device", "anubis_metric", "anubis_node"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare options and ini keys."""
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks that users may implement."""
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Resolve the settings and register the rooms of this run."""
+    config.addinivalue_line("markers", MARKER_LINE)
+    settings = resolve(config)
+    config.stash[context_key] = RunContext(settings=settings)
+    config.pluginmanager.register(DeviceParametrizer(), "anubis-devices")
+    config.pluginmanager.register(CollectionChecks(config), "anubis-collection")
+    if settings.active:
+        from pytest_anubis.session.start import start
+
+        start(config, settings)

@@ -1,0 +1,51 @@
+"""The decision about the node at the end of a run, from everything that was judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.validator import judge_node
+from pytest_anubis.validator.completeness import verdicts_of_tests
+
+if TYPE_CHECKING:
+    from pytest_anubis.session.run import Run
+
+
+def decide(run: Run, *, waived: frozenset[str]) -> tuple[NodeVerdict, list[MetricVerdict]]:
+    """Return the decision and the verdicts that it adds to those of the tests.
+
+    Args:
+        run: The run, all tests reported or known to be missing.
+        waived: Tests whose failure their own xfail mark expects: listed, neither rejecting nor blocking.
+    """
+    context = run.context
+    judged = {(verdict.benchmark, verdict.device) for verdict in run.all_verdicts()}
+    planned = list(run.planned.values())
+    extra = verdicts_of_tests(planned, run.results, judged, node=context.node)
+    counted = [
+        _waived(verdict) if test in waived else verdict
+        for test, verdicts in run.verdicts.items()
+        for verdict in verdicts
+    ]
+    verdict = judge_node(
+        [*counted, *extra],
+        baseline=context.baseline,
+        node=context.node,
+        fail_on=context.settings.fail_on,
+        require_all=context.settings.require_all,
+        problems=run.crashes,
+    )
+    return verdict, extra
+
+
+def _waived(verdict: MetricVerdict) -> MetricVerdict:
+    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
+        return verdict
+    return replace(
+        verdict,
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.WAIVED,
+        text=f"failed as its xfail mark expects: {verdict.text}",
+    )

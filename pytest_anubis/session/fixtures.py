@@ -1,0 +1,87 @@
+"""The fixtures for benchmarks: ``anubis_metric``, ``anubis_device`` and ``anubis_node``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from pytest_anubis.session.context import context_key, discard, sink_key
+from pytest_anubis.session.devices import Device, benchmark_id, device_of
+from pytest_anubis.session.marks import benchmark_mark
+from pytest_anubis.session.recorder import Recorder, recorder_key
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The node that the test runs on.
+
+    Attributes:
+        name: Its name.
+        profile: ``smoke``, ``standard`` or ``soak``.
+        scratch: An empty folder of this test; ``--anubis-scratch`` chooses the disk.
+    """
+
+    name: str
+    profile: str
+    scratch: Path
+
+    @property
+    def cores(self) -> int:
+        """How many CPUs this process may use."""
+        return len(os.sched_getaffinity(0))
+
+    def pick(self, *, smoke: T, standard: T, soak: T) -> T:
+        """Return the size or duration for this run's profile."""
+        return {"smoke": smoke, "standard": standard, "soak": soak}[self.profile]
+
+
+@pytest.fixture
+def anubis_device(request: pytest.FixtureRequest) -> Device:
+    """The device to run on: one test for every accelerator, or for the CPU when there is none."""
+    return Device(request.param)
+
+
+@pytest.fixture
+def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
+    """The node: its name, the profile, usable cores, and a scratch folder of this test."""
+    context = request.config.stash[context_key]
+    chosen = context.settings.scratch
+    with ExitStack() as stack:
+        scratch = tmp_path
+        if chosen is not None:
+            scratch = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-", dir=chosen))
+            )
+        yield Node(
+            name=context.node or platform.node(),
+            profile=context.settings.profile,
+            scratch=scratch,
+        )
+
+
+@pytest.fixture
+def anubis_metric(request: pytest.FixtureRequest) -> Recorder:
+    """Record metrics: measure() times a callable, collect() repeats one, record() takes values."""
+    item = request.node
+    config = request.config
+    device = device_of(item)
+    recorder = Recorder(
+        test=item.nodeid,
+        benchmark=benchmark_id(item),
+        mark=benchmark_mark(item),
+        device=None if device == "node" else Device(device),
+        context=config.stash[context_key],
+        sink=config.stash.get(sink_key, discard),
+    )
+    item.stash[recorder_key] = recorder
+    return recorder

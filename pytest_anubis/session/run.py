@@ -1,0 +1,211 @@
+"""One run on the controller (or the only process): journal, completeness, verdict, exit status."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.run import PlannedTest
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
+from pytest_anubis.session.context import RunContext
+from pytest_anubis.store import events
+from pytest_anubis.store.events import Event, JournalError
+from pytest_anubis.store.journal import Journal
+from pytest_anubis.wire import to_plain
+
+EXIT_UNDECIDED = 20
+
+
+class Run:
+    """Follows the run, writes its journal, and decides at the end.
+
+    Attributes:
+        context: The facts of the run.
+        planned: Every planned test, by node id.
+        results: How each test ended so far, by node id.
+        measurements: What was recorded so far.
+        verdicts: Node id -> metric verdicts of that test, all attempts.
+        node_verdict: The decision; None until the end, and in ``measure`` mode.
+        crashes: One line per worker or process that died.
+        usage_errors: One line per benchmark that is written wrongly.
+    """
+
+    def __init__(self, config: pytest.Config, context: RunContext) -> None:
+        self._config = config
+        self.context = context
+        self.planned: dict[str, PlannedTest] = {}
+        self.results: dict[str, TestResult] = {}
+        self.measurements: list[Measurement] = []
+        self.verdicts: dict[str, list[MetricVerdict]] = {}
+        self.node_verdict: NodeVerdict | None = None
+        self.crashes: list[str] = []
+        self.usage_errors: list[str] = []
+        self.record_path: str = ""
+        self._journal: Journal | None = None
+        self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
+        self._waived: set[str] = set()
+
+    # Events: the journal first, then everything else.
+
+    def sink(self, event: Event) -> None:
+        """Write one event to the journal and take note of it."""
+        with self._lock:
+            if self._journal is not None:
+                self._journal.write(event)
+            self._note(event)
+
+    def _note(self, event: Event) -> None:
+        kind = event["event"]
+        if kind == "planned":
+            for plan in events.planned_from_event(event):
+                self.planned.setdefault(plan.test, plan)
+        elif kind == "measurement":
+            self.measurements.append(events.measurement_from_event(event))
+        elif kind == "verdict":
+            verdict = events.verdict_from_event(event)
+            self.verdicts.setdefault(event.get("test", ""), []).append(verdict)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Open the journal, unless tests are only collected."""
+        if self._config.option.collectonly:
+            return
+        context = self.context
+        try:
+            self._journal = Journal.create(context.settings.store, context.run_id)
+        except JournalError as error:
+            raise pytest.UsageError(f"--anubis-store: {error}") from error
+        self.record_path = str(self._journal.path)
+        started = events.run_started_event(
+            run=context.run_id,
+            node=context.node,
+            started=_now(),
+            hardware_class=context.hardware_class,
+            attributes=context.attributes,
+            profile=context.settings.profile,
+            purpose="measure" if context.settings.mode == "measure" else "acceptance",
+            inventory=context.inventory,
+            settings=to_plain(context.settings),
+        )
+        self.sink({**started, "baseline": context.baseline.digest if context.baseline else ""})
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take note of how tests end; crash reports have no ``when`` that we know."""
+        data: dict[str, Any] = getattr(report, "anubis", {})
+        if "usage_error" in data:
+            self.usage_errors.append(data["usage_error"])
+        if report.when not in ("setup", "call", "teardown"):
+            self._finish_test(self._result(report, data, "crashed"))
+            return
+        outcome = _outcome_of(report)
+        previous = self.results.get(report.nodeid)
+        if outcome is not None and (previous is None or _worse(outcome, previous.outcome)):
+            self.results[report.nodeid] = self._result(report, data, outcome)
+        if outcome == "xfailed":
+            self._waived.add(report.nodeid)
+        if report.when == "teardown" and report.nodeid in self.results:
+            self._finish_test(self.results[report.nodeid])
+
+    def _result(self, report: pytest.TestReport, data: dict[str, Any], outcome: str) -> TestResult:
+        return TestResult(
+            test=report.nodeid,
+            benchmark=data.get("benchmark", ""),
+            component=data.get("component", ""),
+            outcome=outcome,
+            text=_first_line(report),
+            seconds=round(report.duration, 6),
+            metrics=len(data.get("measurements", ())),
+        )
+
+    def _finish_test(self, result: TestResult) -> None:
+        self.results[result.test] = result
+        self.sink(events.finished_event(result))
+
+    # First: the exit status must be right before reports and terminal show it.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Decide, close the journal, file the run."""
+        if self._journal is None:
+            return
+        interrupted = exitstatus not in (
+            pytest.ExitCode.OK,
+            pytest.ExitCode.TESTS_FAILED,
+            pytest.ExitCode.NO_TESTS_COLLECTED,
+        )
+        if self.context.settings.mode == "judge" and self.planned:
+            self._decide(session, interrupted)
+        elif not interrupted and self._missing():
+            session.exitstatus = EXIT_UNDECIDED
+        if self.usage_errors and not interrupted:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        status = int(session.exitstatus)
+        self.sink(events.run_finished_event(exit_status=status, ended=_now()))
+        self._journal.close()
+        self._file()
+
+    def _missing(self) -> list[str]:
+        return [test for test in self.planned if test not in self.results]
+
+    def _decide(self, session: pytest.Session, interrupted: bool) -> None:
+        from pytest_anubis.session.decision import decide
+
+        self.node_verdict, extra = decide(self, waived=frozenset(self._waived))
+        for verdict in extra:
+            self.sink(events.verdict_event(verdict))
+        self.sink(events.node_verdict_event(self.node_verdict))
+        self._config.hook.pytest_anubis_verdict(
+            config=self._config, verdict=self.node_verdict, verdicts=self.all_verdicts()
+        )
+        if interrupted:
+            return
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = self.node_verdict.decision.exit_code
+
+    def all_verdicts(self) -> list[MetricVerdict]:
+        """Return every metric verdict of the run, in the order in which they were reached."""
+        return [verdict for verdicts in self.verdicts.values() for verdict in verdicts]
+
+    def _file(self) -> None:
+        """File the run in the history; the journal is the truth, so a failure is only told."""
+        from pytest_anubis.store.filing import file_run
+
+        problem = file_run(self.context.settings.store, self.record_path)
+        if problem:
+            self._config.issue_config_time_warning(pytest.PytestWarning(problem), stacklevel=2)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def _outcome_of(report: pytest.TestReport) -> str | None:
+    """Return pytest's word for a report that decides, None for a setup or teardown that went well."""
+    if hasattr(report, "wasxfail"):
+        return "xfailed" if report.skipped else "xpassed"
+    if report.when == "call":
+        return str(report.outcome)
+    if report.skipped:
+        return "skipped"
+    return "error" if report.failed else None
+
+
+_ORDER = ("passed", "xpassed", "xfailed", "skipped", "failed", "error", "crashed")
+
+
+def _worse(outcome: str, than: str) -> bool:
+    return _ORDER.index(outcome) > _ORDER.index(than)
+
+
+def _first_line(report: pytest.TestReport) -> str:
+    longrepr = report.longrepr
+    if longrepr is None:
+        return ""
+    if isinstance(longrepr, tuple):
+        return str(longrepr[2]).removeprefix("Skipped: ").split("\n", 1)[0]
+    crash = getattr(longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(longrepr)
+    return str(text).strip().split("\n", 1)[0]

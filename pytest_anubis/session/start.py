@@ -1,0 +1,187 @@
+"""Start of a run with ``--anubis``: inventory, hardware class and baseline, then the rooms' plugins."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_anubis.session.context import RunContext, context_key, sink_key
+from pytest_anubis.session.devices import names_from_inventory
+from pytest_anubis.session.judge import Judge
+from pytest_anubis.settings import Settings
+from pytest_anubis.wire import from_plain, to_plain
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.inventory import Inventory
+
+PLAIN_KEY = "anubis"
+"""Key of our data in xdist's ``workerinput``."""
+
+
+def start(config: pytest.Config, settings: Settings) -> None:
+    """Find out what this run is about and register what carries it out.
+
+    Raises:
+        pytest.UsageError: The baseline or a recorded inventory cannot be used; one line says why.
+    """
+    worker_input = getattr(config, "workerinput", None)
+    if worker_input is not None:
+        _start_worker(config, worker_input)
+        return
+    context = prepare(config, settings)
+    config.stash[context_key] = context
+    from pytest_anubis.session.run import Run
+    from pytest_anubis.session.terminal import Terminal
+
+    run = Run(config, context)
+    config.stash[sink_key] = run.sink
+    manager = config.pluginmanager
+    manager.register(run, "anubis-run")
+    manager.register(Terminal(config, run), "anubis-terminal")
+    manager.register(Judge(config, context), "anubis-judge")
+    if manager.has_plugin("html") and config.getoption("htmlpath", None):
+        from pytest_anubis.report.html import HtmlReport
+
+        manager.register(HtmlReport(run), "anubis-html")
+    if manager.has_plugin("xdist"):
+        from pytest_anubis.distributed import controller
+
+        controller.register(config, context, run.sink)
+
+
+def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
+    context = context_from_plain(worker_input[PLAIN_KEY])
+    config.stash[context_key] = context
+    from pytest_anubis.distributed import worker
+
+    config.stash[sink_key] = worker.register(config, context, worker_input)
+    config.pluginmanager.register(Judge(config, context), "anubis-judge")
+
+
+def prepare(config: pytest.Config, settings: Settings) -> RunContext:
+    """Read the inventory, name the hardware class and find its baseline.
+
+    Raises:
+        pytest.UsageError: A file that was named cannot be used.
+    """
+    from pytest_anubis.hardware.classes import hardware_class
+    from pytest_anubis.hardware.inventory import inventory_to_plain
+
+    inventory = _inventory(settings)
+    key, attributes = _extended(config, *hardware_class(inventory, settings.profile))
+    baseline, note = None, ""
+    if settings.mode == "judge":
+        baseline, note = find(settings, key)
+    node = inventory.node or platform.node()
+    return RunContext(
+        settings=settings,
+        run_id=settings.run_id or new_run_id(node),
+        node=node,
+        inventory=inventory_to_plain(inventory),
+        hardware_class=key,
+        attributes=attributes,
+        devices=names_from_inventory(inventory),
+        baseline=baseline,
+        baseline_note=note,
+    )
+
+
+def _inventory(settings: Settings) -> Inventory:
+    from pytest_anubis.hardware.inventory import read_inventory
+
+    if settings.inventory is None:
+        return read_inventory()
+    from pytest_anubis.hardware.recorded import RecordingError, replay
+
+    try:
+        return replay(settings.inventory).inventory
+    except (OSError, RecordingError) as error:
+        raise pytest.UsageError(f"--anubis-inventory: {error}") from error
+
+
+def _extended(
+    config: pytest.Config, key: str, attributes: dict[str, str]
+) -> tuple[str, dict[str, str]]:
+    """Add what users' hooks say about the class: to its attributes and to its key."""
+    from pytest_anubis.hardware.classes import slug
+
+    answers = config.hook.pytest_anubis_attributes(config=config, attributes=dict(attributes))
+    added: dict[str, str] = {}
+    for answer in answers:
+        if answer is None:
+            continue
+        if not isinstance(answer, Mapping) or not all(
+            isinstance(k, str) and isinstance(v, str) for k, v in answer.items()
+        ):
+            raise pytest.UsageError(
+                f"hook pytest_anubis_attributes returned {answer!r}; return a mapping of text to text"
+            )
+        added.update(answer)
+    parts = [slug(f"{name} {added[name]}") for name in sorted(added)]
+    return "_".join([key, *parts]), attributes | added
+
+
+def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
+    """Find and load the class's baseline.
+
+    Returns:
+        The baseline and an empty note, or None and one sentence that says what to do next.
+
+    Raises:
+        pytest.UsageError: The file cannot be used; nothing is judged against half a baseline.
+    """
+    from pytest_anubis.store.baselines import BaselineError, find_baseline, load_baseline
+
+    try:
+        path = find_baseline(settings.baselines, key)
+        if path is not None:
+            return load_baseline(path, hardware_class=key), ""
+    except (OSError, BaselineError) as error:
+        raise pytest.UsageError(str(error)) from error
+    return None, (
+        f"no baseline for hardware class {key} in {settings.baselines}: learn one with "
+        "'anubis learn suites/' on machines known to be good, then run again"
+    )
+
+
+def new_run_id(node: str) -> str:
+    """Return a name for a run: date, time (UTC, microseconds) and the node's name."""
+    now = datetime.datetime.now(datetime.UTC)
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "-", node)[:40] or "node"
+    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond:06d}-{safe}"
+
+
+def context_to_plain(context: RunContext) -> dict[str, Any]:
+    """Return the context as plain types for a worker."""
+    data: dict[str, Any] = to_plain(context)
+    return data
+
+
+def context_from_plain(data: dict[str, Any]) -> RunContext:
+    """Build the context from what the controller sent."""
+    from pytest_anubis.core.baseline import Baseline
+
+    settings = dict(data["settings"])
+    for name in ("baselines", "store", "inventory", "scratch"):
+        settings[name] = _path(settings[name])
+    settings["goals_required"] = tuple(_path(path) for path in settings["goals_required"])
+    rest = {k: v for k, v in data.items() if k not in ("settings", "baseline", "devices")}
+    baseline = data["baseline"]
+    return RunContext(
+        settings=Settings(**settings),
+        baseline=None if baseline is None else from_plain(Baseline, baseline),
+        devices=tuple(data["devices"]),
+        **rest,
+    )
+
+
+def _path(text: str | None) -> Any:
+    from pathlib import Path
+
+    return None if text is None else Path(text)

@@ -1,0 +1,57 @@
+"""The terminal: one header line, and at the end the verdict with what explains it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from pytest_anubis.session.run import Run
+
+
+class Terminal:
+    """Shows what the run is held against and what came of it."""
+
+    def __init__(self, config: pytest.Config, run: Run) -> None:
+        self._config = config
+        self._run = run
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what this node is compared with."""
+        context = self._run.context
+        lines = [
+            f"anubis: {context.node}, hardware class {context.hardware_class}, "
+            f"profile {context.settings.profile}"
+        ]
+        if context.settings.mode == "measure":
+            lines.append("anubis: measuring only, nothing is judged")
+        elif context.baseline is not None:
+            from pytest_anubis.report.headline import baseline_line
+
+            lines.append(f"anubis: {baseline_line(context.baseline)}")
+        else:
+            lines.append(f"anubis: {context.baseline_note}")
+        return lines
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show the verdict."""
+        verbosity = self._config.get_verbosity()
+        run = self._run
+        if run.node_verdict is None:
+            if run.record_path and verbosity >= 0:
+                terminalreporter.write_line(f"anubis: run recorded in {run.record_path}")
+            return
+        from pytest_anubis.report.terminal import summary_lines
+
+        terminalreporter.section("anubis", sep="-")
+        lines = summary_lines(
+            run.node_verdict,
+            run.all_verdicts(),
+            verbosity=verbosity,
+            width=shutil.get_terminal_size().columns,
+        )
+        for text, style in lines:
+            terminalreporter.write_line(text, **{style: True} if style else {})
+        for line in run.usage_errors:
+            terminalreporter.write_line(f"benchmark written wrongly: {line}", yellow=True)
+        terminalreporter.write_line(f"run recorded in {run.record_path}")

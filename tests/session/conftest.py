@@ -1,0 +1,94 @@
+"""A project with one benchmark, and a way to give it a baseline, for tests of the plugin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.store.baselines import save_baseline
+from pytest_anubis.validator import learn_baseline
+
+SUITE = """
+import json, os, pathlib, pytest
+
+@pytest.mark.anubis(component="cpu.compute", scope="device", goal="full speed",
+                    question="is it fast?", action="check the cooler")
+def test_speed(anubis_metric, anubis_device):
+    values = json.loads(pathlib.Path("speed.json").read_text())
+    anubis_metric.record("speed", values, unit="GFLOP/s", better="higher")
+"""
+
+HEALTHY = [100.0 + 0.1 * i for i in range(-10, 11)]
+
+Learn = Callable[..., Baseline]
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A suite whose one benchmark records what speed.json says."""
+    monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
+    monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    set_speed(pytester, HEALTHY)
+    return pytester
+
+
+def set_speed(pytester: pytest.Pytester, values: Sequence[float]) -> None:
+    (pytester.path / "speed.json").write_text(json.dumps(list(values)))
+
+
+@pytest.fixture
+def hardware_class(pytester: pytest.Pytester) -> tuple[str, Mapping[str, str]]:
+    from pytest_anubis.hardware.classes import hardware_class as classify
+    from pytest_anubis.hardware.inventory import read_inventory
+
+    return classify(read_inventory(), "smoke")
+
+
+@pytest.fixture
+def learn(pytester: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str]]) -> Learn:
+    """Write a baseline for this machine, learned from twelve healthy nodes."""
+
+    def do(
+        metrics: Mapping[str, tuple[str, Direction]] | None = None,
+        *,
+        benchmark: str = "test_suite.py::test_speed",
+        centre: float = 100.0,
+        folder: Path | None = None,
+    ) -> Baseline:
+        key, attributes = hardware_class
+        populations = []
+        for name, (unit, better) in (metrics or {"speed": ("GFLOP/s", "higher")}).items():
+            samples = [
+                [centre + 0.02 * node + 0.1 * (i % 21 - 10) for i in range(42)]
+                for node in range(-6, 6)
+            ]
+            populations.append(
+                population_of(
+                    samples,
+                    metric=Metric(name=name, unit=unit, better=better),
+                    benchmark=benchmark,
+                    devices=["cpu"] * 12,
+                    runs=[f"r{i}" for i in range(12)],
+                    hardware_class=key,
+                    component="cpu.compute",
+                )
+            )
+        baseline = learn_baseline(
+            populations,
+            hardware_class=key,
+            attributes=attributes,
+            created="2026-01-01T00:00:00+00:00",
+            error_rate=None,
+        )
+        save_baseline(baseline, folder or pytester.path / "baselines")
+        return baseline
+
+    return do

@@ -1,0 +1,293 @@
+"""What a user sees for each kind of result: outcome, text, exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.session.conftest import HEALTHY, Learn, set_speed
+
+SLOW = [0.8 * value for value in HEALTHY]
+
+
+def events(pytester: pytest.Pytester) -> list[dict[str, object]]:
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    return [json.loads(line) for line in journal.read_text().splitlines()]
+
+
+def test_healthy_node_is_accepted(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    result = project.runpytest("--anubis")
+    result.assert_outcomes(passed=1)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*ACCEPTED*"])
+
+
+def test_slow_node_is_rejected_with_the_component_named(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    set_speed(project, SLOW)
+    result = project.runpytest("--anubis", "-rf")
+    result.assert_outcomes(failed=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["*REJECTED*cpu.compute*", "FAILED test_suite.py::test_speed*AcceptanceFailure*speed*"]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_failure_table_explains_itself(project: pytest.Pytester, learn: Learn) -> None:
+    baseline = learn()
+    set_speed(project, SLOW)
+    output = project.runpytest("--anubis").stdout.str()
+    for word in ("speed", "GFLOP/s", "80", "100", "0.95", "sha256:", "check the cooler"):
+        assert word in output, word
+    assert baseline.criteria
+
+
+def test_no_baseline_is_20_and_says_what_to_do(project: pytest.Pytester) -> None:
+    result = project.runpytest("--anubis", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["*no baseline for hardware class*anubis learn*"])
+    kinds = [event["event"] for event in events(project)]
+    assert "measurement" in kinds
+    assert kinds[-1] == "run_finished"
+
+
+def test_measure_mode_records_and_judges_nothing(project: pytest.Pytester) -> None:
+    result = project.runpytest("--anubis", "--anubis-mode=measure")
+    result.assert_outcomes(passed=1)
+    assert result.ret == 0
+    kinds = {event["event"] for event in events(project)}
+    assert "measurement" in kinds
+    assert not kinds & {"verdict", "node_verdict"}
+
+
+def test_without_anubis_tests_are_ordinary_and_nothing_is_written(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    set_speed(project, SLOW)
+    before = {path.name for path in project.path.iterdir()}
+    result = project.runpytest("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
+    assert {path.name for path in project.path.iterdir()} - {"__pycache__"} == before - {
+        "__pycache__"
+    }
+    result.stdout.no_fnmatch_line("*anubis*")
+
+
+def test_collect_only_writes_nothing(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    result = project.runpytest("--anubis", "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["test_suite.py::test_speed[[]cpu[]]"])
+    assert not (project.path / ".anubis").exists()
+
+
+@pytest.mark.parametrize(
+    ("strict", "speed", "outcome", "code"),
+    [
+        (False, SLOW, {"xfailed": 1}, 0),
+        (True, SLOW, {"xfailed": 1}, 0),
+        (False, HEALTHY, {"xpassed": 1}, 0),
+        (True, HEALTHY, {"failed": 1}, 1),
+    ],
+)
+def test_xfail_keeps_its_meaning(
+    project: pytest.Pytester,
+    learn: Learn,
+    strict: bool,
+    speed: list[float],
+    outcome: dict[str, int],
+    code: int,
+) -> None:
+    learn()
+    text = (project.path / "test_suite.py").read_text()
+    mark = f'@pytest.mark.xfail(reason="known slow", strict={strict})\n@pytest.mark.anubis('
+    (project.path / "test_suite.py").write_text(text.replace("@pytest.mark.anubis(", mark))
+    set_speed(project, speed)
+    result = project.runpytest("--anubis")
+    result.assert_outcomes(**outcome)
+    assert result.ret == code
+
+
+def test_waived_failure_is_listed(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    text = (project.path / "test_suite.py").read_text()
+    mark = '@pytest.mark.xfail(reason="known slow")\n@pytest.mark.anubis('
+    (project.path / "test_suite.py").write_text(text.replace("@pytest.mark.anubis(", mark))
+    set_speed(project, SLOW)
+    result = project.runpytest("--anubis")
+    result.stdout.fnmatch_lines(["*xfail*"])
+
+
+def test_body_failure_is_reported_as_itself(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    path = project.path / "test_suite.py"
+    path.write_text(path.read_text() + "    assert 1 + 1 == 3, 'wrong sum'\n")
+    result = project.runpytest("--anubis")
+    result.assert_outcomes(failed=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*wrong sum*"])
+    result.stdout.no_fnmatch_line("*AcceptanceFailure*")
+    assert any(event["event"] == "measurement" for event in events(project))
+
+
+CASES = {
+    "no direction": ("record('speed', 1, unit='s')", 4, "better="),
+    "unknown direction": ("record('speed', 1, unit='s', better='up')", 4, "better='higher'"),
+    "no unit": ("record('speed', 1, unit='', better='higher')", 4, "unit"),
+    "negative": ("record('speed', -1, unit='s', better='lower')", 4, "negative"),
+    "text": ("record('speed', 'fast', unit='s', better='lower')", 4, "text"),
+    "NaN": ("record('speed', float('nan'), unit='GFLOP/s', better='higher')", 20, "NaN"),
+    "infinity": ("record('speed', float('inf'), unit='GFLOP/s', better='higher')", 20, "infinit"),
+    "empty": ("record('speed', [], unit='GFLOP/s', better='higher')", 20, "value"),
+    "other unit": ("record('speed', [100.0]*20, unit='TFLOP/s', better='higher')", 20, "TFLOP/s"),
+    "other direction": ("record('speed', [100.0]*20, unit='GFLOP/s', better='lower')", 20, "lower"),
+    "new metric": ("record('other', 1, unit='s', better='lower')", 20, "no criterion"),
+    "twice": (
+        "record('speed', [100.0]*9, unit='GFLOP/s', better='higher');"
+        "anubis_metric.record('speed', 1, unit='GFLOP/s', better='higher')",
+        4,
+        "twice",
+    ),
+    "nothing": ("measurements", 20, "no metric"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_odd_case_has_a_defined_outcome(
+    project: pytest.Pytester, learn: Learn, case: str
+) -> None:
+    learn()
+    call, code, word = CASES[case]
+    project.makepyfile(
+        test_suite=f"""
+        def test_speed(anubis_metric, anubis_device):
+            anubis_metric.{call}
+        """
+    )
+    result = project.runpytest("--anubis", "-ra")
+    assert result.ret == code
+    assert word in result.stdout.str()
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_declared_but_unset_metric_fails(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    path = project.path / "test_suite.py"
+    path.write_text(
+        path.read_text().replace('scope="device"', 'scope="device", metrics=["speed", "heat"]')
+    )
+    result = project.runpytest("--anubis", "-rf")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["FAILED*heat*never recorded*"])
+
+
+def test_a_criterion_that_was_not_tested_blocks(project: pytest.Pytester, learn: Learn) -> None:
+    learn({"speed": ("GFLOP/s", "higher"), "latency": ("us", "lower")})
+    result = project.runpytest("--anubis")
+    result.assert_outcomes(passed=1)
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["*latency*"])
+
+
+def test_a_deselected_benchmark_blocks(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    path = project.path / "test_suite.py"
+    path.write_text(path.read_text() + "\ndef test_plain():\n    pass\n")
+    assert project.runpytest("--anubis", "-k", "plain").ret == 20
+
+
+def test_new_benchmark_is_listed_and_does_not_block(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    path = project.path / "test_suite.py"
+    path.write_text(
+        path.read_text()
+        + "\ndef test_new(anubis_metric):\n"
+        + "    anubis_metric.record('x', 1, unit='s', better='lower')\n"
+    )
+    assert project.runpytest("--anubis").ret == 0
+    assert project.runpytest("--anubis", "--anubis-require-all").ret == 20
+
+
+def test_skipped_benchmark_blocks_only_with_a_criterion(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    path = project.path / "test_suite.py"
+    path.write_text(
+        path.read_text() + "\ndef test_tool(anubis_metric):\n    pytest.skip('fio not found')\n"
+    )
+    result = project.runpytest("--anubis")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*fio not found*"])
+    path.write_text(
+        path.read_text().replace("    values =", "    pytest.skip('gone')\n    values =")
+    )
+    assert project.runpytest("--anubis").ret == 20
+
+
+def test_interruption_keeps_pytests_code_and_the_measurements(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    path = project.path / "test_suite.py"
+    path.write_text(path.read_text() + "\ndef test_stop():\n    raise KeyboardInterrupt\n")
+    result = project.runpytest("--anubis")
+    assert result.ret == 2
+    assert events(project)[-1]["event"] == "run_finished"
+
+
+def test_marginal_fails_only_when_asked(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn()
+    project.makeconftest(
+        """
+        from pytest_anubis import MetricVerdict, Outcome, Reason
+
+        def pytest_anubis_judge(config, measurement):
+            return MetricVerdict(outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text="unusual",
+                                 benchmark=measurement.benchmark, metric=measurement.metric.name)
+        """
+    )
+    assert project.runpytest("--anubis").ret == 0
+    assert project.runpytest("--anubis", "--anubis-fail-on=marginal").ret == 1
+
+
+def test_hooks_extend_the_class_and_see_the_verdict(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    project.makeconftest(
+        """
+        from pathlib import Path
+
+        def pytest_anubis_attributes(config, attributes):
+            return {"cooling": "rear door"}
+
+        def pytest_anubis_verdict(config, verdict, verdicts):
+            Path("seen.txt").write_text(f"{verdict.decision} {len(verdicts)}")
+        """
+    )
+    result = project.runpytest("--anubis")
+    assert result.ret == 20  # another class: no baseline
+    result.stdout.fnmatch_lines(["*cooling-rear-door*"])
+    assert (project.path / "seen.txt").read_text() == "UNDECIDED 1"
+
+
+def test_wrong_hook_answer_is_one_line(project: pytest.Pytester) -> None:
+    project.makeconftest("def pytest_anubis_attributes(config, attributes): return 7")
+    result = project.runpytest("--anubis")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*pytest_anubis_attributes returned 7*"])
+
+
+def test_journal_holds_the_values_in_order(project: pytest.Pytester) -> None:
+    project.runpytest("--anubis")
+    (measurement,) = [e for e in events(project) if e["event"] == "measurement"]
+    assert measurement["values"] == HEALTHY
+    assert Path(project.path / ".anubis").is_dir()
