@@ -1,0 +1,255 @@
+"""Judging whole populations in columns, so that a fleet of a million samples needs no loop over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.judging import conclude, judge_sample
+from pytest_anubis.validator.pooling import pooled
+from pytest_anubis.validator.rows import Rows, rows_of
+
+OUTCOMES = (
+    Outcome.PASS,
+    Outcome.MARGINAL,
+    Outcome.FAIL,
+    Outcome.INCONCLUSIVE,
+    Outcome.NOT_TESTED,
+)
+REASONS = tuple(Reason)
+_PASS, _MARGINAL, _FAIL, _INCONCLUSIVE, _NOT_TESTED = range(5)
+_FROM_PROBLEM = {
+    "failed": (_FAIL, Reason.TEST_FAILED),
+    "missing": (_NOT_TESTED, Reason.NOT_REPORTED),
+    "disturbed": (_INCONCLUSIVE, Reason.DISTURBED),
+    "invalid": (_INCONCLUSIVE, Reason.INVALID),
+}
+Codes = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JudgedColumns:
+    """The verdicts on one population against one criterion; all arrays have shape (n,).
+
+    Attributes:
+        population: What was judged; row i of every array is its unit i.
+        criterion: What it was judged against; None if there is none.
+        similarity: One-sided similarity, NaN where there is none.
+        value: Median of the unit's values, NaN where there is none.
+        outcome: Index into ``OUTCOMES``.
+        reason: Index into ``REASONS``.
+        threshold: Similarity at which the outcome changes, NaN where nothing was compared.
+    """
+
+    population: Population
+    criterion: Criterion | None
+    similarity: FloatArray
+    value: FloatArray
+    outcome: Codes
+    reason: Codes
+    threshold: FloatArray
+
+    def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
+        """Return the full verdict on one unit."""
+        population, criterion = self.population, self.criterion
+        problem = population.problems.get(row)
+        outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
+        if criterion is None or problem is not None or np.isnan(self.similarity[row]):
+            kind = problem.kind if problem is not None else ""
+            plain = judge_sample(
+                population.sample(row),
+                criterion,
+                baseline,
+                metric=population.metric,
+                benchmark=population.benchmark,
+                component=population.component,
+                node=population.nodes[row],
+                device=population.devices[row],
+                disturbance=(problem.text,) if problem and kind == "disturbed" else (),
+            )
+            if problem is None or kind == "disturbed":
+                return plain
+            return _problem(plain, outcome, reason, f"{population.metric.name}: {problem.text}")
+        sizes = population.offsets[row + 1] - population.offsets[row]
+        base = MetricVerdict(
+            outcome=outcome,
+            reason=reason,
+            text="",
+            benchmark=population.benchmark,
+            metric=population.metric.name,
+            unit=population.metric.unit,
+            better=population.metric.better,
+            component=population.component or criterion.component,
+            node=population.nodes[row],
+            device=population.devices[row],
+            scope=criterion.scope,
+            count=int(sizes),
+            value=float(self.value[row]),
+            baseline=baseline.digest if baseline else "",
+            action=population.metric.action or criterion.metric.action,
+        )
+        return conclude(base, float(self.similarity[row]), criterion, baseline)
+
+    def verdicts(self, baseline: Baseline | None = None) -> Iterator[MetricVerdict]:
+        """Yield the full verdict on every unit, in the population's order."""
+        for row in range(len(self.population)):
+            yield self.verdict(row, baseline)
+
+
+def _problem(plain: MetricVerdict, outcome: Outcome, reason: Reason, text: str) -> MetricVerdict:
+    from dataclasses import replace
+
+    return replace(
+        plain,
+        outcome=outcome,
+        reason=reason,
+        text=text,
+        similarity=None,
+        threshold=None,
+        reference=Reference.NONE,
+    )
+
+
+def judge_columns(
+    population: Population, criterion: Criterion | None, *, baseline: Baseline | None = None
+) -> JudgedColumns:
+    """Judge every unit of a population against one criterion.
+
+    Args:
+        population: The units; pooled first if the criterion's scope is ``node``.
+        criterion: What is normal, None if there is none.
+        baseline: Only tells "no criterion" from "no baseline" when `criterion` is None.
+
+    Returns:
+        Arrays over the units; a failed or missing test is its own verdict, never "slow".
+    """
+    if criterion is not None and criterion.scope == "node":
+        population = pooled(population)
+    rows = rows_of(population)
+    n = rows.total
+    similarity, threshold = np.full(n, np.nan), np.full(n, np.nan)
+    outcome = np.full(n, _INCONCLUSIVE, dtype=np.int8)
+    reason = np.full(n, REASONS.index(Reason.NO_BASELINE), dtype=np.int8)
+    if criterion is None:
+        if baseline is not None:
+            outcome[:] = _NOT_TESTED
+            reason[:] = REASONS.index(Reason.NO_CRITERION)
+    elif _other_scale(population, criterion):
+        reason[:] = REASONS.index(Reason.WRONG_UNIT)
+    else:
+        similarity = _similarities(rows, criterion)
+        _table(similarity, criterion, outcome, reason, threshold)
+        few = np.diff(population.offsets) < criterion.least
+        if few.any():
+            outcome[few], reason[few] = _INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
+            similarity[few] = threshold[few] = np.nan
+    _problems(population, rows, criterion, baseline, outcome, reason)
+    return JudgedColumns(
+        population=population,
+        criterion=criterion,
+        similarity=similarity,
+        value=rows.medians(),
+        outcome=outcome,
+        reason=reason,
+        threshold=threshold,
+    )
+
+
+def _other_scale(population: Population, criterion: Criterion) -> bool:
+    ours, theirs = population.metric, criterion.metric
+    return (ours.unit, ours.better) != (theirs.unit, theirs.better)
+
+
+def _similarities(rows: Rows, criterion: Criterion) -> FloatArray:
+    if criterion.metric.better == "equal":
+        out = np.full(rows.total, np.nan)
+        for block in rows.blocks:
+            out[block.index] = (block.values == criterion.centre[0]).mean(axis=1)
+        return out
+    centre = np.asarray(criterion.centre)
+    return np.maximum(0.0, 1 - rows.losses(centre, criterion.metric.better))
+
+
+def _table(
+    similarity: FloatArray,
+    criterion: Criterion,
+    outcome: Codes,
+    reason: Codes,
+    threshold: FloatArray,
+) -> None:
+    """Fill in the verdict table for all units at once; the same cells as `judging.decide`."""
+    alpha, limit = criterion.alpha, criterion.limit
+    if criterion.metric.better == "equal":
+        alpha = limit = 1.0
+    known = ~np.isnan(similarity)
+    with np.errstate(invalid="ignore"):
+        costly = similarity < alpha
+        unusual = costly if limit is None else similarity < limit
+    tight = alpha if limit is None else limit
+    cells = (
+        (~costly & ~unusual, _PASS, Reason.WITHIN, tight),
+        (costly & ~unusual, _PASS, Reason.UNDETECTABLE, tight),
+        (~costly & unusual, _MARGINAL, Reason.UNUSUAL, alpha),
+        (costly & unusual, _FAIL, Reason.BEYOND, min(alpha, tight)),
+    )
+    for cell, code, why, where in cells:
+        chosen = cell & known
+        outcome[chosen], reason[chosen] = code, REASONS.index(why)
+        threshold[chosen] = where
+
+
+def _problems(
+    population: Population,
+    rows: Rows,
+    criterion: Criterion | None,
+    baseline: Baseline | None,
+    outcome: Codes,
+    reason: Codes,
+) -> None:
+    for row, problem in rows.problems.items():
+        code, why = _FROM_PROBLEM.get(problem.kind, (_INCONCLUSIVE, Reason.INVALID))
+        if problem.kind == "disturbed":
+            # Its values exist: they may pass, but never reject.
+            plain = judge_sample(
+                population.sample(row),
+                criterion,
+                baseline,
+                metric=population.metric,
+                disturbance=(problem.text,),
+            )
+            code, why = OUTCOMES.index(plain.outcome), plain.reason
+        elif problem.kind == "invalid" and not population.sample(row).size:
+            why = Reason.TOO_FEW
+        outcome[row], reason[row] = code, REASONS.index(why)
+
+
+def judge_population(population: Population, baseline: Baseline) -> list[MetricVerdict]:
+    """Judge every unit of a population on its own, then every node's pooled values.
+
+    Args:
+        population: Samples of one metric, of nodes of the baseline's hardware class.
+        baseline: All criteria of that class.
+
+    Returns:
+        One verdict per unit in the population's order, then one per node and run where the baseline has
+        a criterion for pooled values. A population of another hardware class has no baseline.
+    """
+    alien = bool(population.hardware_class) and (
+        population.hardware_class != baseline.hardware_class
+    )
+    if alien:
+        return list(judge_columns(population, None).verdicts())
+    name = population.metric.name
+    single = baseline.find(population.benchmark, name, group=population.group)
+    judged = judge_columns(population, single, baseline=baseline)
+    verdicts = list(judged.verdicts(baseline))
+    whole = baseline.find(population.benchmark, name, group=population.group, scope="node")
+    if whole is not None:
+        verdicts.extend(judge_columns(population, whole, baseline=baseline).verdicts(baseline))
+    return verdicts

@@ -1,0 +1,67 @@
+"""Completeness: what was planned and did not report, failed or was skipped gets a verdict of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.core.run import PlannedTest
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+
+
+def verdicts_of_tests(
+    planned: Sequence[PlannedTest],
+    results: Mapping[str, TestResult],
+    judged: Collection[tuple[str, str]],
+    *,
+    node: str,
+) -> list[MetricVerdict]:
+    """Return one verdict for every benchmark that has no metric verdicts to speak for it.
+
+    Args:
+        planned: Every test that was collected for this run.
+        results: Node id -> how the test ended, for those that ended.
+        judged: (benchmark, device) of every test with at least one metric verdict.
+        node: Name of the node.
+
+    Returns:
+        FAIL for a benchmark whose body failed, INCONCLUSIVE for one whose worker died, NOT_TESTED for
+        one that was skipped or never reported; nothing for plain tests that passed.
+    """
+    verdicts = []
+    for plan in planned:
+        result = results.get(plan.test)
+        spoken_for = (plan.benchmark, plan.device) in judged
+        if result is None or result.outcome == "not reported":
+            if plan.benchmark:
+                verdicts.append(
+                    _verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported")
+                )
+            continue
+        if result.outcome in ("failed", "error") and not spoken_for:
+            text = f"the test itself failed: {result.text}"
+            verdicts.append(_verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text))
+        elif result.outcome == "crashed":
+            text = f"the process died during the test: {result.text}"
+            verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
+        elif result.outcome == "skipped" and plan.benchmark and not spoken_for:
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, result.text))
+        elif result.outcome == "xfailed" and plan.benchmark and not spoken_for:
+            text = f"failed as its xfail mark expects: {result.text}"
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.WAIVED, text))
+    return verdicts
+
+
+def _verdict(
+    plan: PlannedTest, node: str, outcome: Outcome, reason: Reason, text: str
+) -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome,
+        reason=reason,
+        text=text,
+        benchmark=plan.benchmark or plan.test,
+        metric="",
+        component=plan.component,
+        node=node,
+        device=plan.device,
+    )

@@ -1,0 +1,190 @@
+"""How alike two samples are: overlap over union of the areas under their survival curves.
+
+With survival functions S on non-negative values the similarity is the integral of the smaller over the
+integral of the larger one (the Ruzicka form of the Jaccard index). In quantile space, with quantile
+functions Q and means m, the numerator of the distance is the 1-Wasserstein distance
+``W = integral |Q_F - Q_G| du`` and the union is ``(m_F + m_G + W) / 2``; constants 100 and 95 are .95 alike.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.sample import FloatArray, IntArray
+
+CHUNK = 1 << 21
+"""Elements handled at once: bounds the memory beyond the data to some tens of MiB."""
+
+
+class SampleError(ValueError):
+    """Values that are not a sample, or samples that cannot be compared."""
+
+
+def trouble(values: npt.ArrayLike, *, least: int = 1) -> str | None:
+    """Say in one phrase why values cannot be a sample, or return None when they can.
+
+    Args:
+        values: Shape (n,). Constant memory: only the least and the largest value are looked at first.
+        least: The fewest values that count as a sample.
+    """
+    array = np.asarray(values)
+    if array.ndim != 1:
+        return f"values have {array.ndim} dimensions, one is needed"
+    if array.size:
+        low, high = float(array.min()), float(array.max())
+        if np.isnan(low):
+            return f"value {int(np.isnan(array).argmax()) + 1} is NaN"
+        if np.isinf(high) or np.isinf(low):
+            return f"value {int(np.isinf(array).argmax()) + 1} is infinite"
+        if low < 0:
+            where = int((array < 0).argmax())
+            text = f"value {where + 1} is negative ({array[where]:g})"
+            return f"{text}; metrics are on a ratio scale"
+    if array.size < max(least, 1):
+        return (
+            f"{array.size} value{'s' if array.size != 1 else ''}, at least {max(least, 1)} needed"
+        )
+    return None
+
+
+def ordered(values: npt.ArrayLike) -> FloatArray:
+    """Return a sample in ascending order; a constant sample as its single value.
+
+    Replicating a sample changes no similarity, so a billion identical values cost one.
+
+    Raises:
+        SampleError: Empty, NaN, infinite or negative values.
+    """
+    array = np.asarray(values)
+    problem = trouble(array)
+    if problem is not None:
+        raise SampleError(f"not a sample: {problem}")
+    if array.min() == array.max():
+        return np.asarray(array[:1], dtype=np.float64)
+    return np.sort(array.astype(np.float64))
+
+
+class Steps(NamedTuple):
+    """The common steps of two quantile functions: indices into each, and the width of each step."""
+
+    first: IntArray
+    second: IntArray
+    width: FloatArray
+
+
+def common_steps(n: int, m: int) -> Steps:
+    """Return the steps on which samples of n and of m equally weighted values are both constant.
+
+    The edges are the multiples of 1/n and of 1/m, as integers in units of 1/(n m): there is no grid
+    error, whatever the sizes. At most n + m - 1 steps.
+    """
+    if n == m:
+        index = np.arange(n, dtype=np.int64)
+        return Steps(index, index, np.full(n, 1.0 / n))
+    edges = np.union1d(np.arange(n + 1, dtype=np.int64) * m, np.arange(m + 1, dtype=np.int64) * n)
+    left = edges[:-1]
+    return Steps(left // m, left // n, np.diff(edges) / (float(n) * float(m)))
+
+
+def losses(rows: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Compare many samples of one size with one centre, exactly.
+
+    Args:
+        rows: Shape (k, n), each row ascending, in the metric's unit.
+        centre: Shape (g,), ascending, each value with equal weight, same unit.
+
+    Returns:
+        Two arrays of shape (k,), in [0, 1]: the one-sided distance of each row where it lies below the
+        centre (a loss when higher is better) and where it lies above (a loss when lower is better).
+        Their sum is the two-sided distance.
+    """
+    steps = common_steps(rows.shape[1], centre.shape[0])
+    scale = max(float(centre[-1]), float(rows[:, -1].max()) if len(rows) else 0.0)
+    if scale == 0.0:
+        return np.zeros(len(rows)), np.zeros(len(rows))
+    weight = steps.width.astype(rows.dtype, copy=False)
+    target = (centre / scale)[steps.second].astype(rows.dtype, copy=False)
+    target_mean = float(target @ weight)
+    below = np.empty(len(rows))
+    above = np.empty(len(rows))
+    size = max(1, CHUNK // len(weight))
+    aligned = rows.shape[1] == len(weight)
+    for start in range(0, len(rows), size):
+        part = slice(start, start + size)
+        block = rows[part] if aligned else rows[part][:, steps.first]
+        scaled = block / rows.dtype.type(scale)
+        gap = scaled - target
+        above[part] = np.maximum(gap, 0) @ weight
+        below[part] = np.maximum(-gap, 0) @ weight
+        union = (scaled @ weight + target_mean + above[part] + below[part]) / 2
+        union[union == 0] = 1.0  # nothing but zeros on both sides: no distance
+        above[part] /= union
+        below[part] /= union
+    return below, above
+
+
+def worse(below: FloatArray, above: FloatArray, better: Direction) -> FloatArray:
+    """Pick the side that is a loss: below the centre if higher is better, above it if lower is.
+
+    For ``equal`` every difference is a loss.
+    """
+    if better == "higher":
+        return below
+    return above if better == "lower" else below + above
+
+
+def _compare(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
+    first, second = ordered(a), ordered(b)
+    steps = common_steps(len(first), len(second))
+    scale = max(float(first[-1]), float(second[-1]))
+    if scale == 0.0:
+        return 0.0, 0.0
+    left, right = (first / scale)[steps.first], (second / scale)[steps.second]
+    below = float(np.maximum(right - left, 0) @ steps.width)
+    above = float(np.maximum(left - right, 0) @ steps.width)
+    union = float(np.maximum(left, right) @ steps.width)
+    return min(below / union, 1.0), min(above / union, 1.0)
+
+
+def similarity(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """Return how alike two samples are, two-sided, exact for unequal sizes.
+
+    Args:
+        a: Shape (n,), any order, non-negative, finite.
+        b: Shape (m,), same unit.
+
+    Returns:
+        A number in [0, 1]: 1 for equal distributions, .95 for constants 100 and 95. ``1 - similarity``
+        is a metric. Two samples of zeros are alike; zeros against anything else are not.
+
+    Raises:
+        SampleError: Empty, NaN, infinite or negative values.
+    """
+    below, above = _compare(a, b)
+    return max(0.0, 1.0 - (below + above))
+
+
+def one_sided(sample: npt.ArrayLike, criterion_values: npt.ArrayLike, better: Direction) -> float:
+    """Return how alike a sample is to a criterion, counting only where the sample is worse.
+
+    Args:
+        sample: Shape (n,), any order, non-negative, finite.
+        criterion_values: Shape (g,), the criterion's centre, same unit.
+        better: ``higher``, ``lower``, or ``equal`` (then every difference counts).
+
+    Returns:
+        A number in [0, 1]; 1 for a sample that is nowhere worse. The two one-sided losses add up to the
+        two-sided distance.
+
+    Raises:
+        SampleError: Empty, NaN, infinite or negative values, or an unknown direction.
+    """
+    if better not in ("higher", "lower", "equal"):
+        raise SampleError(f"better={better!r} is no direction; say 'higher', 'lower' or 'equal'")
+    below, above = _compare(sample, criterion_values)
+    loss = {"higher": below, "lower": above, "equal": below + above}[better]
+    return max(0.0, 1.0 - loss)

@@ -1,0 +1,255 @@
+"""Judging one sample against one criterion, and saying why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.distance import one_sided, trouble
+
+
+class Call(NamedTuple):
+    """A cell of the verdict table and the threshold that decided."""
+
+    outcome: Outcome
+    reason: Reason
+    threshold: float
+
+
+def decide(similarity: float, criterion: Criterion) -> Call:
+    """Apply the verdict table (docs/validator.md) to a one-sided similarity.
+
+    Beyond both limits: FAIL. Beyond the learned one only: MARGINAL. Beyond the practical one only: PASS,
+    listed as unable to detect that loss. Without a learned limit the practical one decides alone.
+    """
+    alpha, limit = criterion.alpha, criterion.limit
+    if criterion.metric.better == "equal":
+        if similarity >= 1.0:
+            return Call(Outcome.PASS, Reason.WITHIN, 1.0)
+        return Call(Outcome.FAIL, Reason.BEYOND, 1.0)
+    costly = similarity < alpha
+    if limit is None:
+        if costly:
+            return Call(Outcome.FAIL, Reason.BEYOND, alpha)
+        return Call(Outcome.PASS, Reason.WITHIN, alpha)
+    unusual = similarity < limit
+    if unusual and costly:
+        return Call(Outcome.FAIL, Reason.BEYOND, min(alpha, limit))
+    if unusual:
+        return Call(Outcome.MARGINAL, Reason.UNUSUAL, alpha)
+    return Call(Outcome.PASS, Reason.UNDETECTABLE if costly else Reason.WITHIN, limit)
+
+
+def judge_sample(
+    values: npt.ArrayLike,
+    criterion: Criterion | None,
+    baseline: Baseline | None = None,
+    *,
+    metric: Metric | None = None,
+    benchmark: str = "",
+    component: str = "",
+    node: str = "",
+    device: str = "",
+    disturbance: Sequence[str] = (),
+    evidence: Sequence[str] = (),
+    reference: Reference = Reference.FLEET,
+    population: str = "",
+) -> MetricVerdict:
+    """Judge all values of one metric from one unit under test.
+
+    Args:
+        values: Shape (n,), in the metric's unit, in time order; may be anything: NaN, infinite, negative
+            or too few values are INCONCLUSIVE with a reason.
+        criterion: What is normal; None if there is none.
+        baseline: The baseline that the criterion is from; None if there is none.
+        metric: The metric as recorded; a unit or direction other than the criterion's is never compared.
+        benchmark: Benchmark id; that of the criterion if empty.
+        component: Component to blame; that of the criterion if empty.
+        node: Name of the node.
+        device: Device within the node.
+        disturbance: What disturbed the machine; such a sample can pass, but it cannot reject.
+        evidence: Telemetry and change points, in words.
+        reference: What the criterion stands for.
+        population: What the criterion was learned from, in words; made from the criterion if empty.
+
+    Returns:
+        The verdict with every field that explains it; never an exception for bad samples.
+    """
+    known = metric or (criterion.metric if criterion else None)
+    array = np.asarray(values, dtype=np.float64).ravel()
+    base = MetricVerdict(
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.NO_BASELINE,
+        text="",
+        benchmark=benchmark or (criterion.benchmark if criterion else ""),
+        metric=known.name if known else "",
+        unit=known.unit if known else "",
+        better=known.better if known else "",
+        component=component or (criterion.component if criterion else ""),
+        node=node,
+        device=device,
+        scope=criterion.scope if criterion else "unit",
+        count=int(array.size),
+        value=float(np.median(array)) if array.size and np.isfinite(array).all() else None,
+        baseline=baseline.digest if baseline else "",
+        disturbance=tuple(disturbance),
+        evidence=tuple(evidence),
+        action=known.action if known else "",
+    )
+    if criterion is None:
+        return _without_criterion(base, baseline)
+    if metric is not None and (metric.unit, metric.better) != (
+        criterion.metric.unit,
+        criterion.metric.better,
+    ):
+        return _other_unit(base, metric, criterion)
+    problem = trouble(array, least=criterion.least)
+    if problem is not None:
+        few = array.size < criterion.least
+        return replace(
+            base,
+            reason=Reason.TOO_FEW if few else Reason.INVALID,
+            text=f"{base.metric} cannot be judged: {problem}",
+        )
+    better = criterion.metric.better
+    if better == "equal":
+        alike = float((array == criterion.centre[0]).mean())
+    else:
+        alike = one_sided(array, criterion.centre, better)
+    return conclude(base, alike, criterion, baseline, reference, population)
+
+
+def conclude(
+    base: MetricVerdict,
+    alike: float,
+    criterion: Criterion,
+    baseline: Baseline | None,
+    reference: Reference = Reference.FLEET,
+    population: str = "",
+) -> MetricVerdict:
+    """Complete a verdict from a one-sided similarity; a disturbed sample cannot reject.
+
+    Args:
+        base: The verdict so far, with its value.
+        alike: One-sided similarity of the sample to the criterion.
+        criterion: What it was compared with.
+        baseline: Where the criterion is from.
+        reference: What the criterion stands for.
+        population: What it was learned from, in words.
+    """
+    call = decide(alike, criterion)
+    outcome, reason = call.outcome, call.reason
+    if base.disturbance and outcome in (Outcome.FAIL, Outcome.MARGINAL):
+        outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
+    expected = float(np.median(criterion.centre))
+    full = replace(
+        base,
+        outcome=outcome,
+        reason=reason,
+        expected=expected,
+        bound=bound_of(expected, call.threshold, criterion.metric.better),
+        similarity=alike,
+        threshold=call.threshold,
+        practical=criterion.alpha,
+        learned=criterion.limit,
+        percentile=percentile(base.value, criterion),
+        reference=reference,
+        population=population or rests_on(criterion, baseline),
+    )
+    return replace(full, text=_sentence(full))
+
+
+def bound_of(expected: float, threshold: float, better: Direction) -> float:
+    """Return the median at which a uniformly worse sample would just cross the threshold."""
+    if better == "equal":
+        return expected
+    return expected * threshold if better == "higher" else expected / max(threshold, 1e-9)
+
+
+def percentile(value: float | None, criterion: Criterion) -> float | None:
+    """Return the share of healthy units, in percent, whose median is no better than this value."""
+    if value is None or not criterion.medians or criterion.metric.better == "equal":
+        return None
+    medians = np.asarray(criterion.medians)
+    if criterion.metric.better == "higher":
+        return float((medians <= value).mean() * 100)
+    return float((medians >= value).mean() * 100)
+
+
+def rests_on(criterion: Criterion, baseline: Baseline | None) -> str:
+    """Say in words what a criterion was learned from."""
+    if criterion.nodes == 1 or (baseline is not None and baseline.one_machine):
+        what = "runs" if baseline is None or baseline.one_machine else "devices"
+        return f"{criterion.units} {what} of one machine"
+    return f"{criterion.nodes} nodes"
+
+
+def _without_criterion(base: MetricVerdict, baseline: Baseline | None) -> MetricVerdict:
+    if baseline is None:
+        text = (
+            f"{base.metric or 'this metric'} was measured, but there is no baseline to judge it by"
+        )
+        return replace(base, text=text)
+    text = f"the baseline has no criterion for {base.metric or 'this metric'} yet"
+    return replace(base, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
+
+
+def _other_unit(base: MetricVerdict, metric: Metric, criterion: Criterion) -> MetricVerdict:
+    if metric.unit != criterion.metric.unit:
+        what = f"recorded in {metric.unit}, the baseline has {criterion.metric.unit}"
+    else:
+        what = f"recorded as better={metric.better}, the baseline has {criterion.metric.better}"
+    return replace(
+        base,
+        reason=Reason.WRONG_UNIT,
+        text=f"{metric.name} cannot be judged: {what}; learn a new baseline or mend the benchmark",
+    )
+
+
+def _sentence(verdict: MetricVerdict) -> str:
+    name, unit = verdict.metric, verdict.unit
+    if verdict.better == "equal":
+        expected = f"{verdict.expected:g} {unit}"
+        if verdict.outcome is Outcome.PASS:
+            return f"{name} is exactly {expected} as expected"
+        share = 1 - (verdict.similarity or 0.0)
+        text = (
+            f"{name} must be exactly {expected}, but {share:.3g} of {verdict.count} values differ"
+        )
+        return _with_disturbance(verdict, text)
+    loss = 1 - (verdict.similarity or 0.0)
+    state = f"{name} is {verdict.value:.4g} {unit}, expected {verdict.expected:.4g} {unit}"
+    shift = 1 - min(verdict.value or 0.0, verdict.expected or 0.0) / max(
+        verdict.value or 0.0, verdict.expected or 0.0, 1e-300
+    )
+    if loss > 0.02 and shift < loss / 2:
+        state += " (medians); its distribution"
+    practical = 1 - (verdict.practical or 0.0)
+    learned = 1 - verdict.learned if verdict.learned is not None else None
+    spread = f"the healthy spread of {learned:.2%}" if learned is not None else ""
+    if verdict.reason is Reason.WITHIN:
+        limit = 1 - (verdict.threshold or 0.0)
+        return f"{state}: {loss:.2%} worse, within the limit of {limit:.2%} ({verdict.population})"
+    if verdict.reason is Reason.UNDETECTABLE:
+        return f"{state}: {loss:.1%} worse, but within {spread}, so this metric cannot show such a loss"
+    if verdict.reason is Reason.UNUSUAL:
+        return f"{state}: {loss:.2%} worse, beyond {spread} but within the practical limit of {practical:.3g}"
+    limits = f"the practical limit of {practical:.1%}"
+    if spread:
+        limits += f" and {spread}"
+    return _with_disturbance(verdict, f"{state}: {loss:.1%} worse, beyond {limits}")
+
+
+def _with_disturbance(verdict: MetricVerdict, text: str) -> str:
+    if verdict.reason is not Reason.DISTURBED:
+        return text
+    return (
+        f"{text}; but the machine was disturbed ({'; '.join(verdict.disturbance)}): measure again"
+    )

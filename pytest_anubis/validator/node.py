@@ -1,0 +1,165 @@
+"""The verdict on a whole node: acceptance is always against a baseline, and never silent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
+
+
+def judge_node(
+    verdicts: Sequence[MetricVerdict],
+    expected: Iterable[Criterion] | None = None,
+    *,
+    baseline: Baseline | None = None,
+    node: str = "",
+    problems: Sequence[str] = (),
+    fail_on: Literal["fail", "marginal"] = "fail",
+    require_all: bool = False,
+    residual_risk: float | None = None,
+) -> NodeVerdict:
+    """Decide about a node from the verdicts on its metrics.
+
+    Any FAIL rejects. Acceptance needs a baseline all of whose criteria were judged in this run: a
+    criterion without a verdict, an INCONCLUSIVE one and a test that did not report block. What has no
+    criterion, does not apply here or was pruned by decision is listed and does not block.
+
+    Args:
+        verdicts: All metric verdicts of the node, in any order.
+        expected: The criteria that must have been judged; those of `baseline` if None.
+        baseline: What the verdicts rest on; without one nothing is accepted.
+        node: Name of the node; that of the first verdict if empty.
+        problems: Further obstacles, one line each (a crash, a limited CPU quota).
+        fail_on: ``marginal`` rejects on MARGINAL as well.
+        require_all: What is only listed blocks too.
+        residual_risk: Probability of an incident that pruned benchmarks leave.
+
+    Returns:
+        The decision with everything that stands in the way of more.
+    """
+    criteria = tuple(expected) if expected is not None else baseline.criteria if baseline else ()
+    name = node or (verdicts[0].node if verdicts else "")
+    bad = _rejecting(verdicts, fail_on)
+    blocking, listed = _obstacles(verdicts, criteria)
+    blocking = [*problems, *blocking]
+    if baseline is None and expected is None:
+        blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
+    elif not any(_judged_by_fleet(verdict) for verdict in verdicts):
+        blocking.insert(0, "no metric was judged against a criterion of the baseline")
+    if require_all:
+        blocking, listed = [*blocking, *listed], []
+    decision = Decision.REJECTED if bad else Decision.UNDECIDED if blocking else Decision.ACCEPTED
+    components = tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad))
+    counts = Counter(verdict.outcome.value for verdict in verdicts)
+    return NodeVerdict(
+        node=name,
+        decision=decision,
+        headline=_headline(name, decision, bad, blocking, verdicts, baseline, residual_risk),
+        components=components,
+        blocking=tuple(dict.fromkeys(blocking)),
+        listed=tuple(dict.fromkeys(listed)),
+        counts=tuple((o.value, counts[o.value]) for o in Outcome if counts[o.value]),
+        baseline=baseline.digest
+        if baseline
+        else next((v.baseline for v in verdicts if v.baseline), ""),
+        residual_risk=residual_risk,
+    )
+
+
+def _judged_by_fleet(verdict: MetricVerdict) -> bool:
+    judged = verdict.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
+    return judged and verdict.reference is Reference.FLEET
+
+
+def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVerdict]:
+    outcomes = {Outcome.FAIL} | ({Outcome.MARGINAL} if fail_on == "marginal" else set())
+    bad = [verdict for verdict in verdicts if verdict.outcome in outcomes]
+
+    def severity(verdict: MetricVerdict) -> tuple[bool, float, str, str]:
+        similarity = verdict.similarity if verdict.similarity is not None else 0.0
+        return (verdict.outcome is not Outcome.FAIL, similarity, verdict.benchmark, verdict.metric)
+
+    return sorted(bad, key=severity)
+
+
+def _obstacles(
+    verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]
+) -> tuple[list[str], list[str]]:
+    blocking: list[str] = []
+    listed: list[str] = []
+    wanted = {(criterion.benchmark, criterion.metric.name) for criterion in criteria}
+    wanted_benchmarks = {benchmark for benchmark, _ in wanted}
+    told: set[tuple[str, str]] = (
+        set()
+    )  # (benchmark, metric); metric '' speaks for the whole benchmark
+    for verdict in verdicts:
+        told.add((verdict.benchmark, verdict.metric))
+        line = _line(verdict)
+        needed = (verdict.benchmark, verdict.metric) in wanted or (
+            not verdict.metric and verdict.benchmark in wanted_benchmarks
+        )
+        if verdict.outcome is Outcome.INCONCLUSIVE:
+            blocking.append(line)
+        elif verdict.outcome is Outcome.NOT_TESTED:
+            optional = verdict.reason in (Reason.PRUNED, Reason.WAIVED, Reason.NO_CRITERION) or (
+                verdict.reason is Reason.NOT_RUN and not needed
+            )
+            (listed if optional else blocking).append(line)
+        elif verdict.reason is Reason.UNDETECTABLE:
+            listed.append(line)
+    for benchmark, metric in sorted(wanted):
+        if (benchmark, metric) not in told and (benchmark, "") not in told:
+            blocking.append(
+                f"NOT_TESTED {benchmark} {metric}: the baseline has a criterion, "
+                "but this run reported nothing for it"
+            )
+    return blocking, listed
+
+
+def _line(verdict: MetricVerdict) -> str:
+    what = " ".join(part for part in (verdict.benchmark, verdict.metric, verdict.device) if part)
+    return f"{verdict.outcome.value} {what}: {verdict.text}"
+
+
+def _headline(
+    name: str,
+    decision: Decision,
+    bad: Sequence[MetricVerdict],
+    blocking: Sequence[str],
+    verdicts: Sequence[MetricVerdict],
+    baseline: Baseline | None,
+    residual_risk: float | None,
+) -> str:
+    subject = f"node {name}" if name else "the node"
+    if decision is Decision.REJECTED:
+        worst = bad[0]
+        components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        step = f" Next step: {worst.action}" if worst.action else ""
+        return f"{subject} rejected: {', '.join(components)}. {worst.text}{more}.{step}"
+    if decision is Decision.UNDECIDED:
+        more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
+        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}"
+    judged = sum(map(_judged_by_fleet, verdicts))
+    basis = ""
+    if baseline is not None:
+        count = len(baseline.nodes)
+        basis = (
+            " (learned on this one machine)"
+            if baseline.one_machine
+            else f" (learned from {count} nodes)"
+            if count
+            else ""
+        )
+    risk = f", at a residual risk of {residual_risk:.2g}" if residual_risk is not None else ""
+    return f"{subject} accepted: {judged} metrics judged, none failed{basis}{risk}"
