@@ -1,0 +1,176 @@
+"""Child processes that answer one JSON line per request and never outlive the test that started them.
+
+The two ends talk over a socket pair. A parent that dies, however it dies, closes its end; the child then
+reads the end of the stream and exits. A child that dies or hangs is an error with the tail of what it
+printed, after a time-out, never a wait without end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+Message = dict[str, Any]
+Handler = Callable[[Message], Message]
+
+ROOT = Path(__file__).parents[1]
+"""The folder that holds this package, for the child's import path."""
+
+GRACE = 5.0
+"""Seconds that a child has to leave after its socket closed, before it is killed."""
+
+_TAIL = 2000
+_BLOCK = 1 << 16
+
+
+class ChildError(RuntimeError):
+    """A child died, did not answer in time, or answered that it failed."""
+
+
+class Child:
+    """One child process running ``python -m module arguments``.
+
+    Args:
+        module: Dotted name; its main ends in `answer`.
+        arguments: What follows on its command line.
+        name: What to call it in messages.
+        environment: Variables to set besides those of this process.
+        path: Further folders to import from.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        name: str = "",
+        environment: Mapping[str, str] | None = None,
+        path: Sequence[Path] = (),
+    ) -> None:
+        self.name = name or module
+        self._rest = b""
+        self._folder = tempfile.TemporaryDirectory(prefix="anubis-child-")
+        self._output = Path(self._folder.name) / "output"
+        self._socket, theirs = socket.socketpair()
+        command = [sys.executable, "-m", module, str(theirs.fileno()), *arguments]
+        inherited = [p for p in (os.environ.get("PYTHONPATH"),) if p]
+        paths = [str(folder) for folder in (ROOT, *path)] + inherited
+        variables = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
+        with theirs, self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=variables,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    def ask(self, request: Message, *, timeout: float) -> Message:
+        """Send one request and return its answer.
+
+        Args:
+            request: What to do, under the key ``do``, and its arguments.
+            timeout: Seconds to wait for the answer.
+
+        Raises:
+            ChildError: There is no answer, or it says that the child failed.
+        """
+        self.send(request)
+        return self.receive(timeout=timeout)
+
+    def send(self, request: Message) -> None:
+        """Send one request without waiting for its answer.
+
+        Raises:
+            ChildError: The child is gone.
+        """
+        try:
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            raise ChildError(self._said("is gone")) from error
+
+    def receive(self, *, timeout: float) -> Message:
+        """Return the answer to the oldest request that has none yet.
+
+        Raises:
+            ChildError: There is none in time, the child is gone, or it says that it failed.
+        """
+        self._socket.settimeout(timeout)
+        while b"\n" not in self._rest:
+            try:
+                block = self._socket.recv(_BLOCK)
+            except TimeoutError as error:
+                raise ChildError(self._said(f"did not answer within {timeout:g} s")) from error
+            except OSError as error:
+                raise ChildError(self._said("is gone")) from error
+            if not block:
+                raise ChildError(self._said("is gone"))
+            self._rest += block
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer: Message = json.loads(line)
+        if "error" in answer:
+            raise ChildError(f"{self.name}: {answer['error']}")
+        return answer
+
+    def close(self) -> None:
+        """End the child, by force if it does not leave by itself, and wait for it."""
+        self._socket.close()
+        try:
+            self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:  # also when an interrupt arrives while waiting
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            self._folder.cleanup()
+
+    def _said(self, what: str) -> str:
+        output = self._output.read_bytes()[-_TAIL:].decode(errors="replace").strip()
+        return f"{self.name} {what}" + (f"; it printed: {output}" if output else "")
+
+
+def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:
+    """Answer requests until the other end is closed: the child's side.
+
+    Args:
+        descriptor: Number of the inherited socket, the first argument on the command line.
+        handlers: What a request's ``do`` names. One that raises answers with an ``error``.
+    """
+    # The parent decides when its children end; an interrupt from the terminal reaches them as well.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("rwb") as stream:
+        for line in stream:
+            request = json.loads(line)
+            try:
+                reply = handlers[request["do"]](request)
+            except Exception as error:  # the parent has to hear of every failure
+                reply = {"error": f"{type(error).__name__}: {error}"}
+            stream.write(json.dumps(reply).encode() + b"\n")
+            stream.flush()

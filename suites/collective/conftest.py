@@ -1,0 +1,26 @@
+"""The group of ranks that the benchmarks of collectives share in form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suites.api import NodeFixture
+
+if TYPE_CHECKING:
+    from suites.collective.group import RankGroup
+
+
+@pytest.fixture
+def ranks(anubis_node: NodeFixture) -> Iterator[RankGroup]:
+    """Ranks that live until the test is torn down."""
+    import torch
+
+    from suites.collective.group import RankGroup
+
+    if not torch.distributed.is_available():
+        pytest.skip("not applicable: this build of torch has no distributed package")
+    with RankGroup(torch.cuda.device_count(), anubis_node.cores) as group:
+        yield group

@@ -1,0 +1,46 @@
+"""All-reduce: what training spends on communication."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suites.api import MetricFixture, NodeFixture
+
+if TYPE_CHECKING:
+    from suites.collective.group import RankGroup
+
+MIB = 1 << 20
+
+
+@pytest.mark.anubis(
+    component="collective.allreduce",
+    scope="node",
+    cost="5s",
+    metrics=["bus_bandwidth"],
+    resources=["cpu", "network"],
+    goal="Ranks of one machine exchange gradients at the rate of its class",
+    question="Does every link between the ranks carry its full rate in an all-reduce?",
+    action="On accelerators read the link states and error counts and run pairs alone to find the slow "
+    "link; on a CPU compare with the TCP benchmarks, which use the same loopback interface",
+)
+def test_all_reduce(
+    anubis_metric: MetricFixture, anubis_node: NodeFixture, ranks: RankGroup
+) -> None:
+    """Summing a large buffer over all ranks delivers its rate, and every element is right."""
+    if ranks.on_accelerators:
+        size, times = anubis_node.pick(smoke=256 * MIB, standard=1024 * MIB, soak=1024 * MIB), 10
+    else:
+        size, times = anubis_node.pick(smoke=16 * MIB, standard=64 * MIB, soak=64 * MIB), 6
+    ranks.prepare(size)
+    for _ in range(3):
+        ranks.bus_bandwidth(size, times)
+    anubis_metric.collect(
+        "bus_bandwidth",
+        lambda: ranks.bus_bandwidth(size, times) / 1e9,
+        unit="GB/s",
+        better="higher",
+    )
+    wrong = ranks.wrong_elements()
+    assert wrong == 0, f"{wrong} elements of the sum over {ranks.world} ranks are wrong"

@@ -1,0 +1,45 @@
+"""Computing and communicating at the same time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suites.api import MetricFixture
+
+if TYPE_CHECKING:
+    from suites.collective.group import RankGroup
+
+MIB = 1 << 20
+STEPS = 4
+"""Steps a round: single ones vary with the scheduling of the ranks."""
+
+
+@pytest.mark.anubis(
+    component="collective.overlap",
+    scope="node",
+    cost="5s",
+    metrics=["overlap_stretch", "overlapped_step"],
+    resources=["cpu", "network"],
+    goal="Training hides its communication behind its computing as well as on its class's nodes",
+    question="How much longer is a step when an all-reduce runs behind the matrix products?",
+    action="If GEMM and all-reduce alone are normal, look for what they share: power limit, memory "
+    "bandwidth, cores of the communication threads",
+)
+def test_overlap(anubis_metric: MetricFixture, ranks: RankGroup) -> None:
+    """An all-reduce behind matrix products stretches them as little as on other nodes; both are right."""
+    if ranks.on_accelerators:
+        ranks.prepare(256 * MIB, products=4, order=8192, dtype="bfloat16")
+    else:
+        ranks.prepare(8 * MIB, products=3, order=512, dtype="float32")
+    for _ in range(3):
+        ranks.overlap(STEPS)
+    anubis_metric.collect(
+        "overlap_stretch", lambda: ranks.overlap(STEPS).stretch, unit="1", better="lower"
+    )
+    anubis_metric.collect(
+        "overlapped_step", lambda: ranks.overlap(STEPS).together * 1e3, unit="ms", better="lower"
+    )
+    wrong = ranks.wrong_elements()
+    assert wrong == 0, f"{wrong} elements of the overlapped sum and products are wrong"

@@ -1,0 +1,24 @@
+"""Fixtures that several benchmarks share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from suites.api import NodeFixture
+
+
+@pytest.fixture
+def torch_threads(anubis_node: NodeFixture) -> Iterator[int]:
+    """Let torch use exactly the CPUs that this process may use, and put its own choice back.
+
+    Torch takes its default from the environment; a node where somebody exported a thread count would
+    otherwise look like slow hardware.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(anubis_node.cores)
+    yield anubis_node.cores
+    torch.set_num_threads(before)

@@ -1,0 +1,4 @@
+"""Memory: bandwidth, latency, and the way between host and device.
+
+PYTEST_DONT_REWRITE
+"""

@@ -1,0 +1,66 @@
+"""Sizes of this machine's caches and memory, so that benchmarks can go past them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+KIB = 1024
+MIB = 1024 * KIB
+
+_UNITS = {"K": KIB, "M": MIB, "G": 1024 * MIB}
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Cache sizes in bytes.
+
+    Attributes:
+        level2: One core's second level.
+        last: One instance of the last level.
+        last_total: All instances of the last level together.
+    """
+
+    level2: int
+    last: int
+    last_total: int
+
+
+def read_caches(root: Path = Path("/sys/devices/system/cpu")) -> Caches:
+    """Read the sizes that the kernel knows; without them assume 1 MiB and 32 MiB.
+
+    Args:
+        root: Folder with ``cpu0/cache/index*/``, as Linux has it.
+    """
+    sizes: dict[int, int] = {}
+    instances: dict[str, tuple[int, int]] = {}
+    for index in sorted(root.glob("cpu[0-9]*/cache/index[0-9]*")):
+        try:
+            level = int(_text(index / "level"))
+            size = _bytes(_text(index / "size"))
+            kind, shared = _text(index / "type"), _text(index / "shared_cpu_list")
+        except (OSError, ValueError):
+            continue
+        if kind != "Instruction":
+            sizes[level] = size
+            instances[f"{level}:{shared}"] = (level, size)
+    if not sizes:
+        return Caches(level2=MIB, last=32 * MIB, last_total=32 * MIB)
+    last = max(sizes)
+    total = sum(size for level, size in instances.values() if level == last)
+    return Caches(level2=sizes.get(2, MIB), last=sizes[last], last_total=total)
+
+
+def memory_size() -> int:
+    """Return the machine's memory in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="ascii").strip()
+
+
+def _bytes(text: str) -> int:
+    unit = _UNITS.get(text[-1:])
+    return int(text[:-1]) * unit if unit else int(text)

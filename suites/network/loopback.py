@@ -1,0 +1,95 @@
+"""A TCP connection between two processes of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from suites.children import Child
+
+MODULE = "suites.network.peer"
+ADDRESS = "127.0.0.1"
+START = 30.0
+"""Seconds that a process has to start and connect."""
+
+ROUND = 120.0
+"""Seconds that one transfer may take."""
+
+
+class Loopback:
+    """Sender and receiver, connected; a context manager that ends both.
+
+    Both run on one CPU, the last that this process may use. What is measured is then what the network
+    stack costs a byte or a message. On two CPUs it is mostly how quickly the second one wakes up, which
+    on a virtual machine is the hypervisor's affair: round trips took four times as long there, and rates
+    varied by a third.
+
+    Args:
+        address: Address of the interface to go through.
+        through: Takes the receiver's port and returns the port to connect to: a place for a relay
+            that is slow or faulty.
+    """
+
+    def __init__(
+        self, address: str = ADDRESS, *, through: Callable[[int], int] = lambda port: port
+    ) -> None:
+        self._cpu = max(os.sched_getaffinity(0))
+        self._stack = ExitStack()
+        try:
+            receiver = self._start("receive", address)
+            self._sender = self._start("send", address)
+            port = through(receiver.receive(timeout=START)["port"])
+            self._sender.ask({"do": "connect", "address": address, "port": port}, timeout=START)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def rate(self, size: int) -> float:
+        """Send `size` bytes and return bytes a second until the receiver had counted them all.
+
+        Raises:
+            ChildError: An end failed or took too long.
+            RuntimeError: The receiver counted another number of bytes.
+        """
+        answer = self._ask(do="bulk", bytes=size)
+        if answer["received"] != size:
+            raise RuntimeError(f"sent {size} bytes, {answer['received']} arrived")
+        return float(size / answer["seconds"])
+
+    def round_trip(self, count: int) -> float:
+        """Send a short message there and back `count` times and return the seconds of one time.
+
+        Raises:
+            ChildError: An end failed or took too long.
+            RuntimeError: A message came back changed.
+        """
+        answer = self._ask(do="ping", count=count)
+        if answer["wrong"]:
+            raise RuntimeError(f"{answer['wrong']} of {count} messages came back changed")
+        return float(answer["seconds"] / count)
+
+    def intact(self, size: int) -> bool:
+        """Send `size` random bytes and return whether what arrived has the same checksum."""
+        answer = self._ask(do="check", bytes=size)
+        return bool(answer["received"] == size and answer["sent"] == answer["arrived"])
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        return self._sender.ask(request, timeout=ROUND)
+
+    def _start(self, role: str, address: str) -> Child:
+        child = Child(MODULE, [role, str(self._cpu), address], name=f"TCP {role} process")
+        return self._stack.enter_context(child)

@@ -1,0 +1,162 @@
+"""One end of a TCP connection, in a process of its own: started by `suites.network.loopback`.
+
+Every transfer begins with a header: what it is, and how many bytes or repetitions. The timed transfers
+only count bytes; a transfer to check them carries random bytes and comes back as a checksum.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import struct
+import sys
+import time
+import zlib
+
+from suites.children import Message, answer
+
+HEADER = struct.Struct("!cQ")
+REPLY = struct.Struct("!QQ")
+BULK, PING, CHECK = b"B", b"P", b"C"
+PING_BYTES = 64
+BLOCK = 1 << 16
+BUFFER = 1 << 16
+"""Bytes of a socket's buffers. Small and fixed, so that what is under way stays in the core's own cache;
+with the kernel's growing buffers the same connection varied by a third from round to round."""
+TIMEOUT = 60.0
+"""Seconds without a byte after which an end gives up."""
+
+
+class Receiver:
+    """Takes what comes, and says how much it was.
+
+    Args:
+        address: Address to listen on.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._listener = socket.create_server((address, 0))
+        # An accepted connection inherits the size, which has to be known when the window is agreed on.
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        self._block = memoryview(bytearray(BLOCK))
+
+    def port(self, _request: Message) -> Message:
+        """Say on which port it listens."""
+        return {"port": self._listener.getsockname()[1]}
+
+    def serve(self) -> None:
+        """Accept one connection and serve it until it is closed."""
+        self._listener.settimeout(TIMEOUT)
+        connection, _ = self._listener.accept()
+        with connection:
+            _prepare(connection)
+            while header := _exactly(connection, self._block[: HEADER.size]):
+                kind, amount = HEADER.unpack(header)
+                if kind == PING:
+                    self._echo(connection, amount)
+                else:
+                    self._take(connection, amount, check=kind == CHECK)
+
+    def _echo(self, connection: socket.socket, count: int) -> None:
+        ball = self._block[:PING_BYTES]
+        for _ in range(count):
+            _exactly(connection, ball)
+            connection.sendall(ball)
+
+    def _take(self, connection: socket.socket, amount: int, *, check: bool) -> None:
+        received = checksum = 0
+        while received < amount:
+            count = connection.recv_into(self._block, min(BLOCK, amount - received))
+            if not count:
+                raise ConnectionError(f"closed after {received} of {amount} bytes")
+            if check:
+                checksum = zlib.crc32(self._block[:count], checksum)
+            received += count
+        connection.sendall(REPLY.pack(received, checksum))
+
+
+class Sender:
+    """Sends, and takes the time until the other end has everything."""
+
+    def __init__(self) -> None:
+        self._connection = socket.socket()
+        self._block = memoryview(random.Random(20240224).randbytes(BLOCK))  # noqa: S311 - a pattern
+
+    def connect(self, request: Message) -> Message:
+        """Connect to the ``address`` and ``port`` of the request."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        self._connection.settimeout(TIMEOUT)
+        self._connection.connect((request["address"], request["port"]))
+        _prepare(self._connection)
+        return {}
+
+    def bulk(self, request: Message) -> Message:
+        """Send so many ``bytes``; answer the ``seconds`` until the receiver had counted them."""
+        begin = time.perf_counter()
+        received, _ = self._transfer(BULK, request["bytes"])
+        return {"seconds": time.perf_counter() - begin, "received": received}
+
+    def check(self, request: Message) -> Message:
+        """Send so many ``bytes``; answer the checksums of what was ``sent`` and what ``arrived``."""
+        received, arrived = self._transfer(CHECK, request["bytes"])
+        sent = 0
+        for begin in range(0, request["bytes"], BLOCK):
+            sent = zlib.crc32(self._block[: request["bytes"] - begin], sent)
+        return {"received": received, "sent": sent, "arrived": arrived}
+
+    def ping(self, request: Message) -> Message:
+        """Send a short message so many times and wait for each to come back; answer the ``seconds``."""
+        count = request["count"]
+        ball, back = self._block[:PING_BYTES], memoryview(bytearray(PING_BYTES))
+        wrong = 0
+        self._connection.sendall(HEADER.pack(PING, count))
+        begin = time.perf_counter()
+        for _ in range(count):
+            self._connection.sendall(ball)
+            wrong += _exactly(self._connection, back) != ball
+        return {"seconds": time.perf_counter() - begin, "wrong": wrong}
+
+    def _transfer(self, kind: bytes, amount: int) -> tuple[int, int]:
+        self._connection.sendall(HEADER.pack(kind, amount))
+        for begin in range(0, amount, BLOCK):
+            self._connection.sendall(self._block[: amount - begin])
+        reply = _exactly(self._connection, memoryview(bytearray(REPLY.size)))
+        received, checksum = REPLY.unpack(reply)
+        return received, checksum
+
+
+def _prepare(connection: socket.socket) -> None:
+    connection.settimeout(TIMEOUT)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _exactly(connection: socket.socket, into: memoryview) -> memoryview:
+    """Fill `into` from the connection; return it, or an empty view at the end of the stream."""
+    filled = 0
+    while filled < len(into):
+        count = connection.recv_into(into[filled:])
+        if not count:
+            if filled:
+                raise ConnectionError(f"closed after {filled} of {len(into)} bytes")
+            return into[:0]
+        filled += count
+    return into
+
+
+def main(descriptor: str, role: str, cpu: str, address: str) -> None:
+    """Run one end: ``send`` or ``receive``, on one CPU."""
+    os.sched_setaffinity(0, {int(cpu)})
+    if role == "send":
+        sender = Sender()
+        calls = {name: getattr(sender, name) for name in ("connect", "bulk", "check", "ping")}
+        answer(int(descriptor), calls)
+    else:
+        receiver = Receiver(address)
+        with socket.socket(fileno=int(descriptor)) as channel:
+            channel.sendall(f'{{"port": {receiver.port({})["port"]}}}\n'.encode())
+            receiver.serve()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

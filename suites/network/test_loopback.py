@@ -1,0 +1,69 @@
+"""TCP through the loopback interface: the host's network stack, without a wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suites.api import MetricFixture, NodeFixture
+
+if TYPE_CHECKING:
+    from suites.network.loopback import Loopback
+
+MIB = 1 << 20
+_GOAL = "The host moves network data as quickly as its class does"
+_ACTION = (
+    "Look for traffic shaping and firewall rules on lo, compare kernel and CPU settings with a healthy "
+    "node, and look for a process that occupies a core"
+)
+
+
+@pytest.fixture
+def link() -> Iterator[Loopback]:
+    """A connection between two processes, open until the test is torn down."""
+    from suites.network.loopback import Loopback
+
+    with Loopback() as connected:
+        yield connected
+
+
+@pytest.mark.anubis(
+    component="network.loopback",
+    scope="node",
+    cost="2s",
+    metrics=["tcp_rate"],
+    resources=["cpu", "network"],
+    goal=_GOAL,
+    question="How many bytes a second does one TCP connection carry between two processes?",
+    action=_ACTION,
+)
+def test_tcp_rate(anubis_metric: MetricFixture, anubis_node: NodeFixture, link: Loopback) -> None:
+    """One connection carries its rate, and what arrives is what was sent."""
+    size = anubis_node.pick(smoke=128 * MIB, standard=512 * MIB, soak=2048 * MIB)
+    link.rate(size)  # opens the windows
+    anubis_metric.collect("tcp_rate", lambda: link.rate(size) / 1e9, unit="GB/s", better="higher")
+    assert link.intact(64 * MIB), "the bytes that arrived are not the bytes that were sent"
+
+
+@pytest.mark.anubis(
+    component="network.loopback",
+    scope="node",
+    cost="1s",
+    metrics=["tcp_round_trip"],
+    resources=["cpu", "network"],
+    goal=_GOAL,
+    question="How long does a short message take there and back?",
+    action=_ACTION,
+)
+def test_tcp_round_trip(
+    anubis_metric: MetricFixture, anubis_node: NodeFixture, link: Loopback
+) -> None:
+    """A short message is back in time and unchanged."""
+    count = anubis_node.pick(smoke=2000, standard=10_000, soak=10_000)
+    link.round_trip(count)
+    anubis_metric.collect(
+        "tcp_round_trip", lambda: link.round_trip(count) * 1e6, unit="us", better="lower"
+    )
+    assert link.intact(MIB), "the bytes that arrived are not the bytes that were sent"

@@ -1,0 +1,4 @@
+"""Storage: what the local disk delivers.
+
+PYTEST_DONT_REWRITE
+"""
