@@ -93,7 +93,7 @@ def measurement_event(measurement: Measurement, node: str = "") -> Event:
         "benchmark": measurement.benchmark,
         "component": measurement.component,
         "device": measurement.device,
-        "metric": _metric_to_plain(metric),
+        "metric": metric_to_plain(metric),
         "values": [number_to_json(float(value)) for value in measurement.values],
         "seconds": measurement.seconds,
     }
@@ -307,7 +307,8 @@ def metric_from_plain(fields: Fields) -> Metric:
         raise fields.error(f"{fields.place}: {error}") from error
 
 
-def _metric_to_plain(metric: Metric) -> dict[str, str]:
+def metric_to_plain(metric: Metric) -> dict[str, str]:
+    """Return a metric as plain fields; what is empty is left out."""
     plain = {"name": metric.name, "unit": metric.unit, "better": metric.better}
     for name in ("goal", "question", "action"):
         if text := getattr(metric, name):

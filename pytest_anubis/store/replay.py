@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any, cast
@@ -83,18 +84,10 @@ class Replay:
             self._warnings.append(f"{self._name}: {self._bad - _MANY} more damaged lines skipped")
         if not self._ended:
             self._warnings.append(f"{self._name}: the run never finished")
-        return RunRecord(
-            run=start.text("run"),
-            node=start.text("node"),
-            hardware_class=start.text("hardware_class", ""),
-            attributes=start.text_mapping("attributes"),
-            profile=start.text("profile", ""),
-            started=start.text("started", ""),
+        return dataclasses.replace(
+            head_of(start),
             ended=self._ended,
-            purpose=cast("Purpose", start.choice("purpose", PURPOSES, "measure")),
             exit_status=self._exit_status,
-            inventory=start.mapping("inventory"),
-            settings=start.mapping("settings"),
             planned=tuple(self._planned.values()),
             results=self._all_results(),
             measurements=tuple(self._measurements),
@@ -114,12 +107,10 @@ class Replay:
                 f"{SCHEMA}; use the version of pytest-anubis that wrote it"
             )
         self._start = Fields(event, "", JournalError)
-        # Read once here, so that a wrong head is an error with a line number.
         try:
-            self.record()
+            head_of(self._start)
         except JournalError as error:
             raise JournalError(f"line {number}: {error}") from None
-        self._warnings.clear()
 
     def _take(self, event: Event) -> None:
         take = _TAKERS.get(event["event"])
@@ -171,6 +162,26 @@ class Replay:
         self._bad += 1
         if self._bad <= _MANY:
             self._warnings.append(f"{self._name} line {number}: {text}; skipped")
+
+
+def head_of(start: Fields) -> RunRecord:
+    """Return the run that a ``run_started`` event announces, still without content.
+
+    Raises:
+        ValueError: (as the fields' error) A field is missing or of another type.
+    """
+    return RunRecord(
+        run=start.text("run"),
+        node=start.text("node"),
+        hardware_class=start.text("hardware_class", ""),
+        attributes=start.text_mapping("attributes"),
+        profile=start.text("profile", ""),
+        started=start.text("started", ""),
+        purpose=cast("Purpose", start.choice("purpose", PURPOSES, "measure")),
+        inventory=start.mapping("inventory"),
+        settings=start.mapping("settings"),
+        baseline=start.text("baseline", ""),
+    )
 
 
 _TAKERS: dict[str, Callable[[Replay, Event], None]] = {

@@ -1,0 +1,197 @@
+"""Gathering samples from many runs into populations of comparable units."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem, problem_with
+
+Key = tuple[str, str, str, str]  # hardware class, benchmark, metric name, group
+Variant = tuple[str, str]  # unit, direction
+T = TypeVar("T")
+
+
+def key_of(population: Population) -> Key:
+    """Return what makes units comparable: hardware class, benchmark, metric name, group."""
+    return (
+        population.hardware_class,
+        population.benchmark,
+        population.metric.name,
+        population.group,
+    )
+
+
+def invalid_rows(
+    values: FloatArray, offsets: IntArray, known: Iterable[int] = ()
+) -> dict[int, Problem]:
+    """Find the rows that cannot be samples: NaN, infinite, negative, or without a value.
+
+    Args:
+        values: Shape (total,).
+        offsets: Shape (n + 1,), where each row's values begin and end.
+        known: Rows that have a problem already; they are left out.
+
+    Returns:
+        Row -> problem, ``invalid`` or ``missing``.
+    """
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    rows = set((np.searchsorted(offsets, bad, side="right") - 1).tolist())
+    empty = set(np.flatnonzero(np.diff(offsets) == 0).tolist())
+    problems: dict[int, Problem] = {}
+    for row in sorted((rows | empty).difference(known)):
+        text = problem_with(values[offsets[row] : offsets[row + 1]].tolist()) or ""
+        kind = "missing" if row in empty else "invalid"
+        problems[row] = Problem(kind=kind, text="no value was recorded" if row in empty else text)
+    return problems
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The samples of one key, as they come."""
+
+    nodes: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    arrays: list[FloatArray] = field(default_factory=list)
+    variants: list[Variant] = field(default_factory=list)
+    problems: dict[int, Problem] = field(default_factory=dict)
+    metrics: Counter[Metric] = field(default_factory=Counter)
+    components: Counter[str] = field(default_factory=Counter)
+
+
+class Gather:
+    """Collects samples and makes populations of them; the order of adding does not matter."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Key, _Rows] = {}
+        self._whole: dict[Key, Population] = {}
+
+    def add(
+        self,
+        *,
+        hardware_class: str,
+        benchmark: str,
+        metric: Metric,
+        component: str,
+        group: str,
+        node: str,
+        device: str,
+        run: str,
+        values: Sequence[float],
+        problem: Problem | None = None,
+    ) -> None:
+        """Add one sample: all values of one metric from one unit in one run, in time order."""
+        rows = self._open((hardware_class, benchmark, metric.name, group))
+        if problem is not None:
+            rows.problems[len(rows.nodes)] = problem
+        rows.nodes.append(node)
+        rows.devices.append(device)
+        rows.runs.append(run)
+        rows.sizes.append(len(values))
+        rows.arrays.append(np.asarray(values, dtype=np.float64))
+        rows.variants.append((metric.unit, metric.better))
+        rows.metrics[metric] += 1
+        rows.components[component] += 1
+
+    def add_population(self, population: Population) -> None:
+        """Add all samples of a population; one that stays alone for its key is used as it is."""
+        key = key_of(population)
+        if key in self._rows or key in self._whole:
+            self._unpack(self._open(key), population)
+        else:
+            self._whole[key] = population
+
+    def keys(self) -> list[tuple[Key, Metric, str]]:
+        """Return every key so far with its most frequent metric and component."""
+        found = [(key, p.metric, p.component) for key, p in self._whole.items()]
+        for key, rows in self._rows.items():
+            found.append((key, _most(rows.metrics), _most(rows.components)))
+        return found
+
+    def populations(self) -> tuple[Population, ...]:
+        """Return the populations, sorted by key, their rows by node, device and run.
+
+        A sample whose unit or direction is not that of most samples of its key keeps its row and has
+        the problem ``invalid``.
+        """
+        built = dict(self._whole)
+        built.update((key, _build(key, rows)) for key, rows in self._rows.items())
+        return tuple(built[key] for key in sorted(built))
+
+    def _open(self, key: Key) -> _Rows:
+        rows = self._rows.get(key)
+        if rows is None:
+            rows = self._rows[key] = _Rows()
+            if key in self._whole:
+                self._unpack(rows, self._whole.pop(key))
+        return rows
+
+    @staticmethod
+    def _unpack(rows: _Rows, population: Population) -> None:
+        first, count = len(rows.nodes), len(population)
+        rows.problems.update((first + row, p) for row, p in population.problems.items())
+        rows.nodes.extend(population.nodes)
+        rows.devices.extend(population.devices)
+        rows.runs.extend(population.runs)
+        rows.sizes.extend(np.diff(population.offsets).tolist())
+        rows.arrays.append(population.values)
+        rows.variants.extend([(population.metric.unit, population.metric.better)] * count)
+        rows.metrics[population.metric] += count
+        rows.components[population.component] += count
+
+
+def _most(counts: Counter[T]) -> T:
+    """Return the most frequent item; ties go to the first in the order of their text."""
+    return min(counts, key=lambda item: (-counts[item], repr(item)))
+
+
+def _build(key: Key, rows: _Rows) -> Population:
+    hardware_class, benchmark, _, group = key
+    chosen = _most(Counter(rows.variants))
+    metric = _most(Counter({m: n for m, n in rows.metrics.items() if (m.unit, m.better) == chosen}))
+    flat = np.concatenate(rows.arrays) if rows.arrays else np.empty(0)
+    starts = np.concatenate([[0], np.cumsum(rows.sizes)]).astype(np.int64)
+    order = sorted(
+        range(len(rows.nodes)), key=lambda i: (rows.nodes[i], rows.devices[i], rows.runs[i])
+    )
+    problems: dict[int, Problem] = {}
+    pieces: list[FloatArray] = []
+    for row, i in enumerate(order):
+        if rows.variants[i] != chosen:
+            problems[row] = other_unit(rows.variants[i], chosen)
+            pieces.append(flat[:0])
+            continue
+        if i in rows.problems:
+            problems[row] = rows.problems[i]
+        pieces.append(flat[starts[i] : starts[i + 1]])
+    offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+    population = Population(
+        hardware_class=hardware_class,
+        benchmark=benchmark,
+        metric=metric,
+        component=_most(rows.components),
+        group=group,
+        nodes=tuple(rows.nodes[i] for i in order),
+        devices=tuple(rows.devices[i] for i in order),
+        runs=tuple(rows.runs[i] for i in order),
+        values=np.concatenate(pieces) if pieces else flat,
+        offsets=offsets,
+        problems=problems,
+    )
+    more = invalid_rows(population.values, offsets, problems)
+    return replace(population, problems=problems | more) if more else population
+
+
+def other_unit(found: Variant, expected: Variant) -> Problem:
+    """Return the problem of a sample in another unit or direction than most of its population."""
+    return Problem(
+        kind="invalid",
+        text=f"recorded in {found[0]} ({found[1]}), most others in {expected[0]} ({expected[1]})",
+    )

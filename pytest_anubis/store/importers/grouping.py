@@ -1,0 +1,206 @@
+"""From encoded rows to populations: sort once, cut at the boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import IntArray, Population, Problem
+from pytest_anubis.store.gather import invalid_rows, other_unit
+from pytest_anubis.store.importers.long_form import TEXTS, Rows
+
+_KEY = ("class", "benchmark", "metric", "group")
+_UNIT = ("node", "device", "run")
+
+MISSING = Problem(kind="missing", text="not in the results, although most nodes have it")
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """One row per unit under test, sorted by key and unit; `table` rows are (node, device, run)."""
+
+    key: IntArray
+    node: IntArray
+    device: IntArray
+    run: IntArray
+    count: IntArray
+
+
+def group_rows(rows: Rows) -> tuple[Population, ...]:
+    """Group rows into populations, sorted by hardware class, benchmark, metric and group.
+
+    The values of one unit stand in the order of their times, or of their lines where there are none. A
+    failed return code gives the unit the problem ``failed``, never a value. A unit or direction that is
+    not that of most rows of its metric gives the problem ``invalid``. A device that most nodes of the
+    class report and one node does not gets a row with the problem ``missing``.
+
+    Args:
+        rows: All good rows of a file.
+    """
+    if not len(rows.values):
+        return ()
+    names, codes = _sorted_names(rows)
+    sizes = {name: len(names[name]) for name in TEXTS}
+    key, key_parts = _combine([codes[n] for n in _KEY], [sizes[n] for n in _KEY])
+    unit, unit_parts = _combine([codes[n] for n in _UNIT], [sizes[n] for n in _UNIT])
+    whole = key * unit_parts.shape[0] + unit
+    order = np.argsort(whole, kind="stable")
+    if rows.times is not None:
+        order = np.lexsort((rows.times, whole))
+    whole = whole[order]
+    starts = np.flatnonzero(np.concatenate([[True], whole[1:] != whole[:-1]]))
+    key, unit = key[order][starts], unit[order][starts]
+
+    variant = codes["unit"] * sizes["better"] + codes["better"]
+    chosen = _majority(whole // unit_parts.shape[0], variant[order], key_parts.shape[0])
+    other = variant[order] != chosen[whole // unit_parts.shape[0]]
+    failed = rows.return_codes[order] != 0
+    keep = ~(other | failed | rows.missing[order])
+    count = np.add.reduceat(keep.astype(np.int64), starts)
+    node, device, run = unit_parts[unit].T
+    units = _Units(key, node, device, run, count)
+
+    marked: dict[int, Problem] = {}
+    where = np.cumsum(np.bincount(starts, minlength=len(whole))) - 1
+    for row in np.flatnonzero(other).tolist():
+        pair = divmod(int(variant[order[row]]), sizes["better"])
+        most = divmod(int(chosen[units.key[where[row]]]), sizes["better"])
+        marked[int(where[row])] = other_unit(
+            (names["unit"][pair[0]], names["better"][pair[1]]),
+            (names["unit"][most[0]], names["better"][most[1]]),
+        )
+    for row in np.flatnonzero(failed).tolist():
+        code = int(rows.return_codes[order[row]])
+        marked[int(where[row])] = Problem(kind="failed", text=f"return code {code}")
+    component = codes["component"][order][starts]
+    return _cut(names, key_parts, units, rows.values[order][keep], marked, chosen, sizes, component)
+
+
+def _sorted_names(rows: Rows) -> tuple[dict[str, list[str]], dict[str, Any]]:
+    """Number every column's names in the order of their text, so that numbers sort like names."""
+    names: dict[str, list[str]] = {}
+    codes: dict[str, Any] = {}
+    for column in TEXTS:
+        distinct = sorted(set(rows.names[column]))
+        place = {name: i for i, name in enumerate(distinct)}
+        table = np.array([place[name] for name in rows.names[column]], dtype=np.int32)
+        names[column] = distinct
+        codes[column] = np.asarray(table[rows.codes[column]])
+    return names, codes
+
+
+def _combine(columns: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """Number the distinct combinations, in order.
+
+    Returns:
+        The number of each row's combination, shape (n,), and the combinations, shape (k, columns).
+    """
+    number = columns[0].astype(np.int64)
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        # Dense after every step, so that the product of two stays far below 2^63.
+        _, number = np.unique(number, return_inverse=True)
+        number = number.astype(np.int64) * size + column
+    _, first, dense = np.unique(number, return_index=True, return_inverse=True)
+    return dense.astype(np.int64), np.stack([column[first] for column in columns], axis=1)
+
+
+def _majority(group: IntArray, variant: IntArray, groups: int) -> IntArray:
+    """Return the most frequent variant of every group, shape (groups,); ties: the smaller number."""
+    pairs, counts = np.unique(np.stack([group, variant]), axis=1, return_counts=True)
+    order = np.lexsort((-pairs[1], counts))
+    chosen = np.zeros(groups, dtype=np.int64)
+    chosen[pairs[0][order]] = pairs[1][order]  # the last one written wins
+    return chosen
+
+
+def _cut(
+    names: dict[str, list[str]],
+    key_parts: IntArray,
+    units: _Units,
+    values: Any,
+    marked: dict[int, Problem],
+    chosen: IntArray,
+    sizes: dict[str, int],
+    component: IntArray,
+) -> tuple[Population, ...]:
+    text = {column: np.array(names[column], dtype=object) for column in _UNIT}
+    offsets = np.concatenate([[0], np.cumsum(units.count)]).astype(np.int64)
+    marked = marked | invalid_rows(values, offsets, marked)
+    by_row = sorted(marked)
+    bounds = np.searchsorted(units.key, np.arange(len(key_parts) + 1))
+    gaps = _Gaps(key_parts, units, bounds)
+    found = []
+    for number, part in enumerate(key_parts.tolist()):
+        first, last = int(bounds[number]), int(bounds[number + 1])
+        nodes, devices, runs = gaps.of(number)
+        lo, hi = np.searchsorted(by_row, (first, last))
+        problems = {row - first: marked[row] for row in by_row[lo:hi]}
+        problems.update((last - first + i, MISSING) for i in range(len(nodes)))
+        which = divmod(int(chosen[number]), sizes["better"])
+        better: Any = names["better"][which[1]]
+        found.append(
+            Population(
+                hardware_class=names["class"][part[0]],
+                benchmark=names["benchmark"][part[1]],
+                metric=Metric(
+                    name=names["metric"][part[2]], unit=names["unit"][which[0]], better=better
+                ),
+                component=names["component"][int(component[first])],
+                group=names["group"][part[3]],
+                nodes=_names(text["node"], units.node[first:last], nodes),
+                devices=_names(text["device"], units.device[first:last], devices),
+                runs=_names(text["run"], units.run[first:last], runs),
+                values=values[offsets[first] : offsets[last]],
+                offsets=np.concatenate(
+                    [offsets[first : last + 1], np.full(len(nodes), offsets[last])]
+                )
+                - offsets[first],
+                problems=problems,
+            )
+        )
+    return tuple(found)
+
+
+def _names(text: Any, codes: IntArray, more: IntArray) -> tuple[str, ...]:
+    return tuple(text[np.concatenate([codes, more])].tolist())
+
+
+class _Gaps:
+    """Finds what most nodes of a class report and some do not."""
+
+    def __init__(self, key_parts: IntArray, units: _Units, bounds: IntArray) -> None:
+        self._parts, self._units, self._bounds = key_parts, units, bounds
+        classes = key_parts[units.key, 0]
+        self._nodes: dict[int, IntArray] = {}
+        self._run: dict[int, IntArray] = {}
+        for number in np.unique(classes).tolist():
+            inside = classes == number
+            nodes, first = np.unique(units.node[inside], return_index=True)
+            self._nodes[number] = nodes
+            self._run[number] = units.run[inside][first]
+        # With groups, a device that is not in one of them is in another: nothing is missing.
+        _, which, count = np.unique(
+            key_parts[:, :3], axis=0, return_inverse=True, return_counts=True
+        )
+        self._grouped = count[which.ravel()] > 1
+
+    def of(self, number: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the nodes, devices and runs of the rows that one population lacks."""
+        empty = np.empty(0, dtype=np.int64)
+        hardware_class = int(self._parts[number, 0])
+        nodes = self._nodes[hardware_class]
+        if self._grouped[number] or len(nodes) < 3:
+            return empty, empty, empty
+        rows = slice(int(self._bounds[number]), int(self._bounds[number + 1]))
+        devices, device = np.unique(self._units.device[rows], return_inverse=True)
+        there = np.zeros((len(nodes), len(devices)), dtype=bool)
+        there[np.searchsorted(nodes, self._units.node[rows]), device] = True
+        lacking = ~there & (there.mean(axis=0) > 0.5)
+        if not lacking.any():
+            return empty, empty, empty
+        node, column = np.nonzero(lacking)
+        return nodes[node], devices[column], self._run[hardware_class][node]

@@ -1,0 +1,113 @@
+"""What an import gives: populations, the runs they stand for, and every line that was wrong."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import Population
+from pytest_anubis.store.columns import SUFFIX, Columns, save_columns
+
+UNCLASSIFIED = "unclassified"
+IMPORTS_FOLDER = "imports"
+
+_MANY = 1000
+
+
+class ImportFileError(ValueError):
+    """A file cannot be imported at all; the message is one line for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongLine:
+    """One line (or key) that was left out.
+
+    Attributes:
+        line: Its number, from 1; 0 when the file has no lines that count.
+        text: What is wrong and how to mend it.
+    """
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.text}" if self.line else self.text
+
+
+class WrongLines:
+    """Collects wrong lines: the first thousand by number, all others counted."""
+
+    def __init__(self) -> None:
+        self.lines: list[WrongLine] = []
+        self.count = 0
+
+    def add(self, line: int, text: str) -> None:
+        """Take note of one."""
+        self.count += 1
+        if self.count <= _MANY:
+            self.lines.append(WrongLine(line=line, text=text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The good part of a file, and the rest.
+
+    Attributes:
+        source: The file.
+        populations: All samples, one population per hardware class, benchmark, metric and group.
+        runs: One per run and node in the file.
+        lines: How many lines were read, the head not counted.
+        values: How many values were kept.
+        wrong: The first thousand wrong lines.
+        wrong_count: How many lines were wrong.
+        notes: What else people should know, one line each.
+    """
+
+    source: Path
+    populations: tuple[Population, ...]
+    runs: tuple[RunRecord, ...]
+    lines: int
+    values: int
+    wrong: tuple[WrongLine, ...] = ()
+    wrong_count: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def save_import(imported: Imported, store: Path) -> Path:
+    """Keep an import in the store as ``imports/<file name>.npz``; the same file again replaces it.
+
+    Raises:
+        ColumnsError: The disk refuses.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.source.name).strip(".-") or "import"
+    path = store / IMPORTS_FOLDER / f"{name}{SUFFIX}"
+    return save_columns(Columns(populations=imported.populations, runs=imported.runs), path)
+
+
+def run_name(path: Path) -> str:
+    """Return the run id of an imported file: its name without the ending."""
+    return path.name.split(".")[0] or "import"
+
+
+def file_date(path: Path) -> str:
+    """Return when the file was last written, ISO 8601, UTC; empty when that cannot be read."""
+    try:
+        moment = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, OverflowError, ValueError):
+        return ""
+    return moment.isoformat(timespec="seconds")
+
+
+def read_text(path: Path) -> str:
+    """Read a whole text file.
+
+    Raises:
+        ImportFileError: It cannot be read.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig", "replace")
+    except OSError as error:
+        raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error

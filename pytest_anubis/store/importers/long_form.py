@@ -1,0 +1,213 @@
+"""Long form: one row a value, dictionary-encoded while it is read, grouped with array arithmetic.
+
+Millions of rows pass through here, so a row is never an object of its own: every column is a list of
+numbers, and only the distinct names are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from pytest_anubis.core.metric import DIRECTIONS
+from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.store.importers.imported import UNCLASSIFIED, ImportFileError, WrongLines
+
+NEEDED = ("node", "benchmark", "metric", "unit", "better")
+# Columns that may be absent or empty, with what then holds.
+OPTIONAL = {"device": "node", "class": UNCLASSIFIED, "group": "", "component": "", "run": ""}
+TEXTS = (*NEEDED, *OPTIONAL)
+NUMBERS = ("value", "time", "return_code")
+
+_NAMES_MAY_BE = 200  # characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """All good rows, encoded.
+
+    Attributes:
+        names: Text column -> its distinct names.
+        codes: Text column -> shape (n,), which of its names each row has.
+        values: Shape (n,); NaN where nothing was recorded or NaN itself was.
+        missing: Shape (n,); True where the value was left empty.
+        times: Shape (n,), seconds; None when the file has no times.
+        return_codes: Shape (n,); 0 is success.
+    """
+
+    names: Mapping[str, Sequence[str]]
+    codes: Mapping[str, IntArray]
+    values: FloatArray
+    missing: np.ndarray[Any, np.dtype[np.bool_]]
+    times: FloatArray | None
+    return_codes: IntArray
+
+
+class _Numbers(dict[Any, int]):
+    """Gives every new name the next number, at the speed of a dictionary look-up."""
+
+    def __missing__(self, name: Any) -> int:
+        self[name] = number = len(self)
+        return number
+
+
+class LongForm:
+    """Takes chunks of rows and gives the good ones, encoded.
+
+    Args:
+        columns: The names of the file's columns, in any order.
+        wrong: Where to list wrong lines.
+        hardware_class: The class of rows that name none.
+        run: The run of rows that name none.
+
+    Raises:
+        ImportFileError: A needed column is missing, or one stands twice.
+    """
+
+    def __init__(
+        self, columns: Sequence[str], wrong: WrongLines, *, hardware_class: str, run: str
+    ) -> None:
+        self.columns = [str(name).strip().lower() for name in columns]
+        self._wrong = wrong
+        self._defaults = OPTIONAL | {"class": hardware_class, "run": run}
+        for name in (*NEEDED, "value"):
+            if name not in self.columns:
+                raise ImportFileError(
+                    f"column {name!r} is missing; needed are {', '.join((*NEEDED, 'value'))}"
+                )
+        for name in (*TEXTS, *NUMBERS):
+            if self.columns.count(name) > 1:
+                raise ImportFileError(f"column {name!r} stands twice; keep one")
+        self._names = {name: _Numbers() for name in TEXTS}
+        self._chunks: list[dict[str, Any]] = []
+        self._has_times = "time" in self.columns
+
+    @property
+    def unused(self) -> list[str]:
+        """Columns that nothing is done with."""
+        return [name for name in self.columns if name not in TEXTS and name not in NUMBERS]
+
+    def add(self, lines: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
+        """Take one chunk.
+
+        Args:
+            lines: Length n, the number of each row's line.
+            columns: One sequence of length n per column, in the order given to the constructor.
+        """
+        by_name = dict(zip(self.columns, columns, strict=True))
+        count = len(lines)
+        if not count:
+            return
+        chunk: dict[str, Any] = {"line": np.asarray(lines, dtype=np.int64)}
+        for name in TEXTS:
+            numbers = self._names[name]
+            if name in by_name:
+                codes = map(numbers.__getitem__, by_name[name])
+                chunk[name] = np.fromiter(codes, dtype=np.int32, count=count)
+            else:
+                chunk[name] = np.full(count, numbers[self._defaults[name]], dtype=np.int32)
+        good = np.ones(count, dtype=bool)
+        values, missing = self._numbers(by_name["value"], "value", lines, good)
+        chunk["value"], chunk["missing"] = values, missing
+        chunk["return_code"] = np.zeros(count, dtype=np.int64)
+        if "return_code" in by_name:
+            found, empty = self._numbers(by_name["return_code"], "return_code", lines, good)
+            # A return code that is NaN or huge is still no success.
+            found = np.nan_to_num(np.where(empty, 0.0, found), nan=-1.0, posinf=-1.0, neginf=-1.0)
+            chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
+        if self._has_times:
+            chunk["time"], _ = self._numbers(by_name["time"], "time", lines, good)
+        chunk["good"] = good
+        self._chunks.append(chunk)
+
+    def rows(self) -> Rows:
+        """Return all good rows; names that cannot be used are listed with each of their lines."""
+        kinds = tuple(self._chunks[0]) if self._chunks else ()
+        joined = {key: np.concatenate([c.pop(key) for c in self._chunks]) for key in kinds}
+        self._chunks.clear()
+        if not joined:
+            empty = np.empty(0, dtype=np.int64)
+            return Rows(
+                names=dict.fromkeys(TEXTS, ()),
+                codes=dict.fromkeys(TEXTS, empty),
+                values=np.empty(0),
+                missing=np.empty(0, dtype=bool),
+                times=None,
+                return_codes=empty,
+            )
+        good = joined["good"]
+        names: dict[str, list[str]] = {}
+        for name in TEXTS:
+            names[name] = self._check_names(name, joined, good)
+        return Rows(
+            names=names,
+            codes={name: joined[name][good] for name in TEXTS},
+            values=joined["value"][good],
+            missing=joined["missing"][good],
+            times=joined["time"][good] if self._has_times else None,
+            return_codes=joined["return_code"][good],
+        )
+
+    def _check_names(self, column: str, joined: Mapping[str, Any], good: Any) -> list[str]:
+        names: list[str] = []
+        complaints: dict[int, str] = {}
+        for code, raw in enumerate(self._names[column]):
+            name = "" if raw is None else str(raw).strip()
+            if not name and column in self._defaults:
+                name = self._defaults[column]
+            complaint = _complaint(column, name)
+            if complaint:
+                complaints[code] = complaint
+            names.append(name)
+        for code, complaint in complaints.items():
+            for row in np.flatnonzero((joined[column] == code) & good).tolist():
+                self._wrong.add(int(joined["line"][row]), complaint)
+            good[joined[column] == code] = False
+        return names
+
+    def _numbers(
+        self, column: Sequence[Any], name: str, lines: Sequence[int], good: Any
+    ) -> tuple[FloatArray, Any]:
+        missing = np.zeros(len(column), dtype=bool)
+        try:
+            return np.array(list(map(float, column)), dtype=np.float64), missing
+        except (TypeError, ValueError, OverflowError):
+            pass  # the slow way finds which
+        found = np.full(len(column), math.nan)
+        for i, item in enumerate(column):
+            if item is None or (isinstance(item, str) and not item.strip()):
+                missing[i] = True
+                continue
+            try:
+                found[i] = _moment(item) if name == "time" else float(item)
+            except (TypeError, ValueError, OverflowError):
+                good[i] = False
+                self._wrong.add(lines[i], f"{name} {str(item)[:40]!r} is not a number")
+        return found, missing
+
+
+def _complaint(column: str, name: str) -> str:
+    if column in NEEDED and not name:
+        return f"{column} is empty"
+    if not name.isprintable() or len(name) > _NAMES_MAY_BE:
+        return f"{column} {name[:40]!r} is unprintable or longer than {_NAMES_MAY_BE} characters"
+    if column == "better" and name not in DIRECTIONS:
+        return f"better {name!r} is none of {', '.join(DIRECTIONS)}"
+    return ""
+
+
+def _moment(item: Any) -> float:
+    """Return seconds since 1970 of a number, a date and time, or ISO 8601 text; without zone: UTC."""
+    if isinstance(item, str):
+        try:
+            return float(item)
+        except ValueError:
+            item = datetime.fromisoformat(item.strip())
+    if isinstance(item, datetime):
+        return (item if item.tzinfo else item.replace(tzinfo=UTC)).timestamp()
+    return float(item)

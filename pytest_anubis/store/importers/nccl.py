@@ -1,0 +1,170 @@
+"""Output of nccl-tests and rccl-tests: one line per message size, out of place and in place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import Problem
+from pytest_anubis.store.gather import Gather
+from pytest_anubis.store.importers.imported import (
+    UNCLASSIFIED,
+    Imported,
+    ImportFileError,
+    WrongLines,
+    file_date,
+    read_text,
+    run_name,
+)
+from pytest_anubis.store.importers.table import runs_of
+
+COLLECTIVES = (
+    "all_reduce", "all_gather", "alltoall", "broadcast", "reduce_scatter", "reduce", "sendrecv",
+    "gather", "scatter", "hypercube",
+)  # fmt: skip
+
+# From here on the bandwidth is printed with enough digits; below it the time says more.
+_BANDWIDTH_FROM = 1 << 20  # bytes
+
+_ROW = re.compile(r"\s*(\d+)\s+(\d+)\s+(\S.*)")
+_NAMED = re.compile(r"#.*?\b(\w+?)_perf\b|# Collective test starting:\s*(\w+?)(?:_perf)?\s*$")
+
+
+@dataclass(slots=True)
+class _Log:
+    """What one log said so far."""
+
+    collective: str = ""
+    samples: dict[tuple[str, Metric], list[float]] = field(default_factory=dict)
+    wrong_results: set[tuple[str, str]] = field(default_factory=set)
+    failure: str = ""
+    counts_wrong: bool = False
+    rows: int = 0
+
+
+def import_nccl(
+    path: Path,
+    *,
+    node: str,
+    hardware_class: str = UNCLASSIFIED,
+    run: str = "",
+    collective: str = "",
+) -> Imported:
+    """Read the output of one or several runs of one nccl-tests program on one node.
+
+    From 1 MiB on a size gives the metric ``busbw_<bytes>`` in GB/s, below it ``time_<bytes>`` in us; in
+    place the names end in ``_in_place``. Repeated sizes are values of one sample, in their order. Lines
+    with wrong results (``#wrong`` above 0) have the problem ``failed``; so has all when the
+    program says so at its end.
+
+    Args:
+        path: The log.
+        node: The node that it comes from; the log does not say it.
+        hardware_class: The node's class.
+        run: The run's id; default: the file's name.
+        collective: Name such as ``all_reduce``; default: as the log or the file's name tells.
+
+    Raises:
+        ImportFileError: The file cannot be read or holds no result line.
+    """
+    log = _Log(collective=collective)
+    wrong = WrongLines()
+    text = read_text(path).splitlines()
+    for number, line in enumerate(text, start=1):
+        complaint = _take(log, line)
+        if complaint:
+            wrong.add(number, complaint)
+    if not log.rows:
+        raise ImportFileError(f"{path}: no line of results, so it is no output of nccl-tests")
+    name = log.collective or _from_file(path)
+    gather = Gather()
+    for (suffix, metric), values in log.samples.items():
+        failed = log.failure or (
+            "wrong results" if (suffix, metric.name) in log.wrong_results else ""
+        )
+        gather.add(
+            hardware_class=hardware_class,
+            benchmark=f"nccl-tests/{name}",
+            metric=metric,
+            component="network.collective",
+            group="",
+            node=node,
+            device="node",
+            run=run or run_name(path),
+            values=[] if failed else values,
+            problem=Problem(kind="failed", text=failed) if failed else None,
+        )
+    populations = gather.populations()
+    return Imported(
+        source=path,
+        populations=populations,
+        runs=runs_of(populations, file_date(path)),
+        lines=len(text),
+        values=sum(len(population.values) for population in populations),
+        wrong=tuple(wrong.lines),
+        wrong_count=wrong.count,
+        notes=(log.failure,) if log.failure else (),
+    )
+
+
+def _take(log: _Log, line: str) -> str:
+    """Take one line; return what is wrong with it, or nothing."""
+    if line.lstrip().startswith("#"):
+        # The newer programs count wrong results; the older print the largest difference, which is
+        # seldom 0 for floating point.
+        log.counts_wrong = log.counts_wrong or "#wrong" in line
+        named = _NAMED.search(line)
+        if named and not log.collective:
+            log.collective = named[1] or named[2]
+        if "Out of bounds values" in line and "OK" not in line:
+            log.failure = "the program reports wrong results (out of bounds values)"
+        return ""
+    if "Test NCCL failure" in line or "Test CUDA failure" in line:
+        log.failure = f"the program failed: {line.strip()[:100]}"
+        return ""
+    row = _ROW.fullmatch(line)
+    if row is None:
+        return ""
+    words = row[3].split()
+    if len(words) < 9:
+        return f"{len(words) + 2} columns, at least 11 expected"
+    size = int(row[1][:18])
+    try:
+        halves = [_half(words[-8:-4]), _half(words[-4:])]
+    except ValueError as error:
+        return str(error)
+    log.rows += 1
+    if size:  # nothing was sent otherwise
+        for suffix, half in zip(("", "_in_place"), halves, strict=True):
+            _note(log, size, suffix, half)
+    return ""
+
+
+def _half(words: Sequence[str]) -> tuple[float, float, bool]:
+    """Return (time in us, bus bandwidth in GB/s, whether results were wrong)."""
+    time, _, busbw, errors = words
+    if any(float(number) < 0 for number in (time, busbw)):
+        raise ValueError("a time or bandwidth is negative")
+    bad = errors not in ("N/A", "n/a") and float(errors) != 0
+    return float(time), float(busbw), bad
+
+
+def _note(log: _Log, size: int, suffix: str, half: tuple[float, float, bool]) -> None:
+    time, busbw, bad = half
+    if size >= _BANDWIDTH_FROM:
+        metric = Metric(name=f"busbw_{size}{suffix}", unit="GB/s", better="higher")
+        value = busbw
+    else:
+        metric = Metric(name=f"time_{size}{suffix}", unit="us", better="lower")
+        value = time
+    log.samples.setdefault((suffix, metric), []).append(value)
+    if bad and log.counts_wrong:
+        log.wrong_results.add((suffix, metric.name))
+
+
+def _from_file(path: Path) -> str:
+    flat = re.sub(r"[^a-z]", "", path.name.lower())
+    return next((name for name in COLLECTIVES if name.replace("_", "") in flat), "collective")

@@ -1,0 +1,226 @@
+"""Plain tables in long form, CSV or Parquet: one row a value."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import Population
+from pytest_anubis.store.importers.grouping import group_rows
+from pytest_anubis.store.importers.imported import (
+    UNCLASSIFIED,
+    Imported,
+    ImportFileError,
+    WrongLines,
+    file_date,
+    run_name,
+)
+from pytest_anubis.store.importers.long_form import LongForm, Rows
+
+Progress = Callable[[str], None]
+
+_CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
+_TELL = 100_000  # rows between two words of progress
+
+
+def import_table(
+    path: Path,
+    *,
+    hardware_class: str = UNCLASSIFIED,
+    run: str = "",
+    progress: Progress | None = None,
+) -> Imported:
+    """Read a table with one row a value.
+
+    Columns, in any order: ``node, benchmark, metric, unit, better, value`` and, if wanted, ``device``
+    (else ``node``), ``time`` (seconds or ISO 8601), ``class``, ``group``, ``component``, ``run`` and
+    ``return_code``. Wrong lines are listed and left out.
+
+    Args:
+        path: A ``.parquet`` file, else CSV with a head (comma, semicolon or tab).
+        hardware_class: The class of rows that name none.
+        run: The run of rows that name none; default: the file's name.
+        progress: Called with one short line now and then.
+
+    Raises:
+        ImportFileError: The file cannot be read, or a needed column is missing.
+    """
+    run = run or run_name(path)
+    wrong = WrongLines()
+    reader = _Parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _Csv(path, wrong)
+    try:
+        form = LongForm(reader.columns, wrong, hardware_class=hardware_class, run=run)
+        for lines, columns in reader.chunks():
+            form.add(lines, columns)
+            if progress is not None and reader.lines % _TELL < _CHUNK:
+                progress(f"{path.name}: {reader.lines:,} lines")
+    except ImportFileError as error:
+        raise ImportFileError(f"{path}: {error}") from None
+    finally:
+        reader.close()
+    rows = form.rows()
+    populations = group_rows(rows)
+    notes = [f"column {name[:40]!r} is not used" for name in form.unused]
+    if not populations:
+        notes.append("no good line at all")
+    return Imported(
+        source=path,
+        populations=populations,
+        runs=runs_of(populations, file_date(path)),
+        lines=reader.lines,
+        values=_kept(rows),
+        wrong=tuple(sorted(wrong.lines, key=lambda item: item.line)),
+        wrong_count=wrong.count,
+        notes=tuple(notes),
+    )
+
+
+def runs_of(populations: tuple[Population, ...], started: str) -> tuple[RunRecord, ...]:
+    """Return one run record per run and node that occurs in populations, sorted.
+
+    Args:
+        populations: What was imported.
+        started: The date that the file bears, for want of a better one.
+    """
+    found = {
+        (run, node, population.hardware_class)
+        for population in populations
+        for run, node in set(zip(population.runs, population.nodes, strict=True))
+    }
+    return tuple(
+        RunRecord(run=run, node=node, hardware_class=name, started=started, ended=started)
+        for run, node, name in sorted(found)
+    )
+
+
+def _kept(rows: Rows) -> int:
+    return int(((~rows.missing) & (rows.return_codes == 0)).sum())
+
+
+class _Csv:
+    """Reads a CSV file in chunks of columns."""
+
+    def __init__(self, path: Path, wrong: WrongLines) -> None:
+        self.lines = 0
+        self._wrong = wrong
+        try:
+            # Bytes that are no UTF-8 stay visible and are refused where they stand.
+            self._file = path.open(encoding="utf-8-sig", errors="surrogateescape", newline="")
+        except OSError as error:
+            raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
+        try:
+            head = self._file.readline(1 << 20)
+            marks = {mark: head.count(mark) for mark in ",;\t"}
+            self._mark = max(marks, key=lambda mark: marks[mark])
+            self.columns: list[str] = next(csv.reader([head], delimiter=self._mark), [])
+        except (OSError, csv.Error) as error:
+            self._file.close()
+            raise ImportFileError(f"{path}: cannot be read ({error})") from error
+
+    def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
+        """Yield (line numbers, one tuple per column)."""
+        reader = csv.reader(self._file, delimiter=self._mark)
+        width = len(self.columns)
+        while True:
+            before = reader.line_num
+            rows: list[list[str]] = []
+            more = self._fill(rows, reader)
+            lines: Sequence[int] = range(before + 2, before + 2 + len(rows))  # the head is line 1
+            if reader.line_num - before != len(rows):
+                lines = _first_lines(rows, before + 2)
+            if set(map(len, rows)) != {width}:
+                lines, rows = self._of_width(width, lines, rows)
+            self.lines += len(rows)
+            if rows:
+                yield lines, list(zip(*rows, strict=True))
+            if not more:
+                return
+
+    def _fill(self, rows: list[list[str]], reader: Iterator[list[str]]) -> bool:
+        """Read up to a chunk of rows; False at the end of the file."""
+        try:
+            rows.extend(islice(reader, _CHUNK))
+        except csv.Error as error:
+            # What came before the bad row stays; the reader goes on behind it.
+            self._wrong.add(getattr(reader, "line_num", -1) + 1, f"not CSV ({error})")
+            self.lines += 1
+            return True
+        return len(rows) == _CHUNK
+
+    def _of_width(
+        self, width: int, lines: Sequence[int], rows: list[list[str]]
+    ) -> tuple[list[int], list[list[str]]]:
+        good = [(line, row) for line, row in zip(lines, rows, strict=True) if len(row) == width]
+        for line, row in zip(lines, rows, strict=True):
+            if row and len(row) != width:  # an empty line is no row at all
+                self.lines += 1
+                self._wrong.add(line, f"{len(row)} columns, the head has {width}")
+        return [line for line, _ in good], [row for _, row in good]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:
+    """Return the line on which each row begins when quoted fields contain line ends."""
+    found = []
+    for row in rows:
+        found.append(first)
+        first += 1 + sum(field.count("\n") for field in row)
+    return found
+
+
+class _Parquet:
+    """Reads a Parquet file in chunks of columns, through DuckDB."""
+
+    def __init__(self, path: Path) -> None:
+        self.lines = 0
+        try:
+            import duckdb
+        except ImportError:
+            raise ImportFileError(
+                f"{path}: Parquet needs DuckDB; install it with `pip install 'pytest-anubis[fleet]'`, "
+                "or export the table as CSV"
+            ) from None
+        if not path.is_file():
+            raise ImportFileError(f"{path}: cannot be read (no such file)")
+        self._error: type[Exception] = duckdb.Error
+        self._connection = duckdb.connect(":memory:")
+        try:
+            # A parameter, and no wildcard: the name is never part of the statement.
+            self._result = self._connection.execute(
+                "SELECT * FROM read_parquet(?)", [_literal(path)]
+            )
+            self.columns = [str(item[0]) for item in self._result.description]
+        except duckdb.Error as error:
+            self.close()
+            said = str(error).splitlines()[0][:120]
+            raise ImportFileError(f"{path}: not a Parquet file ({said})") from None
+
+    def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
+        """Yield (row numbers, one tuple per column)."""
+        while True:
+            try:
+                rows = self._result.fetchmany(_CHUNK)
+            except self._error as error:
+                said = str(error).splitlines()[0][:120]
+                raise ImportFileError(f"damaged after row {self.lines} ({said})") from None
+            if not rows:
+                return
+            first = self.lines + 1
+            self.lines += len(rows)
+            yield range(first, self.lines + 1), list(zip(*rows, strict=True))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def _literal(path: Path) -> str:
+    """Return a path in which DuckDB sees no wildcard."""
+    return "".join(f"[{mark}]" if mark in "*?[" else mark for mark in str(path))
