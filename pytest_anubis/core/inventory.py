@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,3 +274,32 @@ class Inventory:
     drivers: Mapping[str, str] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateFinding:
+    """One thing in an inventory that stands against accepting the node.
+
+    Attributes:
+        what: What was looked at, e.g. ``PCIe link width``.
+        slot: Where, e.g. ``GPU 3 (0000:5d:00.0)``; empty for the node as a whole.
+        expected: What it should be, in words.
+        found: What it is, in words.
+        severity: ``FAIL``: the hardware is not what it should be; ``INCONCLUSIVE``: it cannot be known.
+        component: The part of the node that is blamed.
+        action: Next step.
+    """
+
+    what: str
+    expected: str
+    found: str
+    severity: Literal["FAIL", "INCONCLUSIVE"]
+    slot: str = ""
+    component: str = ""
+    action: str = ""
+
+    @property
+    def text(self) -> str:
+        """The finding in one sentence."""
+        place = f"{self.slot}: " if self.slot else ""
+        return f"{place}{self.what} is {self.found}, expected {self.expected}"

@@ -28,6 +28,8 @@ class RunContext:
         attributes: What the key was made of.
         devices: Names of the devices to run per-device tests on, e.g. ``("cuda:0", "cuda:1")``.
         baseline: The class's baseline, None when there is none.
+        root_pid: Process whose tree is this run's own load; None: this process. In a worker the
+            controller, so that a neighbouring worker is not taken for a stranger.
         baseline_note: Why there is no baseline and what to do next, one sentence; empty if there is one.
     """
 
@@ -40,6 +42,7 @@ class RunContext:
     devices: tuple[str, ...] = ()
     baseline: Baseline | None = None
     baseline_note: str = ""
+    root_pid: int | None = None
 
     @property
     def judging(self) -> bool:

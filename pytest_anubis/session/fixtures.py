@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -18,7 +18,24 @@ from pytest_anubis.session.devices import Device, benchmark_id, device_of
 from pytest_anubis.session.marks import benchmark_mark
 from pytest_anubis.session.recorder import Recorder, recorder_key
 
+if TYPE_CHECKING:
+    from pytest_anubis.hardware.ambient import Ambient
+
 T = TypeVar("T")
+
+_ambient_key = pytest.StashKey["Ambient"]()
+
+
+def _ambient(config: pytest.Config) -> Ambient | None:
+    """Return the readings that this process's tests share; nobody needs them without ``--anubis``."""
+    context = config.stash[context_key]
+    if not context.settings.active:
+        return None
+    if _ambient_key not in config.stash:
+        from pytest_anubis.hardware.ambient import Ambient
+
+        config.stash[_ambient_key] = Ambient(context.root_pid)
+    return config.stash[_ambient_key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +99,7 @@ def anubis_metric(request: pytest.FixtureRequest) -> Recorder:
         device=None if device == "node" else Device(device),
         context=config.stash[context_key],
         sink=config.stash.get(sink_key, discard),
+        ambient=_ambient(config),
     )
     item.stash[recorder_key] = recorder
     return recorder

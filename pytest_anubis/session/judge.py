@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,7 +43,8 @@ class Judge:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Begin an attempt afresh: the stash of an item survives reruns."""
         for key in (recorder_key, _verdicts_key, _undecided_key):
-            item.stash.pop(key, None)
+            if key in item.stash:
+                del item.stash[key]
         emit(self._config, {"event": "test_started", "test": item.nodeid})
 
     # Around the call, neither in a fixture's teardown (PASSED and ERROR for one test) nor in
@@ -106,10 +108,27 @@ class Judge:
     def _judge_one(self, measurement: Measurement) -> MetricVerdict:
         own = self._config.hook.pytest_anubis_judge(config=self._config, measurement=measurement)
         if own is not None:
-            return checked_verdict(own)
+            return self._completed(checked_verdict(own), measurement)
         from pytest_anubis.session.verdicts import judge_measurement
 
         return judge_measurement(self._context, measurement)
+
+    def _completed(self, verdict: MetricVerdict, measurement: Measurement) -> MetricVerdict:
+        """Fill in what a user's hook left out; its judgement counts like a criterion's."""
+        from pytest_anubis.core.verdict import Reference
+
+        return replace(
+            verdict,
+            unit=verdict.unit or measurement.metric.unit,
+            better=verdict.better or measurement.metric.better,
+            component=verdict.component or measurement.component,
+            node=verdict.node or self._context.node,
+            device=verdict.device or measurement.device,
+            count=verdict.count or len(measurement.values),
+            reference=Reference.FLEET if self._context.baseline else verdict.reference,
+            disturbance=verdict.disturbance or measurement.disturbance,
+            action=verdict.action or measurement.metric.action,
+        )
 
     def _unset(self, item: pytest.Item, mark: BenchmarkMark, name: str) -> MetricVerdict:
         from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason

@@ -17,6 +17,7 @@ from pytest_anubis.session.marks import BenchmarkMark
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.hardware.ambient import Ambient
     from pytest_anubis.hardware.timing import Clock, RoundPlan
 
 ATTEMPTS = 3
@@ -48,6 +49,7 @@ class Recorder:
         device: Device | None,
         context: RunContext,
         sink: Sink,
+        ambient: Ambient | None = None,
     ) -> None:
         self._test = test
         self._benchmark = benchmark
@@ -56,6 +58,8 @@ class Recorder:
         self._device_name = device.name if device else "node"
         self._context = context
         self._sink = sink
+        self._ambient = ambient
+        self._begin = ambient.begin() if ambient else None
         self.measurements: list[Measurement] = []
 
     def measure(
@@ -225,7 +229,7 @@ class Recorder:
         from pytest_anubis.hardware.quiet import HostWatch
 
         for attempt in range(1, ATTEMPTS + 1):
-            with HostWatch() as watch:
+            with HostWatch(self._context.root_pid) as watch:
                 values = take(plan)
             disturbance = tuple(watch.disturbance)
             if not disturbance or attempt == ATTEMPTS:
@@ -249,7 +253,7 @@ class Recorder:
         more = 0
         stages = [list(values)]
         while closer_look(stages, criterion) == "more":
-            with HostWatch() as watch:
+            with HostWatch(self._context.root_pid) as watch:
                 fresh = take(plan)
             more += 1
             stages.append(fresh)
@@ -340,12 +344,10 @@ class Recorder:
         return self._context.baseline.find(self._benchmark, name, group=group)
 
     def _disturbance(self) -> tuple[str, ...]:
-        """Return what disturbed the machine since the last reading, for values taken by the test."""
-        if not self._context.settings.active:
+        """Return what disturbed the machine since the test began."""
+        if self._ambient is None or self._begin is None:
             return ()
-        from pytest_anubis.hardware.quiet import since_last
-
-        return since_last()
+        return self._ambient.since(self._begin)
 
     def _measurement(
         self,

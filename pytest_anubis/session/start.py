@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,14 +51,14 @@ def start(config: pytest.Config, settings: Settings) -> None:
         from pytest_anubis.report.html import HtmlReport
 
         manager.register(HtmlReport(run), "anubis-html")
-    if manager.has_plugin("xdist"):
+    if manager.has_plugin("xdist") and config.getoption("numprocesses", None) is not None:
         from pytest_anubis.distributed import controller
 
         controller.register(config, context, run.sink)
 
 
 def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
-    context = context_from_plain(worker_input[PLAIN_KEY])
+    context = replace(context_from_plain(worker_input[PLAIN_KEY]), root_pid=os.getppid())
     config.stash[context_key] = context
     from pytest_anubis.distributed import worker
 
