@@ -44,7 +44,6 @@ class Child:
         arguments: What follows on its command line.
         name: What to call it in messages.
         environment: Variables to set besides those of this process.
-        path: Further folders to import from.
     """
 
     def __init__(
@@ -54,7 +53,6 @@ class Child:
         *,
         name: str = "",
         environment: Mapping[str, str] | None = None,
-        path: Sequence[Path] = (),
     ) -> None:
         self.name = name or module
         self._rest = b""
@@ -63,7 +61,7 @@ class Child:
         self._socket, theirs = socket.socketpair()
         command = [sys.executable, "-m", module, str(theirs.fileno()), *arguments]
         inherited = [p for p in (os.environ.get("PYTHONPATH"),) if p]
-        paths = [str(folder) for folder in (ROOT, *path)] + inherited
+        paths = [str(ROOT), *inherited]
         variables = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
         with theirs, self._output.open("wb") as output:
             self._process = subprocess.Popen(

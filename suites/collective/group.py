@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,12 +51,14 @@ class RankGroup:
             each, and NCCL; else there are two ranks on the CPU, and gloo over the loopback interface.
         cores: CPUs that this process may use, shared among the ranks.
         module: What a rank runs; tests put in one that is slow or faulty.
-        path: Further folders to import that module from.
+
+    Attributes:
+        on_accelerators: There is one rank on each accelerator.
+        world: How many ranks there are.
+        processes: The ranks.
     """
 
-    def __init__(
-        self, accelerators: int, cores: int, *, module: str = MODULE, path: Sequence[Path] = ()
-    ) -> None:
+    def __init__(self, accelerators: int, cores: int, *, module: str = MODULE) -> None:
         self.on_accelerators = accelerators >= 2
         self.world = accelerators if self.on_accelerators else 2
         self._stack = ExitStack()
@@ -69,14 +70,13 @@ class RankGroup:
                 str(Path(folder) / "store"),
                 str(max(1, cores // self.world)),
             ]
-            self._ranks = [
+            self.processes = [
                 self._stack.enter_context(
                     Child(
                         module,
                         [str(number), *common],
                         name=f"rank {number}",
                         environment={"GLOO_SOCKET_IFNAME": "lo"},
-                        path=path,
                     )
                 )
                 for number in range(self.world)
@@ -133,6 +133,6 @@ class RankGroup:
         return sum(answer["wrong"] + answer["wrong_rows"] for answer in answers)
 
     def _all(self, do: str, timeout: float, **arguments: Any) -> list[dict[str, Any]]:
-        for rank in self._ranks:
+        for rank in self.processes:
             rank.send({"do": do, **arguments})
-        return [rank.receive(timeout=timeout) for rank in self._ranks]
+        return [rank.receive(timeout=timeout) for rank in self.processes]

@@ -31,6 +31,9 @@ class Loopback:
         address: Address of the interface to go through.
         through: Takes the receiver's port and returns the port to connect to: a place for a relay
             that is slow or faulty.
+
+    Attributes:
+        processes: Receiver and sender.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Loopback:
         try:
             receiver = self._start("receive", address)
             self._sender = self._start("send", address)
+            self.processes = (receiver, self._sender)
             port = through(receiver.receive(timeout=START)["port"])
             self._sender.ask({"do": "connect", "address": address, "port": port}, timeout=START)
         except BaseException:

@@ -18,7 +18,10 @@ WINDOW = 50
 """Milliseconds that one value covers."""
 
 RAMP = 100
-"""Milliseconds before the first value, so that queues are full."""
+"""Milliseconds before fio begins to count, so that queues are full."""
+
+LEAD = 0.2
+"""Seconds at the beginning of its logs that fio leaves out, to be measured in addition."""
 
 SEQUENTIAL_BLOCK = 1 << 20
 RANDOM_BLOCK = 4096
@@ -120,14 +123,17 @@ class DiskFile:
         prefix = self.path.with_name("log")
         extra = [
             "--time_based",
-            f"--runtime={round(1000 * seconds)}ms",
+            f"--runtime={round(1000 * (seconds + LEAD))}ms",
             f"--ramp_time={RAMP}ms",
             f"--write_{log}_log={prefix}",
             f"--log_avg_msec={WINDOW}",
         ]
         self._run("windows", mode, block, self._size, extra, timeout=_START + seconds)
         text = Path(f"{prefix}_{log}.1.log").read_text(encoding="ascii")
-        return [scale * value for value in read_log(text)]
+        values = [scale * value for value in read_log(text)]
+        if not values:
+            raise FioError(f"fio logged nothing within {seconds:g} s")
+        return values
 
     def _find_way(self) -> Way:
         problem = FioError("no engine")

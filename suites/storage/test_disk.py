@@ -51,7 +51,7 @@ def test_sequential_io(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: DiskFile, direction: Direction
 ) -> None:
     """Large blocks move at the disk's rate, and what was written comes back."""
-    seconds = anubis_node.pick(smoke=0.6, standard=5.0, soak=60.0)
+    seconds = anubis_node.pick(smoke=0.5, standard=5.0, soak=60.0)
     anubis_metric.collect(
         "transfer_rate",
         lambda: [rate / 1e9 for rate in disk.sequential(direction, seconds)],
@@ -76,7 +76,7 @@ def test_random_io(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: DiskFile, direction: Direction
 ) -> None:
     """Small blocks at random places move at the disk's rate, and what was written comes back."""
-    seconds = anubis_node.pick(smoke=0.6, standard=5.0, soak=60.0)
+    seconds = anubis_node.pick(smoke=0.5, standard=5.0, soak=60.0)
     anubis_metric.collect(
         "operation_rate",
         lambda: disk.random(direction, seconds),

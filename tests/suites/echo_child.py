@@ -1,0 +1,36 @@
+"""A child for the tests of `suites.children`: obeys, fails, hangs or dies as it is asked to."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from suites.children import Message, answer
+
+
+def echo(request: Message) -> Message:
+    """Answer what was sent."""
+    return {"text": request["text"]}
+
+
+def fail(_request: Message) -> Message:
+    """Fail in the ordinary way."""
+    raise ValueError("no such register")
+
+
+def hang(_request: Message) -> Message:
+    """Never answer."""
+    time.sleep(3600)
+    return {}
+
+
+def die(_request: Message) -> Message:
+    """Say something and be gone."""
+    sys.stderr.write("bus error at 0x0\n")
+    sys.stderr.flush()
+    os._exit(9)
+
+
+if __name__ == "__main__":
+    answer(int(sys.argv[1]), {"echo": echo, "fail": fail, "hang": hang, "die": die})

@@ -1,0 +1,51 @@
+"""The set can be listed without a device, and says what is missing instead of failing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from suites.children import ROOT
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_listing_touches_neither_torch_nor_a_device() -> None:
+    program = (
+        "import sys, pytest\n"
+        "code = pytest.main(['--collect-only', '-q', 'suites'])\n"
+        "print('torch loaded' if 'torch' in sys.modules else 'torch not loaded')\n"
+        "sys.exit(code)\n"
+    )
+    done = run("-c", program)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "torch not loaded" in done.stdout
+    assert "suites/compute/test_gemm.py::test_gemm" in done.stdout
+
+
+def test_missing_tools_are_named(tmp_path: Path) -> None:
+    done = run(
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "suites/storage",
+        "suites/memory/test_latency.py",
+        PATH=str(tmp_path),
+        XDG_CACHE_HOME=str(tmp_path),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "fio not found: install it, e.g. apt install fio" in done.stdout
+    assert "no C compiler found: install one, e.g. apt install gcc" in done.stdout

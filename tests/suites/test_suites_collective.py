@@ -1,0 +1,72 @@
+"""The benchmarks of collectives reduce what they say, show a slow link, and notice a wrong bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from suites.collective.group import Overlap, RankGroup
+
+Costs = Callable[..., list[float]]
+MIB = 1 << 20
+FAULT = "ANUBIS_TEST_FAULT"
+
+
+@pytest.fixture(scope="module")
+def healthy() -> Iterator[RankGroup]:
+    with RankGroup(0, 2) as group:
+        yield group
+
+
+def test_sum_is_right_alone_and_beside_a_product(healthy: RankGroup) -> None:
+    healthy.prepare(MIB + 12)
+    assert healthy.wrong_elements() == 0
+    healthy.prepare(MIB, products=1, order=64, dtype="float32")
+    assert healthy.wrong_elements() == 0
+
+
+def test_more_bytes_and_more_steps_cost_more(healthy: RankGroup, costs: Costs) -> None:
+    healthy.prepare(4 * MIB)
+    least = costs(
+        lambda: healthy.bus_bandwidth(4 * MIB, 2), lambda: healthy.bus_bandwidth(4 * MIB, 16)
+    )
+    assert least[1] > 2 * least[0]
+    healthy.prepare(MIB, products=2, order=256, dtype="float32")
+    least = costs(lambda: healthy.overlap(1), lambda: healthy.overlap(8))
+    assert least[1] > 2 * least[0]
+
+
+def test_slow_link_shows(healthy: RankGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FAULT, "slow")
+    with RankGroup(0, 2, module="tests.suites.faulty_rank") as slow:
+        for group in (healthy, slow):
+            group.prepare(MIB, products=1, order=64, dtype="float32")
+        free = max(healthy.bus_bandwidth(MIB) for _ in range(5))
+        assert slow.bus_bandwidth(MIB) < free / 2
+        parts = slow.overlap()
+        assert parts.communicate > 2 * parts.compute
+        assert slow.wrong_elements() == 0
+
+
+def test_flipped_bit_on_one_rank_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FAULT, "flip")
+    with RankGroup(0, 2, module="tests.suites.faulty_rank") as group:
+        group.prepare(MIB)
+        assert group.wrong_elements() == 1
+        pids = [rank.pid for rank in group.processes]
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("together", "stretch"),
+    [(4.0, 1.0), (6.0, 1.5), (8.0, 2.0)],
+    ids=["hidden", "half hidden", "one after the other"],
+)
+def test_stretch_is_relative_to_the_longer_part(together: float, stretch: float) -> None:
+    assert Overlap(compute=4.0, communicate=4.0, together=together).stretch == stretch
+    assert Overlap(compute=4.0, communicate=1.0, together=together).stretch == stretch
+    assert Overlap(compute=1.0, communicate=4.0, together=together).stretch == stretch

@@ -1,0 +1,99 @@
+"""The arithmetic kernels do the work they say, and notice every wrong bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from suites.compute.kernels import TOLERANCE, Gemm, Launch, multiply
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+Costs = Callable[..., list[float]]
+CPU = torch.device("cpu")
+INTEGERS = {"float64": torch.int64, "float32": torch.int32, "bfloat16": torch.int16}
+BITS = {
+    "float64": {"last": 0, "sign": 63, "exponent": 60},
+    "float32": {"last": 0, "sign": 31, "exponent": 28},
+    "bfloat16": {"last": 0, "sign": 15, "exponent": 12},
+}
+
+
+def flipping(dtype: str, bit: int) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]:
+    """Return a product that flips one bit of the largest element of its result."""
+
+    def product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+        multiply(a, b, out)
+        place = int(out.abs().argmax())
+        bits = out.view(INTEGERS[dtype]).view(-1)
+        sign_bit = torch.iinfo(INTEGERS[dtype]).bits - 1
+        mask = torch.iinfo(INTEGERS[dtype]).min if bit == sign_bit else 1 << bit
+        bits[place] ^= mask
+
+    return product
+
+
+@pytest.mark.parametrize("dtype", list(BITS))
+@pytest.mark.parametrize("size", [96, 257])
+def test_gemm_is_right_on_healthy_hardware(dtype: str, size: int) -> None:
+    gemm = Gemm(size, dtype, CPU)
+    gemm.run()
+    assert gemm.relative_error() < TOLERANCE[dtype]
+    assert gemm.wrong_rows() == 0
+
+
+@pytest.mark.parametrize("dtype", list(BITS))
+@pytest.mark.parametrize("bit", ["last", "sign", "exponent"])
+def test_gemm_notices_any_flipped_bit(dtype: str, bit: str) -> None:
+    gemm = Gemm(96, dtype, CPU, product=flipping(dtype, BITS[dtype][bit]))
+    assert gemm.wrong_rows() == 1
+
+
+@pytest.mark.parametrize("dtype", list(BITS))
+def test_gemm_notices_a_flipped_exponent_among_normal_numbers(dtype: str) -> None:
+    gemm = Gemm(96, dtype, CPU, product=flipping(dtype, BITS[dtype]["exponent"]))
+    gemm.run()
+    # An infinite or undefined error is not within the tolerance either.
+    assert not gemm.relative_error() < TOLERANCE[dtype]
+
+
+def test_gemm_that_computes_nothing_is_wrong() -> None:
+    gemm = Gemm(64, "float32", CPU, product=lambda a, b, out: out.zero_())
+    assert gemm.wrong_rows() > 0
+
+
+def test_larger_product_costs_more(costs: Costs) -> None:
+    small, large = Gemm(256, "float32", CPU), Gemm(512, "float32", CPU)
+    assert large.work == 8 * small.work
+    least = costs(small.run, large.run)
+    assert least[1] > 2 * least[0]
+
+
+def test_slower_product_shows(costs: Costs) -> None:
+    def thrice(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+        for _ in range(3):
+            multiply(a, b, out)
+
+    healthy, slow = Gemm(256, "float32", CPU), Gemm(256, "float32", CPU, product=thrice)
+    least = costs(healthy.run, slow.run)
+    assert least[1] > 1.5 * least[0]
+
+
+def test_every_launch_counts(costs: Costs) -> None:
+    launch = Launch(CPU)
+    assert launch.count(1000) == 1000
+    least = costs(lambda: launch.count(1000), lambda: launch.count(4000))
+    assert least[1] > 2 * least[0]
+
+
+def test_a_lost_launch_is_noticed() -> None:
+    launches = 0
+
+    def lossy(counter: torch.Tensor) -> None:
+        nonlocal launches
+        launches += 1
+        if launches != 500:
+            counter.add_(1)
+
+    assert Launch(CPU, operation=lossy).count(1000) == 999

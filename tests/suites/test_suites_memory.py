@@ -1,0 +1,176 @@
+"""The memory kernels do the work they say, and notice every wrong bit."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suites.memory import native
+from suites.memory.caches import MIB, Caches, read_caches
+from suites.memory.chase import LINE, SOURCE, Chase, footprint
+from suites.memory.stream import OPERATIONS, Stream, elements_for
+from suites.memory.transfer import Transfer, copy
+
+Costs = Callable[..., list[float]]
+CPU = torch.device("cpu")
+COMPILER = native.find_compiler()
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler found")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    assert COMPILER is not None
+    return native.load(SOURCE, COMPILER, tmp_path_factory.mktemp("native"))
+
+
+def cache(root: Path, cpu: int, level: int, size: str, shared: str, kind: str = "Unified") -> None:
+    index = len(list(root.glob(f"cpu{cpu}/cache/index*")))
+    folder = root / f"cpu{cpu}/cache/index{index}"
+    folder.mkdir(parents=True)
+    texts = {"level": level, "size": size, "shared_cpu_list": shared, "type": kind}
+    for name, text in texts.items():
+        (folder / name).write_text(f"{text}\n", encoding="ascii")
+
+
+def test_caches_of_two_dies_are_added(tmp_path: Path) -> None:
+    for cpu, shared in ((0, "0-1"), (1, "0-1"), (2, "2-3")):
+        cache(tmp_path, cpu, 1, "32K", str(cpu), "Instruction")
+        cache(tmp_path, cpu, 2, "1024K", str(cpu))
+        cache(tmp_path, cpu, 3, "32768K", shared)
+    assert read_caches(tmp_path) == Caches(level2=MIB, last=32 * MIB, last_total=64 * MIB)
+
+
+def test_caches_of_a_machine_that_does_not_say(tmp_path: Path) -> None:
+    assert read_caches(tmp_path) == Caches(level2=MIB, last=32 * MIB, last_total=32 * MIB)
+
+
+def test_arrays_go_past_the_caches_and_leave_memory() -> None:
+    assert elements_for(32 * MIB, 1 << 40) == 4 * 32 * MIB // 8
+    assert elements_for(1 * MIB, 1 << 40) == 64 * MIB // 8
+    assert elements_for(1 << 30, 16 << 30) == (1 << 30) // 8
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+def test_longer_stream_costs_more(operation: str, costs: Costs) -> None:
+    short, long = Stream(operation, 1 << 20, CPU), Stream(operation, 1 << 22, CPU)
+    assert long.bytes == 4 * short.bytes
+    least = costs(short.run, long.run)
+    assert least[1] > 2 * least[0]
+    assert short.wrong_elements() == long.wrong_elements() == 0
+
+
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+@pytest.mark.parametrize("bit", [0, 30, 52, 62])
+def test_stream_notices_any_flipped_bit(operation: str, bit: int) -> None:
+    def faulty(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
+        OPERATIONS[operation][1](x, y, out)
+        out.view(torch.int64)[3_000_001 % len(out)] ^= 1 << bit
+
+    stream = Stream(operation, 1 << 21, CPU, apply=faulty)
+    stream.run()
+    assert stream.wrong_elements() == 1
+
+
+def test_stream_notices_what_was_not_written_and_what_went_astray() -> None:
+    def half(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
+        out[:500].copy_(x[:500])
+
+    def shifted(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
+        out.copy_(x.roll(8))
+
+    for fault, wrong in ((half, 500), (shifted, 1000)):
+        stream = Stream("copy", 1000, CPU, apply=fault)
+        stream.run()
+        assert stream.wrong_elements() == wrong
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [2 * LINE, 3 * LINE, 64 * 1024, MIB + LINE])
+def test_chain_visits_every_line_once(library: ctypes.CDLL, size: int) -> None:
+    with Chase(library, size) as chain:
+        assert chain.visited() == chain.lines == size // LINE
+
+
+@needs_compiler
+@settings(deadline=None, max_examples=60)
+@given(line=st.integers(0, 255), bit=st.integers(0, 63))
+def test_chain_notices_any_flipped_bit(library: ctypes.CDLL, line: int, bit: int) -> None:
+    with Chase(library, 256 * LINE) as chain:
+        chain.flip(line, bit)
+        assert chain.visited() < chain.lines
+        chain.flip(line, bit)
+        assert chain.visited() == chain.lines
+
+
+@needs_compiler
+def test_more_loads_cost_more(library: ctypes.CDLL, costs: Costs) -> None:
+    with Chase(library, 64 * 1024) as chain:
+        least = costs(lambda: chain.run(100_000), lambda: chain.run(400_000))
+    assert least[1] > 2 * least[0]
+
+
+@needs_compiler
+def test_loads_from_memory_cost_more_than_from_cache(library: ctypes.CDLL, costs: Costs) -> None:
+    with Chase(library, 64 * 1024) as near, Chase(library, 128 * MIB) as far:
+        least = costs(lambda: near.run(100_000), lambda: far.run(100_000))
+    assert least[1] > 1.5 * least[0]
+
+
+def test_footprints_grow_from_level_to_level() -> None:
+    caches = Caches(level2=MIB, last=32 * MIB, last_total=64 * MIB)
+    near, middle, far = (footprint(level, caches) for level in ("l2", "llc", "dram"))
+    assert near < caches.level2 < middle < caches.last < far
+
+
+@needs_compiler
+def test_source_that_does_not_compile_is_one_clear_error(tmp_path: Path) -> None:
+    assert COMPILER is not None
+    source = tmp_path / "broken.c"
+    source.write_text("int f( {", encoding="ascii")
+    with pytest.raises(native.CompilerError, match=r"failed on .*broken\.c"):
+        native.load(source, COMPILER, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["broken.c"]
+
+
+def test_cache_folder_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert native.cache_folder(tmp_path) == tmp_path / "cache" / "pytest-anubis"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert native.cache_folder(tmp_path) == tmp_path
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_transfer_moves_every_byte_and_larger_ones_cost_more(costs: Costs) -> None:
+    small, large = Transfer(4 * MIB, CPU), Transfer(16 * MIB, CPU)
+    least = costs(small.to_device, large.to_device)
+    assert least[1] > 2 * least[0]
+    assert small.wrong_bytes(lambda: None) == 0
+
+
+def test_transfer_notices_a_flipped_bit() -> None:
+    def faulty(target: torch.Tensor, source: torch.Tensor) -> None:
+        copy(target, source)
+        target[12_345] ^= 1
+
+    # Only on the way there: twice the same fault would undo itself.
+    moves = iter((faulty, copy))
+    transfer = Transfer(MIB, CPU, move=lambda target, source: next(moves)(target, source))
+    assert transfer.wrong_bytes(lambda: None) == 1
+
+
+def test_slow_link_shows_in_a_transfer(costs: Costs) -> None:
+    def thrice(target: torch.Tensor, source: torch.Tensor) -> None:
+        for _ in range(3):
+            copy(target, source)
+
+    healthy, slow = Transfer(4 * MIB, CPU), Transfer(4 * MIB, CPU, move=thrice)
+    least = costs(healthy.to_host, slow.to_host)
+    assert least[1] > 1.5 * least[0]
