@@ -83,6 +83,12 @@ class LoadReader:
             running=self.running(),
         )
 
+    def rates(self) -> tuple[float, float, float, float]:
+        """Return the clock, busy and stolen CPU seconds and the CPU stall: what is cheap to read often."""
+        busy, steal = self._cpu()
+        stalls = self._stalls(("cpu",))
+        return time.monotonic(), busy or 0.0, steal or 0.0, stalls.get("cpu some", 0.0)
+
     def running(self) -> int | None:
         """Return how many tasks run or wait for a CPU right now."""
         fields = (self._files.text("/proc/loadavg") or "").split()
@@ -96,9 +102,9 @@ class LoadReader:
         user, nice, system = (int(text) * TICK for text in line[1:4])
         return user + nice + system, int(line[8]) * TICK
 
-    def _stalls(self) -> dict[str, float]:
+    def _stalls(self, kinds: tuple[str, ...] = ("cpu", "memory", "io")) -> dict[str, float]:
         found: dict[str, float] = {}
-        for what in ("cpu", "memory", "io"):
+        for what in kinds:
             for line in (self._files.text(f"/proc/pressure/{what}") or "").splitlines():
                 kind, _, rest = line.partition(" ")
                 total = rest.rpartition("total=")[2]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_files import lay_out
 
 from pytest_anubis.core.inventory import Accelerator, Disk, Inventory, Memory, Nic, System
 from pytest_anubis.hardware.cgroup import ControlGroup, Throttling
@@ -23,6 +22,8 @@ from pytest_anubis.hardware.inventory import (
     redact,
 )
 from pytest_anubis.hardware.periphery import read_disks, read_nics, smart_health
+
+from .fake_files import lay_out
 
 V1 = {
     "/proc/self/cgroup": "4:memory:/box\n2:cpu,cpuacct:/box/inner\n0::/\n",

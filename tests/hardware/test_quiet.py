@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_files import lay_out
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,8 @@ from pytest_anubis.hardware.cgroup import Throttling
 from pytest_anubis.hardware.files import Files
 from pytest_anubis.hardware.load import TICK, Load, LoadReader
 from pytest_anubis.hardware.quiet import HostWatch, Quietness, compare, disturbances
+
+from .fake_files import lay_out
 
 BEGIN = Load(
     when=100.0,

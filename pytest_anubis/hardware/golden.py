@@ -1,0 +1,170 @@
+"""The golden inventory of a hardware class: what the majority of its nodes has."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pytest_anubis.core.inventory import (
+    Accelerator,
+    Disk,
+    Inventory,
+    Memory,
+    Nic,
+    Processor,
+    System,
+)
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+# Belongs to one node and one moment, so a majority of it means nothing: identities, counters, and what
+# changes with the load. The gate compares counters with limits instead.
+_OWN = {
+    "serial",
+    "uuid",
+    "address",
+    "unreadable",
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "ecc_uncorrected_lifetime",
+    "remapped_corrected",
+    "remapped_uncorrected",
+    "remap_pending",
+    "remap_failed",
+    "retired_pages",
+    "performance_state",
+    "corrected",
+    "uncorrected",
+    "wear",
+    "media_errors",
+    "quota",
+    "limit",
+}
+
+# Measured rather than declared: a few bytes more or less do not make another value.
+_MEDIAN = {"total"}
+
+
+def golden_inventory(inventories: Sequence[Inventory]) -> Inventory:
+    """Return what more than half of the nodes have, field by field.
+
+    A field without such a majority is None: then nothing is expected of it. Accelerators are matched by
+    slot, network ports by name, disks by model and size, because their names follow the order in which
+    they answered at boot.
+
+    Args:
+        inventories: Nodes of one hardware class, each once; one alone is its own golden inventory.
+
+    Returns:
+        An inventory with the node name ``golden``, without serial numbers and counters.
+
+    Raises:
+        ValueError: There is no inventory to learn from.
+    """
+    if not inventories:
+        raise ValueError("a golden inventory needs at least one node's inventory")
+    return Inventory(
+        node="golden",
+        system=_part(System, [i.system for i in inventories]),
+        processor=_part(Processor, [i.processor for i in inventories]),
+        memory=_part(Memory, [i.memory for i in inventories]),
+        accelerators=_accelerators(inventories),
+        on_bus=_majority([i.on_bus for i in inventories]),
+        disks=_disks(inventories),
+        nics=_nics(inventories),
+        kernel=_majority([i.kernel for i in inventories]),
+        os=_majority([i.os for i in inventories]),
+        architecture=_majority([i.architecture for i in inventories]),
+        drivers=_table([i.drivers for i in inventories]),
+        software=_table([i.software for i in inventories]),
+    )
+
+
+def _majority(values: Iterable[T]) -> T | None:
+    """Return the value that more than half share, else None."""
+    found = list(values)
+    value, count = Counter(found).most_common(1)[0]
+    return value if 2 * count > len(found) else None
+
+
+def _part(cls: type[P], parts: Sequence[P], **fixed: Any) -> P:
+    """Merge parts of one kind field by field."""
+    values: dict[str, Any] = dict(fixed)
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # P is one of our dataclasses
+        if field.name in _OWN or field.name in fixed:
+            continue
+        readings = [getattr(part, field.name) for part in parts]
+        if field.name in _MEDIAN:
+            known = [reading for reading in readings if reading is not None]
+            values[field.name] = statistics.median_low(known) if known else None
+        else:
+            values[field.name] = _majority(readings)
+    return cls(**values)
+
+
+def _accelerators(inventories: Sequence[Inventory]) -> tuple[Accelerator, ...]:
+    """Merge by slot where the slots agree between the nodes, else by position."""
+    count = _majority([len(i.accelerators) for i in inventories])
+    groups = _grouped(
+        inventories, lambda i: {card.pci: card for card in i.accelerators if card.pci}
+    )
+    if count is not None and len(groups) != count:
+        groups = _grouped(inventories, lambda i: dict(enumerate(i.accelerators)))
+    cards = []
+    for index, cards_here in enumerate(groups.values()):
+        names = Counter(card.name for card in cards_here)
+        fixed = {
+            "index": index,
+            "vendor": cards_here[0].vendor,
+            "name": names.most_common(1)[0][0],
+        }
+        cards.append(_part(Accelerator, cards_here, **fixed))
+    return tuple(cards)
+
+
+def _nics(inventories: Sequence[Inventory]) -> tuple[Nic, ...]:
+    groups = _grouped(inventories, lambda i: {nic.name: nic for nic in i.nics})
+    return tuple(
+        _part(Nic, nics, name=name, kind=nics[0].kind)
+        for name, nics in groups.items()
+        if isinstance(name, str)
+    )
+
+
+def _disks(inventories: Sequence[Inventory]) -> tuple[Disk, ...]:
+    """Take the set of models and sizes that most nodes have, with each model's usual firmware."""
+    sets = [tuple(sorted((d.model or "", d.size or 0) for d in i.disks)) for i in inventories]
+    usual = _majority(sets)
+    if usual is None:
+        return ()
+    model = inventories[sets.index(usual)]
+    found = []
+    for disk in model.disks:
+        alike = [
+            d for i in inventories for d in i.disks if (d.model, d.size) == (disk.model, disk.size)
+        ]
+        merged = _part(Disk, alike, name=disk.name)
+        found.append(replace(merged, pci=None))
+    return tuple(found)
+
+
+def _grouped(
+    inventories: Sequence[Inventory], parts: Callable[[Inventory], dict[Any, T]]
+) -> dict[Hashable, list[T]]:
+    """Collect the parts with the same key over the nodes; a key that only a minority has is left out."""
+    groups: dict[Hashable, list[T]] = {}
+    for inventory in inventories:
+        for key, part in parts(inventory).items():
+            groups.setdefault(key, []).append(part)
+    return {key: found for key, found in groups.items() if 2 * len(found) > len(inventories)}
+
+
+def _table(tables: Sequence[Any]) -> dict[str, str]:
+    names = sorted({name for table in tables for name in table})
+    merged = ((name, _majority([table.get(name) for table in tables])) for name in names)
+    return {name: value for name, value in merged if value is not None}
