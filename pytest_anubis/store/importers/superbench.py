@@ -39,7 +39,7 @@ DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
     (r"_(time)?_?lat(ency)?(_|$)|lat_ns|latency", "us", "lower"),
     (r"(event|wall)_(time|overhead)", "ms", "lower"),
     (r"^(allreduce|allgather|alltoall|broadcast|reduce|reducescatter|sendrecv).*_time", "us", "lower"),
-    (r"_cost$|cost", "ms", "lower"),
+    (r"cost|^(allreduce|allgather|nosharding)$", "ms", "lower"),
     (r"(_|^)time(_|$)|_s$|_ms$|duration", "ms", "lower"),
     (r"error|fail|mismatch|corrupt", "count", "equal"),
 )  # fmt: skip

@@ -1,0 +1,122 @@
+"""What happened to nodes over time: incidents, defects, states, and their runs in short.
+
+Times are seconds since 1970, UTC; durations are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+DefectState = Literal["open", "confirmed", "false alarm"]
+DEFECT_STATES: tuple[str, ...] = get_args(DefectState)
+
+NodeState = Literal["in service", "drained", "repair", "removed"]
+NODE_STATES: tuple[str, ...] = get_args(NodeState)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """One node.
+
+    Attributes:
+        name: Its name.
+        hardware_class: Its class in its latest run; empty when unknown.
+        since: When it was first seen or put into service.
+        state: Its latest state.
+        attributes: Further facts such as rack and batch.
+    """
+
+    name: str
+    hardware_class: str = ""
+    since: float = 0.0
+    state: str = "in service"
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """Something that users suffered.
+
+    Attributes:
+        node: The node that it happened on.
+        kind: What it was, e.g. ``nic``, ``gpu-memory``.
+        started: When it began.
+        duration: How long it lasted; None when unknown.
+        component: The part of the node, empty when unknown.
+        note: Words for people.
+        number: Its number in the history; 0 before it is recorded.
+    """
+
+    node: str
+    kind: str
+    started: float
+    duration: float | None = None
+    component: str = ""
+    note: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defect:
+    """A component that validation found bad.
+
+    Attributes:
+        number: Its number in the history.
+        node: The node.
+        hardware_class: The node's class when it was found.
+        run: The run that found it; empty when it was entered by hand.
+        found: When.
+        component: The part of the node that is blamed.
+        kind: Kind of incident that such a defect leads to; at first the component.
+        benchmarks: The benchmarks that exposed it, sorted.
+        state: ``open``, ``confirmed`` or ``false alarm``.
+        closed: When it was confirmed or found a false alarm; None while open.
+        note: Words for people.
+    """
+
+    number: int
+    node: str
+    found: float
+    benchmarks: tuple[str, ...]
+    hardware_class: str = ""
+    run: str = ""
+    component: str = ""
+    kind: str = ""
+    state: str = "open"
+    closed: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One run of a node in short.
+
+    Attributes:
+        run: Its id.
+        node: The node.
+        hardware_class: The node's class.
+        profile: Profile of the run.
+        purpose: ``measure``, ``learn`` or ``acceptance``.
+        started: When it began.
+        seconds: How long it took; None when it never finished.
+        decision: ``ACCEPTED``, ``REJECTED``, ``UNDECIDED``, or empty.
+        headline: The decision in one sentence.
+        baseline: Digest of the baseline.
+        outcomes: Outcome -> how many metric verdicts.
+        similarities: (benchmark, metric, device) -> one-sided similarity.
+    """
+
+    run: str
+    node: str
+    hardware_class: str = ""
+    profile: str = ""
+    purpose: str = ""
+    started: float = 0.0
+    seconds: float | None = None
+    decision: str = ""
+    headline: str = ""
+    baseline: str = ""
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    similarities: Mapping[tuple[str, str, str], float] = field(default_factory=dict)

@@ -1,0 +1,46 @@
+"""A PostgreSQL server for the tests of the history, where one is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def _programs() -> Path | None:
+    found = shutil.which("pg_ctl")
+    folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return next((f for f in reversed(folders) if (f / "initdb").exists()), None)
+
+
+def _run(*arguments: str | Path) -> None:
+    # The server refuses to run as root.
+    words = [str(argument) for argument in arguments]
+    if os.geteuid() == 0:
+        words = ["runuser", "-u", "postgres", "--", *words]
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    pytest.importorskip("psycopg")
+    programs = _programs()
+    if programs is None:
+        pytest.skip("PostgreSQL not found: install it, e.g. apt install postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="anubis-pg-"))
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres")
+    data = folder / "data"
+    try:
+        _run(programs / "initdb", "-D", data, "-U", "anubis", "-A", "trust", "--no-sync")
+        options = f"-c listen_addresses='' -c fsync=off -k {folder}"
+        _run(programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
+        yield f"postgresql+psycopg://anubis@/postgres?host={folder}"
+        _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
