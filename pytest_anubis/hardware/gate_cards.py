@@ -171,6 +171,9 @@ def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, 
     for finding in at_least(what, place, *possible, component, _RESEAT):
         yield "link_generation_max", finding
     if card.performance_state == 0:  # at full speed, so the link should be as well
-        now = golden.link_generation_max, card.link_generation
+        reachable = [
+            g for g in (golden.link_generation_max, card.link_generation_max) if g is not None
+        ]
+        now = min(reachable, default=None), card.link_generation
         for finding in at_least("PCIe generation", place, *now, component, _RESEAT):
             yield "link_generation", finding
