@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.hookspec
 def pytest_anubis_attributes(
     config: pytest.Config, attributes: Mapping[str, str]
-) -> Mapping[str, str] | None:  # type: ignore[empty-body]
+) -> Mapping[str, str] | None:
     """Add attributes to this node's hardware class, before a baseline is looked for.
 
     Return a mapping of additional attributes (text to text), or None. Nodes that differ in one of them
@@ -30,7 +30,7 @@ def pytest_anubis_attributes(
 
 
 @pytest.hookspec(firstresult=True)
-def pytest_anubis_judge(config: pytest.Config, measurement: Measurement) -> MetricVerdict | None:  # type: ignore[empty-body]
+def pytest_anubis_judge(config: pytest.Config, measurement: Measurement) -> MetricVerdict | None:
     """Judge one measurement in place of the Validator; the first answer that is not None counts.
 
     Example: a contract states a floor, whatever the fleet does::

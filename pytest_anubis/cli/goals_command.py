@@ -25,7 +25,9 @@ def run(options: argparse.Namespace) -> int:
 
     goals = _collect(options.tests)
     if not goals:
-        raise CommandError(f"{' '.join(options.tests)}: no benchmarks (tests that use anubis_metric)")
+        raise CommandError(
+            f"{' '.join(options.tests)}: no benchmarks (tests that use anubis_metric)"
+        )
     try:
         record = read_run("latest", options.store)
     except CommandError:  # nothing was run yet: the tree without verdicts is what there is

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.errors import CommandError
+from pytest_anubis.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.sample import Population
+    from pytest_anubis.store.runs import RunSet
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +76,7 @@ def _measure(options: argparse.Namespace) -> list[Path]:
 
     if options.rounds < 3:
         raise CommandError(f"--rounds {options.rounds}: at least 3 are needed to see the noise")
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     store = options.store.resolve()
     runs: list[Path] = []
     begin = time.monotonic()
@@ -100,39 +107,75 @@ def _measure(options: argparse.Namespace) -> list[Path]:
 
 
 def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
-    from pytest_anubis.report.learned import learned_lines
-    from pytest_anubis.store.baselines import BaselineError, save_baseline
-    from pytest_anubis.store.runs import read_runs
-    from pytest_anubis.validator import learn_baseline
-
-    runs = read_runs(paths)
-    for refusal in runs.refused:
-        print(f"left out: {refusal}")
-    if not runs.populations:
-        raise CommandError("the runs hold nothing to learn from; see the lines above")
-    by_class: dict[str, list[object]] = {}
+    runs = _read(paths)
+    by_class: dict[str, list[Population]] = {}
     for population in runs.populations:
         by_class.setdefault(population.hardware_class, []).append(population)
+    if not by_class:
+        raise CommandError("the runs hold nothing to learn from; see the lines above")
     for key, populations in sorted(by_class.items()):
-        baseline = learn_baseline(
-            populations,
-            hardware_class=key,
-            attributes=runs.attributes.get(key, {}),
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            alpha=options.alpha,
-            method=options.method,
-            error_rate=options.error_rate,
-        )
-        if not baseline.criteria:
-            print(f"{key}: no criterion could be learned")
-        for line in learned_lines(baseline):
-            print(line)
-        try:
-            path = save_baseline(baseline, options.output)
-        except (OSError, BaselineError) as error:
-            raise CommandError(str(error)) from error
-        print(f"written: {path}")
+        _learn_class(options, key, populations, runs)
     return 0
+
+
+def _read(paths: list[Path]) -> RunSet:
+    from pytest_anubis.store.runs import RunsError, read_runs
+
+    with Progress("reading") as progress:
+        try:
+            runs = read_runs(paths, learning=True, progress=progress.say)
+        except RunsError as error:
+            raise CommandError(str(error)) from error
+    for warning in runs.warnings:
+        print(f"note: {warning}")
+    for refused in runs.refused:
+        print(f"left out: run {refused.run or refused.path} of {refused.node}: {refused.reason}")
+    return runs
+
+
+def _learn_class(
+    options: argparse.Namespace, key: str, populations: list[Population], runs: RunSet
+) -> None:
+    from pytest_anubis.report.learned import learned_lines
+    from pytest_anubis.store.baselines import BaselineError, save_baseline
+    from pytest_anubis.validator import LearnError, learn_baseline
+
+    with Progress("learning") as progress:
+        try:
+            baseline = learn_baseline(
+                populations,
+                hardware_class=key,
+                attributes=runs.classes.get(key, {}),
+                created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+                alpha=options.alpha,
+                method=options.method,
+                error_rate=options.error_rate,
+                progress=progress.count,
+            )
+        except LearnError as error:
+            raise CommandError(f"{key}: {error}") from error
+    for line in learned_lines(baseline):
+        print(line)
+    if not baseline.criteria:
+        raise CommandError(f"{key}: no criterion could be learned; the findings above say why")
+    try:
+        path = save_baseline(baseline, options.output)
+    except (OSError, BaselineError) as error:
+        raise CommandError(str(error)) from error
+    print(f"written: {path}")
+    if options.html is not None:
+        _write_page(options.html, baseline, populations)
+
+
+def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:
+    from pytest_anubis.report.learn_page import learn_page
+    from pytest_anubis.store.atomic import write_atomically
+
+    try:
+        write_atomically(path, learn_page(baseline, populations).encode())
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
+    print(f"written: {path}")
 
 
 def _rate(text: str) -> float | None:

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 def completed(record: RunRecord) -> RunRecord:
     """Give a run that was cut short the verdicts that its missing tests deserve."""
-    if record.node_verdict is not None or record.purpose != "acceptance":
+    if record.node_verdict is not None or record.settings.get("mode") != "judge":
         return record
     from pytest_anubis.validator import judge_node
     from pytest_anubis.validator.completeness import verdicts_of_tests

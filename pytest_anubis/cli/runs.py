@@ -26,7 +26,8 @@ def read_run(name: str, store: Path) -> RunRecord:
     Raises:
         CommandError: There is no such run, or its journal cannot be used.
     """
-    from pytest_anubis.store.journal import JournalError, journal_path, read_journal
+    from pytest_anubis.store.events import JournalError
+    from pytest_anubis.store.journal import journal_path, read_journal
 
     path = Path(name)
     if name == "latest":

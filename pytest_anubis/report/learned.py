@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.report.numbers import percent, similarity_text, value_text
 from pytest_anubis.report.table import table
 
@@ -30,8 +30,12 @@ def learned_lines(baseline: Baseline) -> list[str]:
             f"left out: {exclusion.node} {exclusion.device} {exclusion.benchmark} "
             f"{exclusion.metric}: {exclusion.reason}"
         )
-    lines += [f"finding: {finding.text}" for finding in baseline.findings]
+    lines += [f"finding: {_place(finding)}{finding.text}" for finding in baseline.findings]
     return lines
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.benchmark.rpartition('/')[2]}: " if finding.benchmark else ""
 
 
 def _row(criterion: Criterion) -> list[str]:

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from pytest_anubis.core.verdict import MetricVerdict
 
 
-class AcceptanceFailure(pytest.fail.Exception):
+# pytest.fail.Exception is the public name of the exception behind pytest.fail(), untyped.
+_Failed: Any = pytest.fail.Exception
+
+
+class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
     """A metric is outside what is normal; the text is the whole explanation, so no traceback."""
 
     __module__ = "builtins"  # so that the short test summary shows the bare name
@@ -42,9 +46,9 @@ class Judge:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Begin an attempt afresh: the stash of an item survives reruns."""
-        for key in (recorder_key, _verdicts_key, _undecided_key):
-            if key in item.stash:
-                del item.stash[key]
+        _forget(item, recorder_key)
+        _forget(item, _verdicts_key)
+        _forget(item, _undecided_key)
         emit(self._config, {"event": "test_started", "test": item.nodeid})
 
     # Around the call, neither in a fixture's teardown (PASSED and ERROR for one test) nor in
@@ -89,7 +93,7 @@ class Judge:
                 data["undecided"] = True
                 line = item.location[1] or 0
                 report.longrepr = (str(item.path), line + 1, undecided)
-        report.anubis = data
+        report.anubis = data  # type: ignore[attr-defined]  # every attribute travels with a report
         return report
 
     def _judge(self, item: pytest.Item, recorder: Recorder) -> tuple[MetricVerdict, ...]:
@@ -180,6 +184,11 @@ class Judge:
 
             item.stash[_undecided_key] = text = inconclusive_text(verdicts)
             pytest.skip(text)
+
+
+def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:
+    if key in item.stash:
+        del item.stash[key]
 
 
 def checked_verdict(value: Any) -> MetricVerdict:

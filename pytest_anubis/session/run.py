@@ -87,7 +87,8 @@ class Run:
             hardware_class=context.hardware_class,
             attributes=context.attributes,
             profile=context.settings.profile,
-            purpose="measure" if context.settings.mode == "measure" else "acceptance",
+            # Without a baseline nobody is under acceptance: a fleet's first runs may be learned from.
+            purpose="acceptance" if context.judging and context.baseline else "measure",
             inventory=context.inventory,
             settings=to_plain(context.settings),
         )

@@ -18,9 +18,10 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
         measurement: What was recorded.
     """
     baseline = context.baseline
-    criterion = baseline and baseline.find(
-        measurement.benchmark, measurement.metric.name, group=measurement.group
-    )
+    criterion = None
+    if baseline is not None:
+        name = measurement.metric.name
+        criterion = baseline.find(measurement.benchmark, name, group=measurement.group)
     verdict = judge_sample(
         measurement.values,
         criterion,
