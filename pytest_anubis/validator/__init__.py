@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_anubis.validator.baselines import learn_baseline
-    from pytest_anubis.validator.columns import JudgedColumns, judge_columns, judge_population
+    from pytest_anubis.validator.columns import (
+        JudgedColumns,
+        judge_columns,
+        judge_population,
+        judge_populations,
+    )
     from pytest_anubis.validator.distance import one_sided, similarity
     from pytest_anubis.validator.judging import judge_sample
     from pytest_anubis.validator.learning import LearnedCriterion, LearnError, learn_criterion
@@ -27,6 +32,7 @@ _HOME = {
     "judge_columns": "columns",
     "judge_node": "node",
     "judge_population": "columns",
+    "judge_populations": "columns",
     "judge_sample": "judging",
     "learn_baseline": "baselines",
     "learn_criterion": "learning",
@@ -42,6 +48,7 @@ __all__ = [
     "judge_columns",
     "judge_node",
     "judge_population",
+    "judge_populations",
     "judge_sample",
     "learn_baseline",
     "learn_criterion",

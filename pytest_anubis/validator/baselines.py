@@ -65,9 +65,8 @@ def learn_baseline(
     _check(populations, hardware_class)
     single = _one_machine(populations) if one_machine is None else one_machine
     tasks = _tasks(populations, single)
-    learn = partial(
-        _learn, alpha=alpha, method=method, one_machine=single, limits=error_rate is not None
-    )
+    limited = len(tasks) if error_rate is not None and not single else 0
+    learn = partial(_learn, alpha=alpha, method=method, one_machine=single, limited=limited)
     results: list[Learned] = []
     for done in executor.map(learn, tasks) if executor else map(learn, tasks):
         results.append(done)
@@ -107,13 +106,13 @@ def learn_baseline(
 
 
 def _learn(
-    task: tuple[Population, Scope], *, alpha: float, method: Method, one_machine: bool, limits: bool
+    task: tuple[Population, Scope], *, alpha: float, method: Method, one_machine: bool, limited: int
 ) -> Learned:
     population, scope = task
     learned = learn_criterion(
         population, alpha=alpha, method=method, one_machine=one_machine, scope=scope
     )
-    return learned, healthy_tail(learned) if limits and not one_machine else None
+    return learned, healthy_tail(learned, criteria=limited) if limited else None
 
 
 def _tasks(populations: Sequence[Population], single: bool) -> list[tuple[Population, Scope]]:

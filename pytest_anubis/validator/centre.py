@@ -95,8 +95,8 @@ def medoid_row(rows: Rows, members: BoolArray) -> int:
     """
     columns, weights = exact_columns(rows, members)
     total = total_distances(columns, weights)
-    least = total.min()
-    best = np.flatnonzero(total <= least * (1 + 1e-12))
+    rounding = 1e-12 * float(columns.max()) * len(total)
+    best = np.flatnonzero(total <= total.min() + rounding)
     if len(best) > 1:
         best = best[np.lexsort(columns[::-1, best])]
     return int(np.flatnonzero(members)[best[0]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,6 +95,10 @@ class JudgedColumns:
             action=population.metric.action or criterion.metric.action,
         )
         return conclude(base, float(self.similarity[row]), criterion, baseline)
+
+    def alien(self, baseline: Baseline) -> bool:
+        """Say whether the population is of another hardware class than the baseline."""
+        return self.population.hardware_class not in ("", baseline.hardware_class)
 
     def verdicts(self, baseline: Baseline | None = None) -> Iterator[MetricVerdict]:
         """Yield the full verdict on every unit, in the population's order."""
@@ -229,6 +233,30 @@ def _problems(
         outcome[row], reason[row] = code, REASONS.index(why)
 
 
+def judge_populations(
+    populations: Sequence[Population], baseline: Baseline
+) -> Iterator[JudgedColumns]:
+    """Judge many populations of one baseline's class in columns: units first, then pooled nodes.
+
+    Args:
+        populations: Of any metrics; one of another hardware class is judged against nothing.
+        baseline: All criteria of the class; looked up once, not once per population.
+
+    Yields:
+        For every population its units' verdicts, then the nodes' where there is such a criterion.
+    """
+    known = {(c.benchmark, c.metric.name, c.group, c.scope): c for c in baseline.criteria}
+    for population in populations:
+        if population.hardware_class not in ("", baseline.hardware_class):
+            yield judge_columns(population, None)
+            continue
+        key = (population.benchmark, population.metric.name, population.group)
+        yield judge_columns(population, known.get((*key, "unit")), baseline=baseline)
+        whole = known.get((*key, "node"))
+        if whole is not None:
+            yield judge_columns(population, whole, baseline=baseline)
+
+
 def judge_population(population: Population, baseline: Baseline) -> list[MetricVerdict]:
     """Judge every unit of a population on its own, then every node's pooled values.
 
@@ -240,16 +268,8 @@ def judge_population(population: Population, baseline: Baseline) -> list[MetricV
         One verdict per unit in the population's order, then one per node and run where the baseline has
         a criterion for pooled values. A population of another hardware class has no baseline.
     """
-    alien = bool(population.hardware_class) and (
-        population.hardware_class != baseline.hardware_class
-    )
-    if alien:
-        return list(judge_columns(population, None).verdicts())
-    name = population.metric.name
-    single = baseline.find(population.benchmark, name, group=population.group)
-    judged = judge_columns(population, single, baseline=baseline)
-    verdicts = list(judged.verdicts(baseline))
-    whole = baseline.find(population.benchmark, name, group=population.group, scope="node")
-    if whole is not None:
-        verdicts.extend(judge_columns(population, whole, baseline=baseline).verdicts(baseline))
-    return verdicts
+    return [
+        verdict
+        for judged in judge_populations([population], baseline)
+        for verdict in judged.verdicts(None if judged.alien(baseline) else baseline)
+    ]

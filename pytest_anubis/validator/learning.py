@@ -260,10 +260,11 @@ def _too_few(population: Population, usable: BoolArray) -> str:
 
 
 def _no_majority(population: Population, usable: BoolArray, healthy: BoolArray) -> str:
-    _, before = _count(population, usable)
-    nodes, after = _count(population, healthy)
-    if before > 1 and nodes == 1:
-        after = min(after, 1) if _count(population, usable)[0] > 1 else after
+    several = _count(population, usable)[0] != 1
+    nodes, units = _count(population, healthy)
+    after = (
+        nodes if several else units
+    )  # one healthy node of many is one unit, whatever its devices
     share = int(healthy.sum()) / int(usable.sum())
     if after < FEWEST or share < 0.5:
         return (

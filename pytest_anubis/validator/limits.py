@@ -27,7 +27,8 @@ REACH = 1.5
 """A limit is never extrapolated further than this times the largest healthy distance seen."""
 LOOSEST = 0.35
 STRAY = 10.0
-"""A unit is a stray when the tail of the others expects one such distance in `STRAY` fleets."""
+"""A unit is a stray when the tail of the others expects one such distance in `STRAY` fleets; over all
+metrics together, since a healthy node that is called a stray anywhere is missing among the worst."""
 
 
 class HealthyTail(NamedTuple):
@@ -66,24 +67,28 @@ class FleetLimits(NamedTuple):
     note: str
 
 
-def healthy_tail(learned: LearnedCriterion) -> HealthyTail | None:
+def healthy_tail(learned: LearnedCriterion, *, criteria: int = 1) -> HealthyTail | None:
     """Fit one metric's healthy tail; None if it has no criterion or is exact.
 
     Units beyond alpha are not simply left out: a noisy metric has healthy units there, and cutting them
     off would promise a spread that the fleet does not have. They are taken back as long as the tail of
     those inside makes such a distance likely; what a gap separates stays out.
+
+    Args:
+        learned: One learned criterion.
+        criteria: How many criteria are learned together.
     """
     criterion = learned.criterion
     if criterion is None or criterion.metric.better == "equal":
         return None
     usable = learned.rows.usable
-    inside = _believed(learned.losses, usable & ~learned.flagged, usable)
+    inside = _believed(learned.losses, usable & ~learned.flagged, usable, criteria)
     distances = left_out_losses(learned, inside)
     tail = fit_tail(distances[inside])
     names, codes = name_codes(learned.population.nodes)
     codes_inside = codes[inside]
     worst = np.zeros(len(names))
-    np.maximum.at(worst, codes_inside, tail.rarity(distances[inside]))
+    np.maximum.at(worst, codes_inside, tail.rarity_without(distances[inside], codes_inside))
     strays = np.unique(codes[usable & ~inside])
     present = np.setdiff1d(np.unique(codes_inside), strays)
     return HealthyTail(
@@ -95,8 +100,8 @@ def healthy_tail(learned: LearnedCriterion) -> HealthyTail | None:
     )
 
 
-def _believed(losses: FloatArray, inside: BoolArray, usable: BoolArray) -> BoolArray:
-    rarest = math.log(STRAY * max(int(usable.sum()), 1))
+def _believed(losses: FloatArray, inside: BoolArray, usable: BoolArray, criteria: int) -> BoolArray:
+    rarest = math.log(STRAY * criteria * max(int(usable.sum()), 1))
     outside = usable & ~inside
     while outside.any():
         reach = fit_tail(losses[inside]).distance(rarest)

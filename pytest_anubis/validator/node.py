@@ -78,7 +78,7 @@ def judge_node(
 
 def _judged_by_fleet(verdict: MetricVerdict) -> bool:
     judged = verdict.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
-    return judged and verdict.reference is Reference.FLEET
+    return (judged or verdict.reason is Reason.WAIVED) and verdict.reference is Reference.FLEET
 
 
 def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVerdict]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.sample import FloatArray, IntArray
 
 SHARE = 0.1
 """The largest tenth of a metric's distances is its tail."""
@@ -39,6 +39,28 @@ class Tail(NamedTuple):
         far = excess if self.shape == 0 else np.log1p(self.shape * excess) / self.shape
         body = self.level * np.minimum(distance / max(self.start, FLOOR), 1.0)
         return np.where(distance > self.start, self.level + far, body)
+
+    def rarity_without(self, distance: FloatArray, owner: IntArray) -> FloatArray:
+        """Return the rarities of the very distances that the tail was fitted to, each owner's own left out.
+
+        An extreme value stretches the scale that it is measured by; the next node's extreme will not.
+        The scale is the mean excess times ``1 - shape``, so that the owner's part is easily taken out.
+
+        Args:
+            distance: Shape (n,), what the tail was fitted to.
+            owner: Shape (n,), code of the node of each distance.
+        """
+        beyond = distance > self.start
+        excess = np.where(beyond, distance - self.start, 0.0)
+        size = int(owner.max()) + 1
+        total = np.bincount(owner, excess, size)
+        count = np.bincount(owner, beyond, size)
+        others = np.maximum(count.sum() - count, 1.0)
+        scale = np.maximum((total.sum() - total) / others * (1 - self.shape), FLOOR)[owner]
+        far = excess / scale
+        if self.shape > 0:
+            far = np.log1p(self.shape * far) / self.shape
+        return np.where(beyond, self.level + far, self.rarity(distance))
 
     def distance(self, rarity: float) -> float:
         """Return the distance of a rarity: the inverse of :meth:`rarity` beyond the body."""

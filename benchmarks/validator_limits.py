@@ -1,0 +1,276 @@
+"""Learned limits: the stated against the achieved rate on held-out nodes, and the power beside naive rules.
+
+Simulated fleets of 41 metrics on 8 devices; a third of the metrics is heavy-tailed. One fault at a time is
+injected into one metric of otherwise healthy held-out nodes. With --data the same is done on real cloud
+machines (one value a metric), where faults can only be shifts.
+
+Usage: python benchmarks/validator_limits.py [--nodes 60 120 300] [--data DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.baseline import Baseline, Scope
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import Population, population_of
+from pytest_anubis.validator import judge_columns, learn_baseline, learn_criterion
+from pytest_anubis.validator.limits import healthy_tail
+
+Values = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+METRICS, DEVICES, STEPS, HELD = 41, 8, 20, 400
+MARGINAL, FAIL = 1, 2
+
+
+@dataclass
+class Fleet:
+    """The true noise of a fleet: per metric between nodes, between devices, within a sample."""
+
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        """Draw the metrics' own noise."""
+        draw = self.rng.uniform
+        self.node = np.exp(draw(np.log(0.001), np.log(0.01), METRICS))
+        self.device = np.exp(draw(np.log(0.001), np.log(0.008), METRICS))
+        self.within = np.exp(draw(np.log(0.003), np.log(0.03), METRICS))
+        self.heavy = np.arange(METRICS) % 3 == 2
+
+    def values(self, metric: int, nodes: int) -> Values:
+        """Return times, shape (nodes, DEVICES, STEPS)."""
+        tails = self.rng.standard_t(3, (nodes, DEVICES)) if self.heavy[metric] else None
+        device = self.rng.normal(size=(nodes, DEVICES)) if tails is None else tails
+        shift = self.node[metric] * self.rng.normal(size=(nodes, 1)) + self.device[metric] * device
+        noise = self.within[metric] * self.rng.normal(size=(nodes, DEVICES, STEPS))
+        if self.heavy[metric]:
+            hit = self.rng.random(noise.shape) < 0.01
+            noise = noise + np.where(hit, self.rng.exponential(0.1, noise.shape), 0)
+        return np.asarray(100 * np.exp(shift[:, :, None] + noise))
+
+
+def slowdown(share: float, devices: slice = slice(None)) -> Callable[[Values], Values]:
+    """Return a fault: some devices slower by a share on every step."""
+
+    def fault(values: Values) -> Values:
+        out = values.copy()
+        out[:, devices] *= 1 + share
+        return out
+
+    return fault
+
+
+def steps_slower(
+    factor: float, steps: slice, device: slice = slice(0, 1)
+) -> Callable[[Values], Values]:
+    """Return a fault: some steps of some devices slower."""
+
+    def fault(values: Values) -> Values:
+        out = values.copy()
+        out[:, device, steps] *= factor
+        return out
+
+    return fault
+
+
+def intermittent(values: Values) -> Values:
+    """Make 5 % of one device's steps three times as long, at random."""
+    out = values.copy()
+    hit = np.random.default_rng(1).random(out[:, 0].shape) < 0.05
+    out[:, 0][hit] *= 3
+    return out
+
+
+def heavy_tail(values: Values) -> Values:
+    """Add an exponential tail with a mean of 8 % to one device."""
+    out = values.copy()
+    out[:, 0] *= 1 + np.random.default_rng(2).exponential(0.08, out[:, 0].shape)
+    return out
+
+
+FAULTS: dict[str, Callable[[Values], Values]] = {
+    "uniform 3 %": slowdown(0.03),
+    "uniform 8 %": slowdown(0.08),
+    "one device of 8, 3 %": slowdown(0.03, slice(0, 1)),
+    "one device of 8, 8 %": slowdown(0.08, slice(0, 1)),
+    "every 10th step x2": steps_slower(2.0, slice(9, None, 10)),
+    "heavy tail": heavy_tail,
+    "throttled half-way 12 %": steps_slower(1.12, slice(STEPS // 2, None)),
+    "intermittent": intermittent,
+}
+
+
+def population(metric: int, values: Values, steps: int = STEPS) -> Population:
+    """Return one row a device."""
+    n = values.shape[0]
+    return population_of(
+        list(values.reshape(n * DEVICES, steps)),
+        metric=Metric(name=f"m{metric:02d}", unit="ms", better="lower"),
+        benchmark="b",
+        nodes=[f"n{i:04d}" for i in range(n) for _ in range(DEVICES)],
+        devices=[f"d{d}" for _ in range(n) for d in range(DEVICES)],
+    )
+
+
+class Rules:
+    """Our verdicts and the naive rules, all as flags per node for one metric."""
+
+    names = (
+        "ours, MARGINAL or FAIL", "ours, FAIL", "alpha .95", "mean + 5 %", "mean + 3 sigma",
+        "IQR 1.5", "KS at the same rate",
+    )  # fmt: skip
+
+    def __init__(self, baseline: Baseline, train: list[Values]) -> None:
+        self.baseline = baseline
+        self.means = [values.mean(axis=2).ravel() for values in train]
+        self.pooled = [np.sort(values.ravel()) for values in train]
+
+    def flags(self, metric: int, values: Values) -> list[Flags]:
+        """Return one array of shape (nodes,) for every rule."""
+        n = values.shape[0]
+        outcomes = np.zeros(n, dtype=np.int8)
+        costly = np.zeros(n, dtype=np.bool_)
+        for scope in get_args(Scope):
+            criterion = self.baseline.find("b", f"m{metric:02d}", scope=scope)
+            if criterion is None:
+                continue
+            judged = judge_columns(population(metric, values), criterion)
+            per = judged.outcome.reshape(n, -1)
+            outcomes = np.maximum(outcomes, np.where(per <= FAIL, per, 0).max(axis=1))
+            if scope == "unit":
+                costly |= (judged.similarity.reshape(n, -1) < criterion.alpha).any(axis=1)
+        means = values.mean(axis=2)
+        known = self.means[metric]
+        low, high = np.percentile(known, [25, 75])
+        limits = (
+            1.05 * np.median(known),
+            known.mean() + 3 * known.std(),
+            high + 1.5 * (high - low),
+        )
+        naive = [(means > limit).any(axis=1) for limit in limits]
+        return [outcomes >= MARGINAL, outcomes == FAIL, costly, *naive, self._ks(metric, values)]
+
+    def _ks(self, metric: int, values: Values) -> Flags:
+        from scipy.special import kolmogorov
+
+        reference = self.pooled[metric]
+        ordered = np.sort(values, axis=2)
+        place = np.searchsorted(reference, ordered) / len(reference)
+        steps = np.arange(1, STEPS + 1) / STEPS
+        worse = (place - (steps - 1 / STEPS)).max(axis=2)  # one-sided: larger times
+        p = kolmogorov(np.sqrt(STEPS) * worse) / 2
+        return np.asarray((p < 0.01 / (METRICS * DEVICES)).any(axis=1))
+
+
+def simulate(nodes: int, seed: int) -> tuple[list[float], dict[str, list[float]], float]:
+    """Return each rule's false rejections, its power for every fault, and the seconds to learn."""
+    fleet = Fleet(np.random.default_rng(seed))
+    train = [fleet.values(metric, nodes) for metric in range(METRICS)]
+    begin = time.perf_counter()
+    baseline = learn_baseline(
+        [population(metric, values) for metric, values in enumerate(train)],
+        hardware_class="c",
+        created="-",
+    )
+    took = time.perf_counter() - begin
+    rules = Rules(baseline, train)
+    held = [fleet.values(metric, HELD) for metric in range(METRICS)]
+    healthy = [rules.flags(metric, values) for metric, values in enumerate(held)]
+    rates = [float(np.any([h[r] for h in healthy], axis=0).mean()) for r in range(len(Rules.names))]
+    power: dict[str, list[float]] = {}
+    for name, fault in FAULTS.items():
+        found = [rules.flags(metric, fault(held[metric])) for metric in range(0, METRICS, 4)]
+        power[name] = [float(np.mean([f[r] for f in found])) for r in range(len(Rules.names))]
+    return rates, power, took
+
+
+def real(folder: Path) -> None:
+    """Print the achieved rate on held-out real machines, each with one value of every metric."""
+    import pandas as pd
+
+    table = pd.read_parquet(folder / "azure_vm_noise" / "short_D8s_v5_eastus.parquet")
+    names = pd.read_csv(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
+    codes = [c for c in table.columns if c.startswith("m") and table[c].notna().mean() > 0.3]
+    table = table.dropna(subset=codes).reset_index(drop=True)
+    print(f"\nreal: {len(table)} cloud machines with all of {len(codes)} metrics")
+    rng = np.random.default_rng(0)
+    for nodes in (120, 300, 1000):
+        beyond, fail, alpha, count, aside = 0, 0, 0, 0, 0.0
+        for _ in range(4):
+            order = rng.permutation(len(table))
+            train, held = table.iloc[order[:nodes]], table.iloc[order[nodes : nodes + 1500]]
+            populations = {
+                part: [_real_population(frame, code, names) for code in codes]
+                for part, frame in (("train", train), ("held", held))
+            }
+            baseline = learn_baseline(populations["train"], hardware_class="c", created="-")
+            out = []
+            for p in populations["held"]:
+                criterion = baseline.find("b", p.metric.name)
+                if criterion is not None:
+                    judged = judge_columns(p, criterion)
+                    out.append((judged.outcome, judged.similarity < 0.95))
+            outcomes = np.array([o for o, _ in out])
+            beyond += int(((outcomes == MARGINAL) | (outcomes == FAIL)).any(axis=0).sum())
+            fail += int((outcomes == FAIL).any(axis=0).sum())
+            alpha += int(np.array([a for _, a in out]).any(axis=0).sum())
+            count += len(held)
+            aside += 1 - len(_healthy(populations["train"])) / nodes
+        print(
+            f"  learned from {nodes}: beyond the learned limit {beyond / count:.2%} "
+            f"(strays among the learned nodes {aside / 4:.2%}), FAIL {fail / count:.2%}, "
+            f"alpha .95 alone {alpha / count:.2%}"
+        )
+
+
+def _healthy(populations: list[Population]) -> set[str]:
+    """Return the nodes that the learning of limits counts as healthy."""
+    nodes = set(populations[0].nodes)
+    for p in populations:
+        tail = healthy_tail(learn_criterion(p), criteria=len(populations))
+        nodes -= tail.strays if tail is not None else set()
+    return nodes
+
+
+def _real_population(frame: object, code: str, names: object) -> Population:
+    column = frame[code].to_numpy(dtype=float)  # type: ignore[index]
+    lower = names.lower_is_better[code]  # type: ignore[attr-defined]
+    unit = str(names.unit[code])  # type: ignore[attr-defined]
+    return population_of(
+        column[:, None],
+        metric=Metric(name=code, unit=unit, better="lower" if lower else "higher"),
+        benchmark="b",
+    )
+
+
+def main() -> None:
+    """Print one table for each number of nodes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[60, 120, 300])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--data", type=Path, help="folder with azure_vm_noise/")
+    options = parser.parse_args()
+    for nodes in options.nodes:
+        runs = [simulate(nodes, seed) for seed in range(options.seeds)]
+        print(f"\n{nodes} nodes, {METRICS} metrics x {DEVICES} devices, {HELD} held-out nodes, "
+              f"{options.seeds} fleets, learned in {np.mean([r[2] for r in runs]):.1f} s")  # fmt: skip
+        print(f"{'':26s}" + "".join(f"{name:>24s}" for name in Rules.names))
+        rates = np.mean([r[0] for r in runs], axis=0)
+        print(f"{'healthy nodes rejected':26s}" + "".join(f"{x:24.2%}" for x in rates))
+        for fault in FAULTS:
+            power = np.mean([r[1][fault] for r in runs], axis=0)
+            print(f"{fault:26s}" + "".join(f"{x:24.1%}" for x in power))
+    if options.data:
+        real(options.data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import FloatArray, Population, population_of
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.validator import LearnError, judge_columns, judge_sample, learn_baseline
+
+
+def population(
+    name: str,
+    values: FloatArray,
+    better: Direction = "lower",
+    unit: str = "ms",
+    hardware_class: str = "c",
+    order: list[int] | None = None,
+) -> Population:
+    """Values of shape (nodes, devices, count)."""
+    nodes, devices, _ = values.shape
+    order = order or list(range(nodes))
+    return population_of(
+        [values[i, d] for i in order for d in range(devices)],
+        metric=Metric(name=name, unit=unit, better=better),
+        benchmark="b",
+        nodes=[f"n{i}" for i in order for _ in range(devices)],
+        devices=[f"d{d}" for _ in order for d in range(devices)],
+        hardware_class=hardware_class,
+    )
+
+
+def noise(
+    seed: int, nodes: int, devices: int = 2, spread: float = 0.004, count: int = 5
+) -> FloatArray:
+    rng = np.random.default_rng(seed)
+    shift = rng.normal(0, spread, (nodes, devices, 1))
+    return np.asarray(100 * np.exp(shift + rng.normal(0, spread, (nodes, devices, count))))
+
+
+def learn(*populations: Population, **more: object) -> Baseline:
+    return learn_baseline(populations, hardware_class="c", created="2026-01-01", **more)  # type: ignore[arg-type]
+
+
+def test_a_quiet_metric_gets_a_tighter_limit_than_alpha_and_a_noisy_one_a_looser() -> None:
+    quiet = population("quiet", noise(0, 240, spread=0.002))
+    noisy = population("noisy", noise(1, 240, spread=0.02))
+    baseline = learn(quiet, noisy)
+    tight, loose = baseline.find("b", "quiet"), baseline.find("b", "noisy")
+    assert tight is not None
+    assert loose is not None
+    assert tight.limit is not None
+    assert loose.limit is not None
+    assert tight.limit > 0.97
+    assert loose.limit < 0.95
+    assert loose.detectable == pytest.approx(1 / loose.limit - 1)
+    assert tight.detectable == pytest.approx(1 / 0.95 - 1)
+    assert baseline.confidence == 0.9
+    assert baseline.factor is not None
+    shifted = [x * 1.03 for x in tight.centre]
+    assert judge_sample(shifted, tight, baseline).outcome is Outcome.MARGINAL
+    assert any(f.kind == "not-repeatable" and f.metric == "noisy" for f in baseline.findings)
+
+
+def test_the_stated_rate_holds_on_held_out_nodes() -> None:
+    metrics, nodes, held = 12, 300, 600
+    values = [noise(m, nodes + held, devices=4, spread=0.003 * (1 + m % 4)) for m in range(metrics)]
+    baseline = learn(*[population(f"m{m}", v[:nodes]) for m, v in enumerate(values)])
+    beyond = np.zeros(held, dtype=np.bool_)
+    for m, v in enumerate(values):
+        for criterion in baseline.criteria:
+            if criterion.metric.name == f"m{m}":
+                judged = judge_columns(population(f"m{m}", v[nodes:]), criterion)
+                limit = criterion.limit if criterion.limit is not None else criterion.alpha
+                beyond |= (judged.similarity.reshape(held, -1) < limit).any(axis=1)
+    # Stated 1 %; the 99.9 % binomial bound for 600 nodes at 2 % (the limit itself is an estimate).
+    assert beyond.mean() < 0.04
+
+
+def test_too_few_nodes_fall_back_to_alpha_and_say_how_many_are_needed() -> None:
+    baseline = learn(population("m", noise(0, 40)))
+    assert baseline.factor is None
+    assert all(c.limit is None for c in baseline.criteria)
+    [finding] = [f for f in baseline.findings if f.kind == "few-nodes"]
+    assert "99 are needed" in finding.text
+    assert "230" in finding.text
+    average = learn(population("m", noise(0, 120)))
+    assert average.factor is not None
+    assert average.confidence is None
+
+
+def test_no_error_rate_means_alpha_alone() -> None:
+    baseline = learn(population("m", noise(0, 240)), error_rate=None)
+    assert all(c.limit is None for c in baseline.criteria)
+    assert baseline.findings == ()
+
+
+def test_faulty_nodes_do_not_widen_the_limit() -> None:
+    clean = noise(0, 240)
+    dirty = clean.copy()
+    dirty[:50] *= 2
+    pure = learn(population("m", clean)).find("b", "m")
+    with_faults = learn(population("m", dirty)).find("b", "m")
+    assert pure is not None
+    assert with_faults is not None
+    assert pure.limit is not None
+    assert with_faults.limit is not None
+    assert abs(pure.limit - with_faults.limit) < 0.005
+    assert np.median(with_faults.centre) == pytest.approx(float(np.median(pure.centre)), rel=0.01)
+
+
+def test_order_and_executor_do_not_change_the_result() -> None:
+    values = noise(4, 120)
+    other = noise(5, 120)
+    order = np.random.default_rng(0).permutation(120).tolist()
+    one = learn(population("m", values), population("k", other))
+    two = learn(population("k", other, order=order), population("m", values, order=order))
+    with ThreadPoolExecutor(2) as pool:
+        three = learn(population("m", values), population("k", other), executor=pool)
+    assert one == two == three
+
+
+def test_progress_is_told() -> None:
+    seen: list[tuple[int, int]] = []
+    learn(population("m", noise(0, 5)), progress=lambda done, all_: seen.append((done, all_)))
+    assert seen == [(1, 2), (2, 2)]
+
+
+def test_a_second_population_names_the_attribute_that_separates_it() -> None:
+    values = noise(0, 40)
+    values[:12] *= 1.15
+    attributes = {
+        f"n{i}": {"firmware": "1.2" if i < 12 else "1.3", "rack": f"r{i % 5}"} for i in range(40)
+    }
+    baseline = learn(population("m", values), node_attributes=attributes)
+    found = [f for f in baseline.findings if f.kind == "second-population"]
+    assert found
+    assert all("firmware separates them: 1.2 against 1.3" in f.text for f in found)
+    assert "12 of 40 nodes" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("populations", "word"),
+    [
+        ([], "no population"),
+        ([population("m", noise(0, 4), hardware_class="other")], "hardware class 'other'"),
+        ([population("m", noise(0, 4)), population("m", noise(0, 4), unit="s")], "mixed units"),
+        ([population("m", noise(0, 4)), population("m", noise(1, 4))], "two populations"),
+        (
+            [
+                population_of(
+                    [[1.0]] * 4,
+                    metric=Metric(name="m", unit="s", better="lower"),
+                    benchmark="b",
+                    nodes=["a", "b", "c", "a"],
+                )
+            ],
+            "appears twice",
+        ),
+    ],
+)
+def test_contradictions_are_refused_in_one_line(populations: list[Population], word: str) -> None:
+    with pytest.raises(LearnError, match=word) as caught:
+        learn(*populations)
+    assert "\n" not in str(caught.value)
+
+
+def runs(seed: int, metrics: int, count: int, between: float = 0.01) -> list[Population]:
+    rng = np.random.default_rng(seed)
+    return [
+        population_of(
+            [100 * np.exp(rng.normal(0, between) + rng.normal(0, 0.01, 30)) for _ in range(count)],
+            metric=Metric(name=f"m{m:02d}", unit="ms", better="lower"),
+            benchmark="b",
+            nodes=["me"] * count,
+            runs=[f"r{i}" for i in range(count)],
+        )
+        for m in range(metrics)
+    ]
+
+
+def test_one_machine_drops_nothing_and_its_spread_decides() -> None:
+    baseline = learn(*runs(0, 40, 5))
+    assert baseline.one_machine
+    assert baseline.exclusions == ()
+    assert all(c.scope == "unit" and c.nodes == 1 and c.units == 5 for c in baseline.criteria)
+    assert all(c.limit is not None and 0.85 < c.limit < 0.99 for c in baseline.criteria)
+    assert all("one machine" in c.notes[0] for c in baseline.criteria)
+
+
+def test_one_machine_accepts_itself_and_sees_a_tenth_less() -> None:
+    rejected, found = 0, 0
+    for seed in range(8):
+        quiet = runs(seed, 40, 6, between=0.007)
+        learned = [
+            population_of(
+                [p.sample(i) for i in range(5)],
+                metric=p.metric,
+                benchmark="b",
+                nodes=["me"] * 5,
+                runs=[f"r{i}" for i in range(5)],
+            )
+            for p in quiet
+        ]
+        baseline = learn(*learned)
+        for p, criterion in zip(quiet, baseline.criteria, strict=True):
+            rejected += judge_sample(p.sample(5), criterion, baseline).outcome is Outcome.FAIL
+            found += judge_sample(p.sample(5) * 1.12, criterion, baseline).outcome is Outcome.FAIL
+    assert rejected == 0  # 320 healthy comparisons
+    assert found > 0.95 * 320
+
+
+def test_a_machine_with_wild_runs_does_not_reject_itself() -> None:
+    wild = learn(*runs(3, 1, 5, between=0.08))
+    [criterion] = wild.criteria
+    assert criterion.limit is not None
+    assert criterion.limit < 0.85
+    assert criterion.detectable is not None
+    assert criterion.detectable > 0.15
+
+
+def test_more_runs_tighten_the_limit() -> None:
+    few = learn(*runs(1, 20, 3)).criteria
+    many = learn(*runs(1, 20, 20)).criteria
+    mean = [np.mean([c.limit or 0 for c in criteria]) for criteria in (few, many)]
+    assert mean[0] < mean[1]
+
+
+def test_two_runs_are_no_baseline() -> None:
+    baseline = learn(*runs(1, 2, 2))
+    assert baseline.criteria == ()
+    assert {f.kind for f in baseline.findings} == {"no-criterion"}

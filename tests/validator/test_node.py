@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator import judge_node
+
+
+def verdict(
+    outcome: Outcome,
+    reason: Reason,
+    metric: str = "m",
+    benchmark: str = "b",
+    *,
+    component: str = "memory",
+    similarity: float | None = None,
+    action: str = "",
+    reference: Reference | None = None,
+) -> MetricVerdict:
+    judged = outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
+    return MetricVerdict(
+        outcome=outcome,
+        reason=reason,
+        benchmark=benchmark,
+        metric=metric,
+        component=component,
+        node="n1",
+        text=f"{metric} says why",
+        similarity=similarity,
+        action=action,
+        reference=reference or (Reference.FLEET if judged else Reference.NONE),
+    )
+
+
+def baseline(*metrics: str) -> Baseline:
+    criteria = tuple(
+        Criterion(benchmark="b", metric=Metric(name=m, unit="s", better="lower"), centre=(1.0,))
+        for m in metrics
+    )
+    return Baseline(hardware_class="c", criteria=criteria, created="-", nodes=("x", "y", "z"))
+
+
+PASS = verdict(Outcome.PASS, Reason.WITHIN)
+
+
+def test_accepted_only_when_every_criterion_was_judged() -> None:
+    accepted = judge_node([PASS], baseline=baseline("m"))
+    assert accepted.decision is Decision.ACCEPTED
+    assert accepted.node == "n1"
+    assert "3 nodes" in accepted.headline
+    missing = judge_node([PASS], baseline=baseline("m", "other"))
+    assert missing.decision is Decision.UNDECIDED
+    assert any("other" in line and "NOT_TESTED" in line for line in missing.blocking)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "decision"),
+    [
+        (Outcome.MARGINAL, Reason.UNUSUAL, Decision.ACCEPTED),
+        (Outcome.PASS, Reason.UNDETECTABLE, Decision.ACCEPTED),
+        (Outcome.FAIL, Reason.BEYOND, Decision.REJECTED),
+        (Outcome.FAIL, Reason.TEST_FAILED, Decision.REJECTED),
+        (Outcome.INCONCLUSIVE, Reason.DISTURBED, Decision.UNDECIDED),
+        (Outcome.INCONCLUSIVE, Reason.TOO_FEW, Decision.UNDECIDED),
+        (Outcome.NOT_TESTED, Reason.NOT_REPORTED, Decision.UNDECIDED),
+        (Outcome.NOT_TESTED, Reason.NOT_RUN, Decision.UNDECIDED),
+        (Outcome.NOT_TESTED, Reason.PRUNED, Decision.ACCEPTED),
+    ],
+)
+def test_what_one_criterion_says_decides(
+    outcome: Outcome, reason: Reason, decision: Decision
+) -> None:
+    other = verdict(outcome, reason, "other")
+    node = judge_node([PASS, other], baseline=baseline("m", "other"))
+    assert node.decision is decision
+
+
+@pytest.mark.parametrize("reason", [Reason.NO_CRITERION, Reason.NOT_RUN])
+def test_what_has_no_criterion_is_listed_and_blocks_only_when_all_is_required(
+    reason: Reason,
+) -> None:
+    extra = verdict(Outcome.NOT_TESTED, reason, "extra", benchmark="elsewhere")
+    node = judge_node([PASS, extra], baseline=baseline("m"))
+    assert node.decision is Decision.ACCEPTED
+    assert len(node.listed) == 1
+    strict = judge_node([PASS, extra], baseline=baseline("m"), require_all=True)
+    assert strict.decision is Decision.UNDECIDED
+
+
+def test_a_whole_benchmark_that_was_not_run_speaks_for_its_metrics() -> None:
+    skipped = verdict(Outcome.NOT_TESTED, Reason.NOT_RUN, "")
+    node = judge_node([skipped], baseline=baseline("m", "other"))
+    assert node.decision is Decision.UNDECIDED
+    assert sum("NOT_TESTED" in line for line in node.blocking) == 1
+    pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "")
+    kept = verdict(Outcome.PASS, Reason.WITHIN, "k")
+    risky = judge_node([pruned, kept], baseline=baseline("m", "other", "k"), residual_risk=0.02)
+    assert risky.decision is Decision.ACCEPTED
+    assert "0.02" in risky.headline
+
+
+def test_nothing_is_accepted_without_a_baseline_but_it_can_be_rejected() -> None:
+    peers = verdict(Outcome.PASS, Reason.WITHIN, reference=Reference.PEERS)
+    assert judge_node([peers]).decision is Decision.UNDECIDED
+    assert judge_node([peers], baseline=baseline()).decision is Decision.UNDECIDED
+    bad = verdict(Outcome.FAIL, Reason.BEYOND, reference=Reference.PEERS)
+    assert judge_node([peers, bad]).decision is Decision.REJECTED
+    assert judge_node([], baseline=baseline("m")).decision is Decision.UNDECIDED
+
+
+def test_peers_do_not_stand_in_for_the_baseline() -> None:
+    peers = verdict(Outcome.PASS, Reason.WITHIN, reference=Reference.PEERS)
+    assert judge_node([peers], baseline=baseline("m")).decision is Decision.UNDECIDED
+
+
+def test_marginal_rejects_at_a_strict_gate() -> None:
+    marginal = verdict(Outcome.MARGINAL, Reason.UNUSUAL)
+    node = judge_node([marginal], baseline=baseline("m"), fail_on="marginal")
+    assert node.decision is Decision.REJECTED
+
+
+def test_the_worst_component_comes_first_and_the_headline_names_it() -> None:
+    mild = verdict(Outcome.FAIL, Reason.BEYOND, "m", component="disk", similarity=0.9)
+    bad = verdict(
+        Outcome.FAIL, Reason.BEYOND, "o", component="network", similarity=0.3, action="reseat it"
+    )
+    node = judge_node([mild, bad], baseline=baseline("m", "o"))
+    assert node.components == ("network", "disk")
+    assert "network" in node.headline
+    assert "reseat it" in node.headline
+    assert dict(node.counts) == {"FAIL": 2}
+
+
+def test_a_problem_from_outside_blocks() -> None:
+    node = judge_node([PASS], baseline=baseline("m"), problems=("CPU quota of half a core",))
+    assert node.decision is Decision.UNDECIDED
+    assert "half a core" in node.headline
