@@ -20,6 +20,10 @@ _SECTOR = 512
 # The kernel's own threads all descend from this process; inside a container it is somebody else.
 _KERNEL_PARENT = "2"
 
+# Kernel threads that exist once a CPU and use next to no time, or (ksoftirqd) time that is counted as
+# interrupts: not worth reading on a machine with hundreds of CPUs.
+_HOUSEKEEPING = ("cpuhp/", "migration/", "idle_inject/", "ksoftirqd/", "watchdog/", "rcu_", "irq/")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
@@ -64,6 +68,7 @@ class LoadReader:
         self._root = root or os.getpid()
         self._group = ControlGroup(self._files)
         self.quota = self._group.quota()
+        self._idle_threads: set[str] = set()
 
     def read(self) -> Load:
         """Read everything."""
@@ -91,12 +96,12 @@ class LoadReader:
 
     def running(self) -> int | None:
         """Return how many tasks run or wait for a CPU right now."""
-        fields = (self._files.text("/proc/loadavg") or "").split()
+        fields = self._files.quick("/proc/loadavg").split()
         count = fields[3].partition("/")[0] if len(fields) > 3 else ""
         return int(count) if count.isdigit() else None
 
     def _cpu(self) -> tuple[float | None, float | None]:
-        line = (self._files.text("/proc/stat") or "").partition("\n")[0].split()
+        line = self._files.quick("/proc/stat", most=1).partition("\n")[0].split()
         if len(line) < 9 or line[0] != "cpu":
             return None, None
         user, nice, system = (int(text) * TICK for text in line[1:4])
@@ -105,7 +110,7 @@ class LoadReader:
     def _stalls(self, kinds: tuple[str, ...] = ("cpu", "memory", "io")) -> dict[str, float]:
         found: dict[str, float] = {}
         for what in kinds:
-            for line in (self._files.text(f"/proc/pressure/{what}") or "").splitlines():
+            for line in self._files.quick(f"/proc/pressure/{what}").splitlines():
                 kind, _, rest = line.partition(" ")
                 total = rest.rpartition("total=")[2]
                 if total.isdigit():
@@ -130,12 +135,12 @@ class LoadReader:
         found, waiting = [], [str(self._root)]
         while waiting:
             process = waiting.pop()
-            if not self._files.exists(f"/proc/{process}/stat"):
-                continue
-            found.append(process)
-            for thread in self._files.names(f"/proc/{process}/task"):
-                children = self._files.text(f"/proc/{process}/task/{thread}/children")
-                waiting.extend((children or "").split())
+            threads = self._files.names(f"/proc/{process}/task")
+            if threads:
+                found.append(process)
+            for thread in threads:
+                children = self._files.quick(f"/proc/{process}/task/{thread}/children")
+                waiting.extend(children.split())
         return found
 
     def _seconds_of(self, process: str) -> float:
@@ -147,24 +152,29 @@ class LoadReader:
 
     def _stat(self, process: str) -> list[str]:
         # The name in brackets may itself hold spaces and brackets.
-        return (self._files.text(f"/proc/{process}/stat") or "").rpartition(")")[2].split()
+        return self._files.quick(f"/proc/{process}/stat").rpartition(")")[2].split()
 
     def _disk_of(self, process: str) -> int:
         total = 0
-        for line in (self._files.text(f"/proc/{process}/io") or "").splitlines():
+        for line in self._files.quick(f"/proc/{process}/io").splitlines():
             name, _, value = line.partition(": ")
             if name in ("read_bytes", "write_bytes") and value.isdigit():
                 total += int(value)
         return total
 
     def _kernel_threads(self) -> float | None:
-        if self._files.text(f"/proc/{_KERNEL_PARENT}/comm") != "kthreadd":
+        parent = f"/proc/{_KERNEL_PARENT}"
+        if self._files.quick(f"{parent}/comm").strip() != "kthreadd":
             return None
-        children = self._files.text(f"/proc/{_KERNEL_PARENT}/task/{_KERNEL_PARENT}/children")
         ticks = 0
-        for thread in (children or "").split():
-            fields = self._stat(thread)
-            if len(fields) > 12:
+        for thread in self._files.quick(f"{parent}/task/{_KERNEL_PARENT}/children").split():
+            if thread in self._idle_threads:
+                continue
+            name, _, rest = self._files.quick(f"/proc/{thread}/stat").rpartition(")")
+            fields = rest.split()
+            if name.partition("(")[2].startswith(_HOUSEKEEPING):
+                self._idle_threads.add(thread)
+            elif len(fields) > 12:
                 ticks += int(fields[11]) + int(fields[12])
         return ticks * TICK
 
@@ -174,7 +184,7 @@ class LoadReader:
             n for n in self._files.names("/sys/block") if not n.startswith(("loop", "ram", "zram"))
         }
         total, seen = 0, False
-        for line in (self._files.text("/proc/diskstats") or "").splitlines():
+        for line in self._files.quick("/proc/diskstats").splitlines():
             fields = line.split()
             # Stacked devices (dm, md) would count their disks' traffic a second time.
             if len(fields) > 9 and fields[2] in whole and not fields[2].startswith(("dm-", "md")):

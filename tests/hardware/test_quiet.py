@@ -197,7 +197,7 @@ def test_counters_are_read_from_proc(tmp_path: Path) -> None:
         "/proc/pressure/cpu": "some avg10=5.22 avg60=4.41 avg300=1.48 total=2500000\n",
         "/proc/pressure/io": "some avg10=0 total=10\nfull avg10=0 total=4\n",
         "/proc/2/comm": "kthreadd\n",
-        "/proc/2/task/2/children": "77 78 ",
+        "/proc/2/task/2/children": "77 78 79 ",
         "/proc/diskstats": (
             " 254 0 vda 1 0 100 0 1 0 20 0 0\n 254 1 vda1 1 0 100 0 1 0 20 0 0\n"
             " 253 0 dm-0 1 0 100 0 1 0 20 0 0\n   7 0 loop0 1 0 100 0 1 0 20 0 0\n"
@@ -210,6 +210,7 @@ def test_counters_are_read_from_proc(tmp_path: Path) -> None:
         **process(root + 2, (1, 1, 0, 0)),
         **process(77, (40, 2, 0, 0)),
         **process(78, (0, 8, 0, 0)),
+        "/proc/79/stat": "79 (ksoftirqd/1) S 2 0 0 0 -1 1 1 1 1 1 500 500 0 0",
     }
     load = LoadReader(Files(lay_out(tmp_path, files)), root=root).read()
     assert load.busy == pytest.approx(500 * TICK)
