@@ -148,6 +148,7 @@ def main(
         rank=int(number),
         world_size=int(world),
         timeout=TIMEOUT,
+        device_id=device if backend == "nccl" else None,
     )
     try:
         rank = Rank(int(number), int(world), device, reduce)

@@ -31,6 +31,8 @@ def test_gemm(
         size = anubis_node.pick(smoke=1024, standard=2048, soak=4096)
     else:
         size = anubis_node.pick(smoke=8192, standard=8192, soak=16384)
+        if dtype == "float64":  # many accelerators have a small part of their rate for it
+            size //= 2
     gemm = Gemm(size, dtype, anubis_device.torch)
     anubis_metric.measure("gemm_rate", gemm.run, work=gemm.work, unit="TFLOP/s", better="higher")
     error = gemm.relative_error()
