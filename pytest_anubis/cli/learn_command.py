@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _is_run(path: Path) -> bool:
     if path.is_dir():
-        return any(path.rglob("journal.jsonl")) or any(path.glob("*.anubis.*"))
+        return any(path.rglob("journal.jsonl")) or any(path.rglob("*.npz"))
     return path.suffix != ".py"
 
 

@@ -40,10 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command == name:  # only the command at hand is imported
             module = importlib.import_module(f"pytest_anubis.cli.{command}_command")
             module.add(sub)
-            sub.set_defaults(run=module.run)
+            sub.set_defaults(handler=module.run)
     options = parser.parse_args(given)
     try:
-        return int(options.run(options))
+        return int(options.handler(options))
     except CommandError as error:
         print(f"anubis {name}: {error}", file=sys.stderr)
         return 2

@@ -146,6 +146,7 @@ class Run:
         status = int(session.exitstatus)
         self.sink(events.run_finished_event(exit_status=status, ended=_now()))
         self._journal.close()
+        self._file()
 
     def _missing(self) -> list[str]:
         return [test for test in self.planned if test not in self.results]

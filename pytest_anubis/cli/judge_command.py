@@ -1,0 +1,115 @@
+"""``anubis judge RUNS --baseline DIR``: collected runs against baselines, without pytest."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.errors import CommandError
+from pytest_anubis.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.verdict import NodeVerdict
+    from pytest_anubis.store.runs import RunSet
+
+SHOWN = 40
+"""Nodes shown on the terminal; the JSON file has all."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="folders, journals, imports"
+    )
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        default=Path("baselines"),
+        metavar="PATH",
+        help="folder of baselines, or one file (default: baselines)",
+    )
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write every verdict as JSON")
+    parser.add_argument("--fail-on", choices=("fail", "marginal"), default="fail")
+    parser.add_argument(
+        "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided, else 0."""
+    from pytest_anubis.cli.judged_json import write_judged
+    from pytest_anubis.core.verdict import Decision
+    from pytest_anubis.validator.fleet import judge_fleet
+
+    baselines = _baselines(options.baseline)
+    runs = _read(options.runs)
+    with Progress("judging") as progress:
+        judged = judge_fleet(
+            runs.populations,
+            baselines,
+            fail_on=options.fail_on,
+            require_all=options.require_all,
+            progress=progress.count,
+        )
+    if options.json is not None:
+        with Progress("writing") as progress:
+            try:
+                write_judged(judged, options.json, progress.count)
+            except OSError as error:
+                raise CommandError(
+                    f"{options.json}: cannot be written ({error.strerror})"
+                ) from error
+    _show(judged.nodes)
+    if options.json is not None:
+        print(f"written: {options.json}")
+    decisions = {verdict.decision for verdict in judged.nodes}
+    if Decision.REJECTED in decisions:
+        return Decision.REJECTED.exit_code
+    if Decision.UNDECIDED in decisions or not decisions:
+        return Decision.UNDECIDED.exit_code
+    return 0
+
+
+def _baselines(place: Path) -> dict[str, Baseline]:
+    from pytest_anubis.store.baselines import BaselineError, load_baselines
+
+    try:
+        found = load_baselines(place)
+    except (OSError, BaselineError) as error:
+        raise CommandError(str(error)) from error
+    if not found:
+        raise CommandError(f"{place}: no baselines; learn one with 'anubis learn'")
+    return found
+
+
+def _read(paths: list[Path]) -> RunSet:
+    from pytest_anubis.store.runs import RunsError, read_runs
+
+    with Progress("reading") as progress:
+        try:
+            runs = read_runs(paths, progress=progress.say)
+        except RunsError as error:
+            raise CommandError(str(error)) from error
+    for warning in runs.warnings:
+        print(f"note: {warning}")
+    for refused in runs.refused:
+        print(f"left out: run {refused.run or refused.path} of {refused.node}: {refused.reason}")
+    return runs
+
+
+def _show(nodes: tuple[NodeVerdict, ...]) -> None:
+    from collections import Counter
+
+    from pytest_anubis.core.verdict import Decision
+    from pytest_anubis.report.table import clip
+
+    order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
+    ordered = sorted(nodes, key=lambda verdict: (order.index(verdict.decision), verdict.node))
+    for verdict in ordered[:SHOWN]:
+        print(clip(f"{verdict.decision.value:9} {verdict.node}: {verdict.headline}", 160))
+    if len(ordered) > SHOWN:
+        print(f"... and {len(ordered) - SHOWN} more nodes")
+    counts = Counter(verdict.decision.value for verdict in nodes)
+    print(f"{len(nodes)} nodes: " + ", ".join(f"{counts[d.value]} {d.value}" for d in order))

@@ -1,0 +1,144 @@
+"""Judging the collected runs of a whole fleet: every unit in columns, then every node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.sample import Population
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.columns import (
+    OUTCOMES,
+    JudgedColumns,
+    judge_columns,
+    judge_populations,
+)
+from pytest_anubis.validator.node import judge_node
+
+_PASS = OUTCOMES.index(Outcome.PASS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JudgedFleet:
+    """Everything that was judged.
+
+    Attributes:
+        columns: The verdicts on every population's units, and on pooled nodes where there are criteria.
+        baselines: Hardware class -> the baseline that decided.
+        nodes: One verdict a node and hardware class, sorted by name.
+    """
+
+    columns: tuple[JudgedColumns, ...]
+    baselines: Mapping[str, Baseline]
+    nodes: tuple[NodeVerdict, ...]
+
+
+def judge_fleet(
+    populations: Sequence[Population],
+    baselines: Mapping[str, Baseline],
+    *,
+    fail_on: Literal["fail", "marginal"] = "fail",
+    require_all: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> JudgedFleet:
+    """Judge all units and all nodes of collected runs.
+
+    Args:
+        populations: Of any hardware classes; criteria never cross classes.
+        baselines: Hardware class -> baseline; a class without one is undecided.
+        fail_on: ``marginal`` rejects on MARGINAL as well.
+        require_all: What has no criterion blocks acceptance.
+        progress: Called with (done, all) after every population.
+    """
+    by_class: dict[str, list[Population]] = {}
+    for population in populations:
+        by_class.setdefault(population.hardware_class, []).append(population)
+    done, columns, nodes = 0, [], []
+    for key in sorted(by_class):
+        baseline = baselines.get(key)
+        gathered = _Nodes()
+        for judged in _judge_class(by_class[key], baseline):
+            columns.append(judged)
+            gathered.add(judged, baseline)
+            done += 1
+            if progress is not None:
+                progress(min(done, len(populations)), len(populations))
+        nodes += gathered.decide(baseline, fail_on, require_all)
+    return JudgedFleet(
+        columns=tuple(columns),
+        baselines=dict(baselines),
+        nodes=tuple(sorted(nodes, key=lambda verdict: verdict.node)),
+    )
+
+
+def _judge_class(
+    populations: Sequence[Population], baseline: Baseline | None
+) -> Sequence[JudgedColumns]:
+    if baseline is None:
+        return [judge_columns(population, None) for population in populations]
+    return list(judge_populations(populations, baseline))
+
+
+class _Nodes:
+    """Gathers per node what its verdict needs: every bad unit, and one good unit a metric.
+
+    A fleet has millions of passed units; that a metric of a node was judged is known from the first.
+    """
+
+    def __init__(self) -> None:
+        self._verdicts: dict[str, list[MetricVerdict]] = {}
+        self._counts: dict[str, Counter[str]] = {}
+
+    def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
+        population = judged.population
+        outcomes = judged.outcome
+        for name, passed in Counter(
+            name
+            for name, code in zip(population.nodes, outcomes.tolist(), strict=True)
+            if code == _PASS
+        ).items():
+            self._counts.setdefault(name, Counter())[Outcome.PASS.value] += passed
+            self._verdicts.setdefault(name, []).append(_passed(judged, name, baseline))
+        for row in np.flatnonzero(outcomes != _PASS).tolist():
+            name = population.nodes[row]
+            self._counts.setdefault(name, Counter())[OUTCOMES[outcomes[row]].value] += 1
+            self._verdicts.setdefault(name, []).append(judged.verdict(row, baseline))
+
+    def decide(
+        self,
+        baseline: Baseline | None,
+        fail_on: Literal["fail", "marginal"],
+        require_all: bool,
+    ) -> list[NodeVerdict]:
+        found = []
+        for name, verdicts in self._verdicts.items():
+            verdict = judge_node(
+                verdicts, baseline=baseline, node=name, fail_on=fail_on, require_all=require_all
+            )
+            counts = self._counts[name]
+            found.append(
+                replace(
+                    verdict,
+                    counts=tuple((o.value, counts[o.value]) for o in Outcome if counts[o.value]),
+                )
+            )
+        return found
+
+
+def _passed(judged: JudgedColumns, node: str, baseline: Baseline | None) -> MetricVerdict:
+    """Say that a metric of a node was judged and passed, without the words that nobody will read."""
+    return MetricVerdict(
+        outcome=Outcome.PASS,
+        reason=Reason.WITHIN,
+        text="",
+        benchmark=judged.population.benchmark,
+        metric=judged.population.metric.name,
+        node=node,
+        reference=Reference.FLEET,
+        baseline=baseline.digest if baseline else "",
+    )
