@@ -117,21 +117,22 @@ def defects(
             sa.select(pairs.c.defect_id, pairs.c.benchmark).order_by(pairs.c.benchmark)
         ):
             exposed.setdefault(number, []).append(benchmark)
-    return tuple(
-        Defect(
-            number=row.id,
-            node=row.name,
-            hardware_class=row.hardware_class,
-            run=row.run or "",
-            found=row.found,
-            component=row.component,
-            kind=row.kind,
-            benchmarks=tuple(exposed.get(row.id, ())),
-            state=row.state,
-            closed=row.closed,
-            note=row.note,
-        )
-        for row in rows
+    return tuple(_defect(row, exposed.get(row.id, ())) for row in rows)
+
+
+def _defect(row: Any, exposed: Iterable[str]) -> Defect:
+    return Defect(
+        number=row.id,
+        node=row.name,
+        hardware_class=row.hardware_class,
+        run=row.run or "",
+        found=row.found,
+        component=row.component,
+        kind=row.kind,
+        benchmarks=tuple(exposed),
+        state=row.state,
+        closed=row.closed,
+        note=row.note,
     )
 
 

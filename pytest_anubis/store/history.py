@@ -285,10 +285,13 @@ def known_node(connection: sa.Connection, name: str) -> int:
     table = schema.nodes
     number = connection.execute(sa.select(table.c.id).where(table.c.name == name)).scalar()
     if number is None:
-        raise HistoryError(
-            f"node {name[:80]!r} is unknown; add it with `anubis history add`, or measure it first"
-        )
+        raise HistoryError(unknown_node(name))
     return int(number)
+
+
+def unknown_node(name: str) -> str:
+    """Return the words about a node that the history does not know."""
+    return f"node {name[:80]!r} is unknown; add it with `anubis history add`, or measure it first"
 
 
 def past(at: float | None, now: float | None = None) -> float:

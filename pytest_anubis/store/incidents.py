@@ -6,7 +6,7 @@ import csv
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from pytest_anubis.store.history import (
     node_number,
     past,
     shown_time,
+    unknown_node,
 )
 
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
@@ -112,14 +113,7 @@ def import_incidents(
         except HistoryError as error:
             wrong.append(f"{path} line {line}: {error}")
     with history.writing() as connection:
-        nodes: dict[str, int] = {
-            row.name: row.id
-            for row in connection.execute(sa.select(schema.nodes.c.name, schema.nodes.c.id))
-        }
-        if add_nodes:
-            for _, item in sorted(good, key=lambda pair: pair[1].started):
-                if item.node not in nodes:
-                    nodes[item.node] = node_number(connection, item.node, since=item.started)
+        nodes = _nodes(connection, [item for _, item in good] if add_nodes else [])
         table = schema.incidents
         there = {
             (row.node_id, row.kind, row.started)
@@ -129,20 +123,28 @@ def import_incidents(
         known = 0
         for line, item in good:
             if item.node not in nodes:
-                wrong.append(
-                    f"{path} line {line}: node {item.node[:80]!r} is unknown; add it with "
-                    "`anubis history add`, or measure it first"
-                )
+                wrong.append(f"{path} line {line}: {unknown_node(item.node)}")
                 continue
             key = (nodes[item.node], item.kind, item.started)
-            if key in there:
-                known += 1
-                continue
-            there.add(key)
-            rows.append(_row(nodes[item.node], item))
+            known += key in there
+            if key not in there:
+                there.add(key)
+                rows.append(_row(nodes[item.node], item))
         if rows:
             connection.execute(table.insert(), rows)
     return IncidentImport(added=len(rows), known=known, wrong=tuple(wrong))
+
+
+def _nodes(connection: sa.Connection, more: Sequence[Incident]) -> dict[str, int]:
+    """Return every node's number, after adding those of `more` that are new."""
+    table = schema.nodes
+    nodes: dict[str, int] = {
+        row.name: row.id for row in connection.execute(sa.select(table.c.name, table.c.id))
+    }
+    for item in sorted(more, key=lambda item: item.started):
+        if item.node not in nodes:
+            nodes[item.node] = node_number(connection, item.node, since=item.started)
+    return nodes
 
 
 def incidents(history: History, *, node: str = "") -> tuple[Incident, ...]:

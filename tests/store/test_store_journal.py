@@ -63,50 +63,52 @@ def head(run: str = "r1") -> events.Event:
     )
 
 
+VERDICT = MetricVerdict(
+    outcome=Outcome.FAIL,
+    reason=Reason.BEYOND,
+    text="slow",
+    benchmark="test_a.py::test_x",
+    metric="rate",
+    value=1.0,
+    similarity=0.5,
+    reference=Reference.FLEET,
+    disturbance=("steal",),
+    count=2,
+)
+DECISION = NodeVerdict(
+    node="n1",
+    decision=Decision.REJECTED,
+    headline="slow link",
+    components=("network",),
+    counts=(("FAIL", 1),),
+    residual_risk=0.25,
+)
+FINDING = Finding(kind="second-population", text="two firmwares")
+SAMPLE = measurement(
+    disturbance=("cpu pressure 30 %",),
+    attempts=2,
+    group="stage0",
+    telemetry=(("power", (300.0, math.nan)),),
+    seconds=1.5,
+)
+RESULT = TestResult(
+    test=SAMPLE.test, benchmark=SAMPLE.benchmark, outcome="failed", text="slow", metrics=1
+)
+PLAN = PlannedTest(test=SAMPLE.test, benchmark=SAMPLE.benchmark, metrics=("rate",), cost=2.0)
+LOST = PlannedTest(test="test_b", benchmark="test_b", component="disk")
+
+
 def test_a_whole_run_comes_back(tmp_path: Path) -> None:
-    verdict = MetricVerdict(
-        outcome=Outcome.FAIL,
-        reason=Reason.BEYOND,
-        text="slow",
-        benchmark="test_a.py::test_x",
-        metric="rate",
-        value=1.0,
-        similarity=0.5,
-        reference=Reference.FLEET,
-        disturbance=("steal",),
-        count=2,
-    )
-    decision = NodeVerdict(
-        node="n1",
-        decision=Decision.REJECTED,
-        headline="slow link",
-        components=("network",),
-        counts=(("FAIL", 1),),
-        residual_risk=0.25,
-    )
-    finding = Finding(kind="second-population", text="two firmwares")
-    sample = measurement(
-        disturbance=("cpu pressure 30 %",),
-        attempts=2,
-        group="stage0",
-        telemetry=(("power", (300.0, math.nan)),),
-        seconds=1.5,
-    )
-    result = TestResult(
-        test=sample.test, benchmark=sample.benchmark, outcome="failed", text="slow", metrics=1
-    )
-    plan = PlannedTest(test=sample.test, benchmark=sample.benchmark, metrics=("rate",), cost=2.0)
-    lost = PlannedTest(test="test_b", benchmark="test_b", component="disk")
     with Journal.create(tmp_path, "r1") as journal:
         journal.write(head())
-        journal.write(events.planned_event([plan, lost]))
-        journal.write(events.started_event(sample.test))
-        journal.write(events.measurement_event(sample, "n1"))
-        journal.write(events.verdict_event(verdict))
-        journal.write(events.finished_event(result))
-        journal.write(events.finding_event(finding))
+        journal.write(events.planned_event([PLAN, LOST]))
+        journal.write(events.started_event(SAMPLE.test))
+        journal.write(events.measurement_event(SAMPLE, "n1"))
+        journal.write(events.verdict_event(VERDICT))
+        journal.write(events.finished_event(RESULT))
+        journal.write(events.finding_event(FINDING))
         journal.write({"event": "crash", "worker": "gw0"})
-        journal.write(events.node_verdict_event(decision))
+        journal.write(events.node_verdict_event(DECISION))
         journal.write(events.run_finished_event(exit_status=1, ended="2026-01-01T00:01:00Z"))
     record = read_journal(tmp_path / "runs" / "r1")
     assert record == read_journal(journal_path(tmp_path, "r1"))
@@ -115,17 +117,17 @@ def test_a_whole_run_comes_back(tmp_path: Path) -> None:
     )  # fmt: skip
     assert record.inventory == {"cores": 2}
     assert record.attributes == {"cpu": "x"}
-    assert record.planned == (plan, lost)
+    assert record.planned == (PLAN, LOST)
     assert record.measurements[0].telemetry[0][1][0] == 300.0
     assert math.isnan(record.measurements[0].telemetry[0][1][1])
-    assert record.measurements[0].values == sample.values
-    assert record.verdicts == (verdict,)
-    assert record.node_verdict == decision
-    assert record.findings == (finding,)
+    assert record.measurements[0].values == SAMPLE.values
+    assert record.verdicts == (VERDICT,)
+    assert record.node_verdict == DECISION
+    assert record.findings == (FINDING,)
     assert record.events[0]["worker"] == "gw0"
     assert record.exit_status == 1
     assert record.warnings == ()
-    assert record.results[0] == result
+    assert record.results[0] == RESULT
     assert (record.results[1].test, record.results[1].outcome) == ("test_b", "not reported")
     assert record.results[1].component == "disk"
 

@@ -10,19 +10,15 @@ from typing import Any
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Problem
 from pytest_anubis.store.fields import Fields
-from pytest_anubis.store.gather import Gather
 from pytest_anubis.store.importers.imported import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,
+    Unit,
     WrongLines,
-    file_date,
+    import_samples,
     read_text,
-    run_name,
 )
-from pytest_anubis.store.importers.table import runs_of
-
-_Unit = tuple[str, Metric, str]  # benchmark, metric, disk
 
 _WAYS = ("read", "write", "trim")
 _PERCENTILES = (("50.000000", "p50"), ("99.000000", "p99"))
@@ -52,8 +48,8 @@ def import_fio(
         ImportFileError: The file cannot be read or holds no output of fio.
     """
     wrong = WrongLines()
-    samples: dict[_Unit, list[float]] = {}
-    failed: dict[_Unit, Problem] = {}
+    samples: dict[Unit, list[float]] = {}
+    failed: dict[Unit, Problem] = {}
     jobs = 0
     for output in _outputs(read_text(path), path):
         for job in output.children("jobs"):
@@ -64,30 +60,16 @@ def import_fio(
                 wrong.add(0, str(error))
     if not jobs:
         raise ImportFileError(f"{path}: no job in it, so it is no JSON output of fio")
-    gather = Gather()
-    for unit, values in samples.items():
-        benchmark, metric, disk = unit
-        gather.add(
-            hardware_class=hardware_class,
-            benchmark=benchmark,
-            metric=metric,
-            component="disk",
-            group="",
-            node=node,
-            device=disk,
-            run=run or run_name(path),
-            values=[] if unit in failed else values,
-            problem=failed.get(unit),
-        )
-    populations = gather.populations()
-    return Imported(
-        source=path,
-        populations=populations,
-        runs=runs_of(populations, file_date(path)),
+    return import_samples(
+        path,
+        samples,
+        failed,
+        node=node,
+        hardware_class=hardware_class,
+        run=run,
+        component="disk",
         lines=jobs,
-        values=sum(len(population.values) for population in populations),
-        wrong=tuple(wrong.lines),
-        wrong_count=wrong.count,
+        wrong=wrong,
     )
 
 
@@ -111,8 +93,8 @@ def _outputs(text: str, path: Path) -> Iterator[Fields]:
 
 
 def _take_job(
-    samples: dict[_Unit, list[float]],
-    failed: dict[_Unit, Problem],
+    samples: dict[Unit, list[float]],
+    failed: dict[Unit, Problem],
     output: Fields,
     job: Fields,
     device: str,

@@ -140,29 +140,32 @@ def _cut(
         lo, hi = np.searchsorted(by_row, (first, last))
         problems = {row - first: marked[row] for row in by_row[lo:hi]}
         problems.update((last - first + i, MISSING) for i in range(len(nodes)))
-        which = divmod(int(chosen[number]), sizes["better"])
-        better: Any = names["better"][which[1]]
         found.append(
             Population(
                 hardware_class=names["class"][part[0]],
                 benchmark=names["benchmark"][part[1]],
-                metric=Metric(
-                    name=names["metric"][part[2]], unit=names["unit"][which[0]], better=better
-                ),
+                metric=_metric(names, part[2], divmod(int(chosen[number]), sizes["better"])),
                 component=names["component"][int(component[first])],
                 group=names["group"][part[3]],
                 nodes=_names(text["node"], units.node[first:last], nodes),
                 devices=_names(text["device"], units.device[first:last], devices),
                 runs=_names(text["run"], units.run[first:last], runs),
                 values=values[offsets[first] : offsets[last]],
-                offsets=np.concatenate(
-                    [offsets[first : last + 1], np.full(len(nodes), offsets[last])]
-                )
-                - offsets[first],
+                offsets=_offsets(offsets[first : last + 1], len(nodes)),
                 problems=problems,
             )
         )
     return tuple(found)
+
+
+def _metric(names: dict[str, list[str]], name: int, variant: tuple[int, int]) -> Metric:
+    better: Any = names["better"][variant[1]]
+    return Metric(name=names["metric"][name], unit=names["unit"][variant[0]], better=better)
+
+
+def _offsets(offsets: IntArray, more: int) -> IntArray:
+    """Return bounds from 0 on, with `more` rows without values behind."""
+    return np.asarray(np.concatenate([offsets, np.full(more, offsets[-1])]) - offsets[0])
 
 
 def _names(text: Any, codes: IntArray, more: IntArray) -> tuple[str, ...]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import Population
+from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.store.columns import SUFFIX, Columns, save_columns
+from pytest_anubis.store.gather import Gather
+
+Unit = tuple[str, Metric, str]  # benchmark, metric, device
+Progress = Callable[[str], None]
 
 UNCLASSIFIED = "unclassified"
 IMPORTS_FOLDER = "imports"
@@ -85,6 +91,79 @@ def save_import(imported: Imported, store: Path) -> Path:
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.source.name).strip(".-") or "import"
     path = store / IMPORTS_FOLDER / f"{name}{SUFFIX}"
     return save_columns(Columns(populations=imported.populations, runs=imported.runs), path)
+
+
+def runs_of(populations: tuple[Population, ...], started: str) -> tuple[RunRecord, ...]:
+    """Return one run record per run and node that occurs in populations, sorted.
+
+    Args:
+        populations: What was imported.
+        started: The date that the file bears, for want of a better one.
+    """
+    found = {
+        (run, node, population.hardware_class)
+        for population in populations
+        for run, node in set(zip(population.runs, population.nodes, strict=True))
+    }
+    return tuple(
+        RunRecord(run=run, node=node, hardware_class=name, started=started, ended=started)
+        for run, node, name in sorted(found)
+    )
+
+
+def import_samples(
+    path: Path,
+    samples: Mapping[Unit, Sequence[float]],
+    failed: Mapping[Unit, Problem],
+    *,
+    node: str,
+    hardware_class: str,
+    run: str,
+    component: str,
+    lines: int,
+    wrong: WrongLines,
+    notes: Sequence[str] = (),
+) -> Imported:
+    """Make an import of the samples that one log holds of one node.
+
+    Args:
+        path: The log.
+        samples: (benchmark, metric, device) -> values in time order.
+        failed: What failed; its values are not taken.
+        node: The node.
+        hardware_class: Its class.
+        run: The run's id; empty: the file's name.
+        component: What all of it exercises.
+        lines: How many lines were read.
+        wrong: What was left out.
+        notes: What else people should know.
+    """
+    gather = Gather()
+    for unit, values in samples.items():
+        benchmark, metric, device = unit
+        gather.add(
+            hardware_class=hardware_class,
+            benchmark=benchmark,
+            metric=metric,
+            component=component,
+            group="",
+            node=node,
+            device=device,
+            run=run or run_name(path),
+            values=() if unit in failed else values,
+            problem=failed.get(unit),
+        )
+    populations = gather.populations()
+    return Imported(
+        source=path,
+        populations=populations,
+        runs=runs_of(populations, file_date(path)),
+        lines=lines,
+        values=sum(len(population.values) for population in populations),
+        wrong=tuple(wrong.lines),
+        wrong_count=wrong.count,
+        notes=tuple(notes),
+    )
 
 
 def run_name(path: Path) -> str:

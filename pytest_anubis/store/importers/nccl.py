@@ -9,17 +9,14 @@ from pathlib import Path
 
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Problem
-from pytest_anubis.store.gather import Gather
 from pytest_anubis.store.importers.imported import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,
     WrongLines,
-    file_date,
+    import_samples,
     read_text,
-    run_name,
 )
-from pytest_anubis.store.importers.table import runs_of
 
 COLLECTIVES = (
     "all_reduce", "all_gather", "alltoall", "broadcast", "reduce_scatter", "reduce", "sendrecv",
@@ -38,8 +35,8 @@ class _Log:
     """What one log said so far."""
 
     collective: str = ""
-    samples: dict[tuple[str, Metric], list[float]] = field(default_factory=dict)
-    wrong_results: set[tuple[str, str]] = field(default_factory=set)
+    samples: dict[Metric, list[float]] = field(default_factory=dict)
+    wrong_results: dict[Metric, Problem] = field(default_factory=dict)
     failure: str = ""
     counts_wrong: bool = False
     rows: int = 0
@@ -80,32 +77,19 @@ def import_nccl(
     if not log.rows:
         raise ImportFileError(f"{path}: no line of results, so it is no output of nccl-tests")
     name = log.collective or _from_file(path)
-    gather = Gather()
-    for (suffix, metric), values in log.samples.items():
-        failed = log.failure or (
-            "wrong results" if (suffix, metric.name) in log.wrong_results else ""
-        )
-        gather.add(
-            hardware_class=hardware_class,
-            benchmark=f"nccl-tests/{name}",
-            metric=metric,
-            component="network.collective",
-            group="",
-            node=node,
-            device="node",
-            run=run or run_name(path),
-            values=[] if failed else values,
-            problem=Problem(kind="failed", text=failed) if failed else None,
-        )
-    populations = gather.populations()
-    return Imported(
-        source=path,
-        populations=populations,
-        runs=runs_of(populations, file_date(path)),
+    failed = log.wrong_results
+    if log.failure:
+        failed = dict.fromkeys(log.samples, Problem(kind="failed", text=log.failure))
+    return import_samples(
+        path,
+        {(f"nccl-tests/{name}", m, "node"): values for m, values in log.samples.items()},
+        {(f"nccl-tests/{name}", m, "node"): problem for m, problem in failed.items()},
+        node=node,
+        hardware_class=hardware_class,
+        run=run,
+        component="network.collective",
         lines=len(text),
-        values=sum(len(population.values) for population in populations),
-        wrong=tuple(wrong.lines),
-        wrong_count=wrong.count,
+        wrong=wrong,
         notes=(log.failure,) if log.failure else (),
     )
 
@@ -160,9 +144,9 @@ def _note(log: _Log, size: int, suffix: str, half: tuple[float, float, bool]) ->
     else:
         metric = Metric(name=f"time_{size}{suffix}", unit="us", better="lower")
         value = time
-    log.samples.setdefault((suffix, metric), []).append(value)
+    log.samples.setdefault(metric, []).append(value)
     if bad and log.counts_wrong:
-        log.wrong_results.add((suffix, metric.name))
+        log.wrong_results[metric] = Problem(kind="failed", text="wrong results")
 
 
 def _from_file(path: Path) -> str:

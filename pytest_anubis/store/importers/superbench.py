@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.core.sample import Problem
-from pytest_anubis.store.gather import Gather
+from pytest_anubis.core.metric import Direction
+from pytest_anubis.store.importers.grouping import group_rows
 from pytest_anubis.store.importers.imported import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,
+    Progress,
     WrongLines,
     file_date,
     read_text,
     run_name,
+    runs_of,
 )
-from pytest_anubis.store.importers.table import Progress, runs_of
+from pytest_anubis.store.importers.long_form import LongForm
 
 # First match decides; matched against the metric's name without rank, ignoring case.
 DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
@@ -46,13 +47,28 @@ DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
 
 _KEY = re.compile(r"(?P<benchmark>.+?)/(?:(?P<run>\d+)/)?(?P<metric>[^/]+?)(?::(?P<rank>\d+))?")
 
+_COLUMNS = (
+    "benchmark", "metric", "device", "unit", "better", "time", "node", "run", "value", "return_code",
+)  # fmt: skip
+
+# Why a key's values are not taken.
+_RETURN_CODE = "a return code"
+_MONITOR = "a monitor reading"
+_UNKNOWN = "of unknown direction"
+_NO_METRIC = "not benchmark/metric"
+
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    benchmark: str
-    metric: str
-    device: str
-    run: int
+    """One key of the file, taken apart once.
+
+    Attributes:
+        columns: Benchmark, metric, device, unit, direction, number of the run within the benchmark.
+        problem: Why its values are not taken; empty when they are.
+    """
+
+    columns: tuple[str, str, str, str, str, int]
+    problem: str = ""
 
 
 def import_superbench(
@@ -79,7 +95,10 @@ def import_superbench(
     Raises:
         ImportFileError: The file cannot be read, or holds no node at all.
     """
-    reader = _Reader(path, run or run_name(path), directions or {})
+    run = run or run_name(path)
+    wrong = WrongLines()
+    form = LongForm(_COLUMNS, wrong, hardware_class=hardware_class, run=run)
+    reader = _Reader(form, wrong, run, directions or {})
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         if line.strip():
             reader.line(number, line)
@@ -88,8 +107,8 @@ def import_superbench(
     if not reader.nodes:
         first = f" ({reader.wrong.lines[0]})" if reader.wrong.lines else ""
         raise ImportFileError(f"{path}: no node in it, so it is no SuperBench summary{first}")
-    gather = reader.gather(hardware_class)
-    populations = gather.populations()
+    reader.add_failed()
+    populations = group_rows(form.rows())
     return Imported(
         source=path,
         populations=populations,
@@ -103,22 +122,25 @@ def import_superbench(
 
 
 class _Reader:
-    """Collects the keys of all nodes before anything is judged missing."""
+    """Takes the nodes one by one and hands their values on as rows."""
 
     def __init__(
-        self, path: Path, run: str, directions: Mapping[str, tuple[str, Direction]]
+        self,
+        form: LongForm,
+        wrong: WrongLines,
+        run: str,
+        directions: Mapping[str, tuple[str, Direction]],
     ) -> None:
-        self.wrong = WrongLines()
+        self.wrong = wrong
         self.lines = 0
-        self.nodes: dict[tuple[str, str], dict[_Key, float]] = {}  # (node, run) -> its values
-        self._path = path
+        self.nodes: set[tuple[str, str]] = set()  # (node, run)
+        self._form = form
         self._run = run
         self._rules = [(re.compile(p, re.IGNORECASE), u, d) for p, (u, d) in directions.items()]
         self._rules += [(re.compile(p, re.IGNORECASE), u, d) for p, u, d in DIRECTIONS]
-        self._failed: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
-        self._metrics: dict[str, Metric | None] = {}
-        self._parsed: dict[str, _Key | None] = {}
-        self._monitor: set[str] = set()
+        # (line, node, run) -> (benchmark, device) -> return code
+        self._failed: dict[tuple[int, str, str], dict[tuple[str, str], int]] = {}
+        self._keys: dict[str, _Key] = {}
 
     def line(self, number: int, line: str) -> None:
         """Take one node."""
@@ -128,7 +150,7 @@ class _Reader:
         except (ValueError, RecursionError):
             self.wrong.add(number, "not valid JSON")
             return
-        node = data.get("node") if isinstance(data, dict) else None
+        node = data.pop("node", None) if isinstance(data, dict) else None
         if not isinstance(node, str) or not node.strip() or not node.isprintable():
             self.wrong.add(number, "not an object with a node's name in 'node'")
             return
@@ -137,119 +159,88 @@ class _Reader:
             run, again = f"{self._run}-{again}", again + 1
         if again > 2:
             self.wrong.add(number, f"node {node} stands there again; kept as run {run}")
-        values = self.nodes[node, run] = {}
-        failed = self._failed[node, run] = {}
-        for name, value in data.items():
-            if name != "node":
-                self._take(number, name, value, values, failed)
+        self.nodes.add((node, run))
+        self._take(number, node, run, data)
 
-    def _take(
+    def _take(self, number: int, node: str, run: str, data: Mapping[str, Any]) -> None:
+        keys = self._keys
+        failed: dict[tuple[str, str], int] = {}
+        rows: list[tuple[str, str, str, str, str, int]] = []
+        values: list[float] = []
+        for name, value in data.items():
+            key = keys.get(name) or self._key(name)
+            if type(value) not in (int, float):
+                if value is not None:  # null: the tool had no result, so it is missing
+                    self.wrong.add(number, f"{name[:80]}: {str(value)[:20]!r} is not a number")
+            elif not key.problem:
+                rows.append(key.columns)
+                values.append(value if abs(value) < 1e300 else float("inf"))
+            elif key.problem == _RETURN_CODE and value != 0:
+                failed[key.columns[0], key.columns[2]] = int(value) if abs(value) < 2**31 else -1
+            elif key.problem == _NO_METRIC:
+                self.wrong.add(number, f"{name[:80]!r} is {_NO_METRIC}")
+        if failed:
+            self._failed[number, node, run] = failed
+        codes = [_code(row, failed) for row in rows] if failed else [0] * len(rows)
+        self._add(number, node, run, rows, values, codes)
+
+    def _add(
         self,
         number: int,
-        name: str,
-        value: Any,
-        values: dict[_Key, float],
-        failed: dict[tuple[str, str], int],
+        node: str,
+        run: str,
+        rows: Sequence[tuple[str, str, str, str, str, int]],
+        values: Sequence[float | None],
+        codes: Sequence[int],
     ) -> None:
-        if name.startswith("monitor/"):
-            self._monitor.add(name)
-            return
-        key = self._key(name)
-        if key is None:
-            self.wrong.add(number, f"{name[:80]!r} is not benchmark/metric")
-            return
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            if value is not None:  # null: the tool had no result, so it is missing
-                self.wrong.add(number, f"{name[:80]}: {str(value)[:20]!r} is not a number")
-            return
-        if key.metric == "return_code":
-            if value != 0:
-                failed[key.benchmark, key.device] = int(value) if abs(value) < 2**31 else -1
-            return
-        if self._metric(key.metric) is not None:
-            values[key] = float(value) if abs(value) < 1e300 else float("inf")
+        count = len(rows)
+        if count:
+            columns = (*zip(*rows, strict=True), [node] * count, [run] * count, values, codes)
+            self._form.add([number] * count, columns)
 
-    def _key(self, name: str) -> _Key | None:
-        if name not in self._parsed:
-            match = _KEY.fullmatch(name)
-            self._parsed[name] = match and _Key(
-                match["benchmark"],
-                match["metric"],
-                "node" if match["rank"] is None else f"rank{match['rank']}",
-                int((match["run"] or "0")[:9]),
-            )
-        return self._parsed[name]
+    def add_failed(self) -> None:
+        """Give failed benchmarks a row in every metric that any node has of them."""
+        units: dict[str, dict[tuple[str, str, str, str, str, int], None]] = {}
+        for key in self._keys.values():
+            if not key.problem:
+                units.setdefault(key.columns[0], {})[(*key.columns[:5], 0)] = None
+        for (number, node, run), failed in self._failed.items():
+            for benchmark in {benchmark for benchmark, _ in failed}:
+                rows = [row for row in units.get(benchmark, ()) if _code(row, failed)]
+                codes = [_code(row, failed) for row in rows]
+                self._add(number, node, run, rows, [None] * len(rows), codes)
 
-    def _metric(self, name: str) -> Metric | None:
-        if name not in self._metrics:
-            rule = next((rule for rule in self._rules if rule[0].search(name)), None)
-            valid = rule is not None and name.strip() and name.isprintable()
-            self._metrics[name] = (
-                Metric(name=name, unit=rule[1], better=rule[2]) if rule and valid else None
-            )
-        return self._metrics[name]
+    def _key(self, name: str) -> _Key:
+        match = _KEY.fullmatch(name)
+        if match is None or not name.isprintable():
+            key = _Key(("", "", "", "", "", 0), _NO_METRIC)
+        else:
+            device = "node" if match["rank"] is None else f"rank{match['rank']}"
+            rule = next((rule for rule in self._rules if rule[0].search(match["metric"])), None)
+            problem = _UNKNOWN if rule is None else ""
+            if match["metric"] == "return_code":
+                problem = _RETURN_CODE
+            elif name.startswith("monitor/"):
+                problem = _MONITOR
+            unit, better = (rule[1], rule[2]) if rule else ("", "")
+            number = int((match["run"] or "0")[:9])
+            key = _Key((match["benchmark"], match["metric"], device, unit, better, number), problem)
+        self._keys[name] = key
+        return key
 
     def notes(self) -> list[str]:
         """Say what was left out, one line each."""
+        unknown = {key.columns[1] for key in self._keys.values() if key.problem == _UNKNOWN}
         found = [
             f"metric {name[:80]!r}: direction unknown, left out; say whether higher or lower is better"
-            for name, metric in sorted(self._metrics.items())
-            if metric is None
+            for name in sorted(unknown)
         ]
-        if self._monitor:
-            found.append(
-                f"{len(self._monitor)} monitor readings are no benchmark and were left out"
-            )
+        monitor = sum(key.problem == _MONITOR for key in self._keys.values())
+        if monitor:
+            found.append(f"{monitor} monitor readings are no benchmark and were left out")
         return found
 
-    def gather(self, hardware_class: str) -> Gather:
-        """Return all samples, with what failed and what is missing."""
-        gather = Gather()
-        units: dict[tuple[str, str, str], int] = {}
-        for values in self.nodes.values():
-            for unit in {(key.benchmark, key.metric, key.device) for key in values}:
-                units[unit] = units.get(unit, 0) + 1
-        for (node, run), values in self.nodes.items():
-            series: dict[tuple[str, str, str], list[float]] = {}
-            for key in sorted(values, key=lambda key: key.run):
-                unit = (key.benchmark, key.metric, key.device)
-                series.setdefault(unit, []).append(values[key])
-            failed = self._failed[node, run]
-            for unit, count in units.items():
-                problem = _problem(unit, failed, there=unit in series)
-                common = count > len(self.nodes) / 2
-                if (
-                    unit not in series
-                    and problem is not None
-                    and problem.kind == "missing"
-                    and not common
-                ):
-                    continue
-                metric = self._metrics[unit[1]]
-                if metric is not None:
-                    gather.add(
-                        hardware_class=hardware_class,
-                        benchmark=unit[0],
-                        metric=metric,
-                        component="",
-                        group="",
-                        node=node,
-                        device=unit[2],
-                        run=run,
-                        values=[] if problem else series[unit],
-                        problem=problem,
-                    )
-        return gather
 
-
-def _problem(
-    unit: tuple[str, str, str], failed: Mapping[tuple[str, str], int], *, there: bool
-) -> Problem | None:
-    benchmark, _, device = unit
+def _code(row: tuple[str, str, str, str, str, int], failed: Mapping[tuple[str, str], int]) -> int:
     # A return code without a rank speaks for all ranks, one with a rank for its own.
-    code = failed.get((benchmark, device)) or failed.get((benchmark, "node"))
-    if code:
-        return Problem(kind="failed", text=f"return code {code}")
-    if there:
-        return None
-    return Problem(kind="missing", text="not in the results, although most nodes have it")
+    return failed.get((row[0], row[2])) or failed.get((row[0], "node")) or 0

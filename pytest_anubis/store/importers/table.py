@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import Population
 from pytest_anubis.store.importers.grouping import group_rows
 from pytest_anubis.store.importers.imported import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,
+    Progress,
     WrongLines,
     file_date,
     run_name,
+    runs_of,
 )
 from pytest_anubis.store.importers.long_form import LongForm, Rows
-
-Progress = Callable[[str], None]
 
 _CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
 _TELL = 100_000  # rows between two words of progress
@@ -76,24 +74,6 @@ def import_table(
         wrong=tuple(sorted(wrong.lines, key=lambda item: item.line)),
         wrong_count=wrong.count,
         notes=tuple(notes),
-    )
-
-
-def runs_of(populations: tuple[Population, ...], started: str) -> tuple[RunRecord, ...]:
-    """Return one run record per run and node that occurs in populations, sorted.
-
-    Args:
-        populations: What was imported.
-        started: The date that the file bears, for want of a better one.
-    """
-    found = {
-        (run, node, population.hardware_class)
-        for population in populations
-        for run, node in set(zip(population.runs, population.nodes, strict=True))
-    }
-    return tuple(
-        RunRecord(run=run, node=node, hardware_class=name, started=started, ended=started)
-        for run, node, name in sorted(found)
     )
 
 
