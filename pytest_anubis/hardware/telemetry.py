@@ -20,6 +20,7 @@ from pytest_anubis.hardware.envelope import Envelope, make_envelope
 from pytest_anubis.hardware.kernel_log import KernelLog, kernel_events
 from pytest_anubis.hardware.load import LoadReader
 from pytest_anubis.hardware.sensors import HostSource, Reading, Source
+from pytest_anubis.hardware.sensors_amd import AmdSource
 from pytest_anubis.hardware.sensors_nvidia import NvidiaSource
 
 INTERVAL = 0.2
@@ -54,7 +55,7 @@ class Telemetry:
             print(around.envelope.evidence)
 
     Args:
-        sources: What to read; default the host and all NVIDIA cards.
+        sources: What to read; default the host and all cards.
         interval: Seconds between samples.
         deadline: Seconds within which the sensors must answer.
         root: Process whose tree counts as our own when a card's users are looked at.
@@ -222,12 +223,14 @@ def merge(readings: Iterable[Reading]) -> Reading:
 
 
 def default_sources(uuids: Collection[str] | None = None) -> list[Source]:
-    """Return the sources of this machine: the host, and NVIDIA's cards.
+    """Return the sources of this machine: the host, NVIDIA's cards and AMD's.
 
     Args:
-        uuids: Only these cards; None: all.
+        uuids: Only these cards of NVIDIA, and none of AMD; None: all.
     """
-    return [HostSource(), NvidiaSource(uuids)]
+    if uuids is not None:
+        return [HostSource(), NvidiaSource(uuids)]
+    return [HostSource(), NvidiaSource(), AmdSource()]
 
 
 def take_readings(

@@ -11,6 +11,8 @@ import pytest
 from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.hardware.amd import read_amd
 from pytest_anubis.hardware.files import Files
+from pytest_anubis.hardware.sensors import POWER, SM_CLOCK, TEMPERATURE, UTILISATION, Reading
+from pytest_anubis.hardware.sensors_amd import AmdSource
 
 from .fake_files import lay_out
 
@@ -131,3 +133,49 @@ def test_module_is_found_in_rocms_own_folder(
     assert read_amd(Files(tmp_path)) == ((), {}, ())
     assert "amdsmi" in sys.modules
     monkeypatch.delitem(sys.modules, "amdsmi")
+
+
+def card_files(number: int, address: str, power: str) -> dict[str, str]:
+    device = f"/sys/devices/pci0000:00/{address}"
+    return {
+        f"{device}/vendor": "0x1002",
+        f"{device}/gpu_busy_percent": "97",
+        f"{device}/pcie_replay_count": "4",
+        f"{device}/ras/umc_err_count": "ue: 1\nce: 12\n",
+        f"{device}/hwmon/hwmon{number}/power1_average": power,
+        f"{device}/hwmon/hwmon{number}/freq1_input": "2100000000",
+        f"{device}/hwmon/hwmon{number}/temp1_input": "60000",
+        f"{device}/hwmon/hwmon{number}/temp2_input": "71000",
+        f"/sys/class/drm/card{number}/device -> {device}": "",
+        f"/sys/class/drm/card{number}-DP-1/status": "disconnected",
+    }
+
+
+def test_telemetry_reads_the_drivers_files_and_numbers_cards_by_slot(tmp_path: Path) -> None:
+    files = card_files(1, "0000:0c:00.0", "700000000") | card_files(0, "0000:8c:00.0", "650000000")
+    source = AmdSource(files=Files(lay_out(tmp_path, files)))
+    source.open()
+    found = source.read(counters=True)
+    assert found.lost == ()
+    assert found.values["GPU 0"] == {
+        POWER: 700.0,
+        SM_CLOCK: 2100.0,
+        TEMPERATURE: 71.0,
+        UTILISATION: 97.0,
+    }
+    assert found.values["GPU 1"][POWER] == 650.0
+    assert found.counters["GPU 1"] == {
+        "uncorrected ECC errors": 1,
+        "corrected ECC errors": 12,
+        "PCIe replays": 4,
+    }
+
+
+def test_broken_sensor_of_a_card_is_named(tmp_path: Path) -> None:
+    files = card_files(0, "0000:0c:00.0", "much")
+    source = AmdSource(["0000:0c:00.0"], Files(lay_out(tmp_path, files)))
+    source.open()
+    assert source.read(counters=False).lost == ("GPU 0: power (W): 'much' is not a whole number",)
+    other = AmdSource(["0000:99:00.0"], Files(tmp_path))
+    other.open()
+    assert other.read(counters=True) == Reading()
