@@ -26,7 +26,7 @@ class Accelerator:
         part: Part number of the board.
         memory: Bytes of device memory.
         vbios: Version of the VBIOS.
-        firmware: Version of further firmware (GSP of NVIDIA).
+        firmware: Version of further firmware on the card (InfoROM image of NVIDIA).
         link_width: PCIe lanes in use.
         link_width_max: PCIe lanes that card and slot could use.
         link_generation: PCIe generation in use; cards lower it while idle.

@@ -85,7 +85,7 @@ def make_envelope(
 
     Args:
         begin: Reading with counters before the measurement.
-        samples: (seconds since the beginning, reading) during it.
+        samples: (seconds since the beginning, reading) during it; none: the last reading stands for it.
         end: Reading with counters after it.
         seconds: Duration of the measurement.
         events: What the kernel logged.
@@ -93,6 +93,7 @@ def make_envelope(
         visible: Process ids of others that exist here.
         more_lost: What else could not be read.
     """
+    samples = samples or [(seconds, end)]  # too short to be sampled in between
     columns: dict[tuple[str, str], list[float]] = {}
     for _, reading in samples:
         for part, values in reading.values.items():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.core.inventory import Inventory
+from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.hardware.amd import read_amd
 from pytest_anubis.hardware.files import Files, key_values
 from pytest_anubis.hardware.host import (
@@ -43,25 +44,38 @@ _FRAMEWORKS = (
 )
 REDACTED = "redacted"
 
+VENDOR_SECONDS = 30.0
+"""Seconds within which a vendor's library must answer. Waking eight cards without a persistent driver takes
+some ten seconds; a wedged card never answers."""
+
+Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
+
 
 class InventoryError(ValueError):
     """Plain data is not an inventory; the one-line message says where and why."""
 
 
-def read_inventory(root: Path = Path("/"), *, pynvml: Any = None, amdsmi: Any = None) -> Inventory:
+def read_inventory(
+    root: Path = Path("/"),
+    *,
+    pynvml: Any = None,
+    amdsmi: Any = None,
+    deadline: float = VENDOR_SECONDS,
+) -> Inventory:
     """Read everything that can be known about this machine, without importing torch.
 
     Args:
         root: Where /proc and /sys lie; only tests pass another folder.
         pynvml: NVML bindings to use; default the installed ones.
         amdsmi: AMD bindings to use; default the installed ones.
+        deadline: Seconds within which each vendor's library must answer.
 
     Returns:
         The inventory. Nothing is raised for hardware: absent readings are None, failed ones are named.
     """
     files = Files(root)
-    nvidia, nvidia_drivers, nvidia_notes = read_nvidia(pynvml)
-    amd, amd_drivers, amd_notes = read_amd(files, amdsmi)
+    nvidia, nvidia_drivers, nvidia_notes = _in_time("nvml", lambda: read_nvidia(pynvml), deadline)
+    amd, amd_drivers, amd_notes = _in_time("amdsmi", lambda: read_amd(files, amdsmi), deadline)
     release = key_values(files.text("/etc/os-release"), "=")
     return Inventory(
         node=platform.node() or "unknown",
@@ -126,6 +140,25 @@ def redact(inventory: Inventory) -> Inventory:
         disks=tuple(replace(disk, serial=hide(disk.serial)) for disk in inventory.disks),
         nics=tuple(replace(nic, address=hide(nic.address)) for nic in inventory.nics),
     )
+
+
+def _in_time(name: str, read: Callable[[], Cards], deadline: float) -> Cards:
+    """Read in a thread that is left behind when a card hangs its library: it is a daemon."""
+    found: list[Cards] = []
+    failed: list[str] = []
+
+    def work() -> None:
+        try:
+            found.append(read())
+        except Exception as error:  # the last resort: no library may stop the inventory
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=work, name=f"anubis-{name}", daemon=True)
+    thread.start()
+    thread.join(deadline)
+    if found:
+        return found[0]
+    return (), {}, tuple(failed) or (f"{name}: did not answer within {deadline:g} s",)
 
 
 def _software() -> dict[str, str]:

@@ -59,7 +59,7 @@ def _card(nvml: Nvml, index: int, handle: Any) -> Accelerator:
         "part": get("part", "nvmlDeviceGetBoardPartNumber"),
         "memory": int(memory.total) if memory is not None else None,
         "vbios": get("vbios", "nvmlDeviceGetVbiosVersion"),
-        "firmware": get("firmware", "nvmlDeviceGetGspFirmwareVersion"),
+        "firmware": get("firmware", "nvmlDeviceGetInforomImageVersion"),
         "link_width": get("link_width", "nvmlDeviceGetCurrPcieLinkWidth"),
         "link_width_max": get("link_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
         "link_generation": get("link_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),

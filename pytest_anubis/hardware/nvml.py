@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -114,6 +115,22 @@ def code_of(error: BaseException) -> int:
 def describe(error: BaseException) -> str:
     """Return the error's words and its code."""
     return f"{error} (NVML error {code_of(error)})"
+
+
+def deprecated_bindings() -> str | None:
+    """Return what to do about the deprecated distribution ``pynvml``, None where it is not installed.
+
+    It hides the module of nvidia-ml-py behind a warning, which ends a test run that treats warnings as
+    errors.
+    """
+    try:
+        version = importlib.metadata.version("pynvml")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return (
+        f"the deprecated distribution pynvml {version} is installed: uninstall it, "
+        "nvidia-ml-py provides the module"
+    )
 
 
 def _bindings() -> Any:

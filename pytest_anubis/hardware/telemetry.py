@@ -30,8 +30,9 @@ second cost well under a percent of one core (see benchmarks/telemetry_disturban
 DEADLINE = 5.0
 """Seconds within which the sensors must answer; NVML's slowest calls take some tens of milliseconds."""
 
-COST_SHARE = 0.01
-"""Largest share of the time that sampling may take: slow sensors are read less often."""
+COST_SHARE = 0.05
+"""Largest share of one thread's time that sampling may take, most of it waiting in a driver: slow sensors
+are read less often."""
 
 MOST_SAMPLES = 2000
 """Samples kept of one measurement; of a longer one every second is dropped and the pace halved."""

@@ -23,7 +23,7 @@ ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetBoardPartNumber": "692-2G520",
     "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=85_520_809_984, free=1, used=2),
     "nvmlDeviceGetVbiosVersion": b"96.00.89.00.01",
-    "nvmlDeviceGetGspFirmwareVersion": "550.54.15",
+    "nvmlDeviceGetInforomImageVersion": "G520.0200.00.05",
     "nvmlDeviceGetCurrPcieLinkWidth": 16,
     "nvmlDeviceGetMaxPcieLinkWidth": 16,
     "nvmlDeviceGetCurrPcieLinkGeneration": 5,

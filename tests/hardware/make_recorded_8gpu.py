@@ -56,7 +56,7 @@ def card(index: int) -> Accelerator:
         part="692-2G520-0200-000",
         memory=85_520_809_984,
         vbios="96.00.89.00.01",
-        firmware="550.54.15",
+        firmware="G520.0200.00.05",
         link_width=16,
         link_width_max=16,
         link_generation=5,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -14,7 +16,7 @@ from pytest_anubis.hardware.inventory import (
     read_inventory,
 )
 from pytest_anubis.hardware.nvidia import read_nvidia
-from pytest_anubis.hardware.nvml import Nvml
+from pytest_anubis.hardware.nvml import Nvml, deprecated_bindings
 from pytest_anubis.hardware.sensors import MEMORY_TEMPERATURE, POWER, REASONS, Reading
 from pytest_anubis.hardware.sensors_nvidia import NvidiaSource
 
@@ -82,7 +84,7 @@ def test_healthy_card_is_read_completely() -> None:
         part="692-2G520",
         memory=85_520_809_984,
         vbios="96.00.89.00.01",
-        firmware="550.54.15",
+        firmware="G520.0200.00.05",
         link_width=16,
         link_width_max=16,
         link_generation=5,
@@ -159,15 +161,43 @@ def test_card_without_nvlink_has_none_rather_than_zero() -> None:
 
 def test_bindings_older_than_a_function_are_no_error() -> None:
     class Old(FakeNvml):
-        nvmlDeviceGetGspFirmwareVersion = property()  # noqa: N815 - reading it is an AttributeError
+        nvmlDeviceGetInforomImageVersion = property()  # noqa: N815 - reading it is an AttributeError
 
         def __getattr__(self, name: str) -> Any:
-            if name == "nvmlDeviceGetGspFirmwareVersion":
+            if name == "nvmlDeviceGetInforomImageVersion":
                 raise AttributeError(name)
             return super().__getattr__(name)
 
     (card,), _, notes = read_nvidia(Old(1))
     assert (card.firmware, card.unreadable, notes) == (None, (), ())
+
+
+def test_card_that_hangs_its_library_does_not_hang_the_inventory() -> None:
+    release = threading.Event()
+    fake = FakeNvml()
+    fake.answers["nvmlDeviceGetVbiosVersion"] = lambda card: release.wait()
+    found = read_inventory(pynvml=fake, deadline=0.05)
+    release.set()
+    assert found.accelerators == ()
+    assert found.unreadable == ("nvml: did not answer within 0.05 s",)
+
+
+def test_library_that_misbehaves_does_not_stop_the_inventory() -> None:
+    fake = FakeNvml()
+    fake.answers["nvmlDeviceGetMemoryInfo"] = "nonsense"
+    (note,) = read_inventory(pynvml=fake).unreadable
+    assert note.startswith("nvml: AttributeError")
+
+
+def test_deprecated_distribution_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert deprecated_bindings() is None
+    folder = tmp_path / "pynvml-13.0.1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: pynvml\nVersion: 13.0.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "pynvml 13.0.1 is installed: uninstall it" in (deprecated_bindings() or "")
 
 
 def test_machine_without_nvidia_is_no_error() -> None:

@@ -132,7 +132,14 @@ def test_throttling_between_two_samples_is_found_by_its_duration() -> None:
             "GPU 3": {**BEGIN.counters["GPU 3"], "thermal slowdown (ns)": 3_000_000_000},
         },
     )
-    assert envelope(last=last).evidence == ("slow because hot: GPU 3 throttled 30 % of the time",)
+    (phrase,) = envelope(last=last).disturbance
+    assert phrase.startswith("slow because hot: GPU 3 throttled 30 % of the time")
+
+
+def test_measurement_too_short_to_be_sampled_has_its_last_reading() -> None:
+    found = envelope()
+    assert found.times == (10.0,)
+    assert dict(found.series)[f"GPU 0 {POWER}"] == (BEGIN.values["GPU 0"][POWER],)
 
 
 @pytest.mark.parametrize(
