@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.store import schema
 from pytest_anubis.store.events import JournalError
 from pytest_anubis.store.history import History, HistoryError, moment_of, node_number
-from pytest_anubis.store.journal import read_journal
+from pytest_anubis.store.journal import JOURNAL_NAME, RUNS_FOLDER, read_journal
 
 SKETCH_SIZE = 101
 
@@ -41,6 +41,22 @@ def file_run(store: Path | str, journal: Path | str) -> str:
     except (JournalError, HistoryError) as error:
         return f"this run is not in the history: {error}"
     return ""
+
+
+def file_all(store: Path, *, progress: Callable[[str], None] | None = None) -> tuple[str, ...]:
+    """File every run of a store again, e.g. after its history was lost; return what went wrong.
+
+    Args:
+        store: The store's folder.
+        progress: Called with each journal's path.
+    """
+    said: list[str] = []
+    for journal in sorted((store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}")):
+        if progress is not None:
+            progress(str(journal))
+        if trouble := file_run(store, journal):
+            said.append(trouble)
+    return tuple(said)
 
 
 def record_run(history: History, record: RunRecord, *, path: str = "") -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -157,21 +157,16 @@ def _build(key: Key, rows: _Rows) -> Population:
     chosen = _most(Counter(rows.variants))
     metric = _most(Counter({m: n for m, n in rows.metrics.items() if (m.unit, m.better) == chosen}))
     flat = np.concatenate(rows.arrays) if rows.arrays else np.empty(0)
-    starts = np.concatenate([[0], np.cumsum(rows.sizes)]).astype(np.int64)
-    order = sorted(
-        range(len(rows.nodes)), key=lambda i: (rows.nodes[i], rows.devices[i], rows.runs[i])
-    )
-    problems: dict[int, Problem] = {}
-    pieces: list[FloatArray] = []
-    for row, i in enumerate(order):
-        if rows.variants[i] != chosen:
-            problems[row] = other_unit(rows.variants[i], chosen)
-            pieces.append(flat[:0])
-            continue
-        if i in rows.problems:
-            problems[row] = rows.problems[i]
-        pieces.append(flat[starts[i] : starts[i + 1]])
-    offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+    units = list(zip(rows.nodes, rows.devices, rows.runs, strict=True))
+    order = sorted(range(len(units)), key=units.__getitem__)
+    problems = {row: rows.problems[i] for row, i in enumerate(order) if i in rows.problems}
+    other = set()
+    if len(set(rows.variants)) > 1:
+        other = {i for i, variant in enumerate(rows.variants) if variant != chosen}
+        problems |= {
+            row: other_unit(rows.variants[i], chosen) for row, i in enumerate(order) if i in other
+        }
+    values, offsets = _reordered(flat, rows.sizes, order, other)
     population = Population(
         hardware_class=hardware_class,
         benchmark=benchmark,
@@ -181,12 +176,26 @@ def _build(key: Key, rows: _Rows) -> Population:
         nodes=tuple(rows.nodes[i] for i in order),
         devices=tuple(rows.devices[i] for i in order),
         runs=tuple(rows.runs[i] for i in order),
-        values=np.concatenate(pieces) if pieces else flat,
+        values=values,
         offsets=offsets,
         problems=problems,
     )
     more = invalid_rows(population.values, offsets, problems)
     return replace(population, problems=problems | more) if more else population
+
+
+def _reordered(
+    flat: FloatArray, sizes: Sequence[int], order: Sequence[int], other: Collection[int]
+) -> tuple[FloatArray, IntArray]:
+    """Put rows of different lengths into another order; those in `other` lose their values."""
+    size = np.array(sizes, dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(size)])[:-1]
+    size[list(other)] = 0
+    starts, size = starts[order], size[order]
+    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    # Value k of the result lies as far behind its row's old start as behind its new one.
+    where = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], size)
+    return flat[where], offsets
 
 
 def other_unit(found: Variant, expected: Variant) -> Problem:

@@ -20,7 +20,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store import events, schema
 from pytest_anubis.store.defects import add_defect, close_defect, defects
-from pytest_anubis.store.filing import file_run, make_sketch, read_sketch, record_run
+from pytest_anubis.store.filing import file_all, file_run, make_sketch, read_sketch, record_run
 from pytest_anubis.store.history import History, HistoryError, moment_of, shown_time
 from pytest_anubis.store.incidents import add_incident, import_incidents, incidents, seconds_of
 from pytest_anubis.store.journal import Journal
@@ -271,6 +271,21 @@ def test_a_run_is_filed_from_its_journal_and_trouble_is_only_told(tmp_path: Path
     said = file_run(tmp_path / "bad", journal.path)
     assert "not a database" in said
     assert "\n" not in said
+
+
+def test_a_lost_history_is_rebuilt_from_the_journals(tmp_path: Path) -> None:
+    for run in ("r1", "r2"):
+        with Journal.create(tmp_path, run) as journal:
+            journal.write(events.run_started_event(run=run, node="n1", started="2026-01-01"))
+    (tmp_path / "runs" / "bad").mkdir()
+    (tmp_path / "runs" / "bad" / "journal.jsonl").write_text("junk\n")
+    seen: list[str] = []
+    said = file_all(tmp_path, progress=seen.append)
+    assert len(said) == 1
+    assert "bad" in said[0]
+    assert len(seen) == 3
+    with History(tmp_path) as opened:
+        assert [run.run for run in opened.node_history("n1")] == ["r1", "r2"]
 
 
 def test_a_history_of_another_schema_or_nowhere_is_refused(tmp_path: Path) -> None:
