@@ -100,7 +100,9 @@ def test_pure_rooms_touch_no_files_clocks_or_devices(path: Path) -> None:
     assert "open(" not in path.read_text(encoding="utf-8").replace("_open(", "")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "suites").rglob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "suites").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_suites_use_the_public_api_only(path: Path) -> None:
     inner = {name for name in imports(path) if name.startswith("pytest_anubis.")}
     assert inner <= {f"pytest_anubis.{name}" for name in pytest_anubis.__all__}

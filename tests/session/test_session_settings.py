@@ -1,0 +1,122 @@
+"""Settings and marks: what wins, and one clear line for what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_anubis.settings import OPTIONS, resolve, seconds
+
+BENCHMARK = (
+    "def test_x(anubis_metric):\n    anubis_metric.record('x', 1, unit='s', better='lower')\n"
+)
+
+
+def profile_of(pytester: pytest.Pytester, *arguments: str, environ: dict[str, str]) -> str:
+    return resolve(pytester.parseconfig(*arguments), environ).profile
+
+
+def test_command_line_over_environment_over_ini_over_default(pytester: pytest.Pytester) -> None:
+    assert profile_of(pytester, environ={}) == "smoke"
+    pytester.makeini("[pytest]\nanubis_profile = standard\n")
+    assert profile_of(pytester, environ={}) == "standard"
+    environ = {"PYTEST_ANUBIS_PROFILE": "soak"}
+    assert profile_of(pytester, environ=environ) == "soak"
+    assert profile_of(pytester, "--anubis-profile=smoke", environ=environ) == "smoke"
+
+
+def test_native_toml_works(pytester: pytest.Pytester) -> None:
+    pytester.makepyprojecttoml(
+        '[tool.pytest]\nanubis_profile = "soak"\nanubis_require_all = true\n'
+        'anubis_goals_required = ["suites"]\n'
+    )
+    settings = resolve(pytester.parseconfig(), {})
+    assert settings.profile == "soak"
+    assert settings.require_all
+    assert settings.goals_required == (pytester.path / "suites",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ini", "words"),
+    [
+        (["--anubis", "--anubis-timeout=fast"], "", "500ms, 20s"),
+        (["--anubis", "--anubis-timeout=0"], "", "more than 0"),
+        (["--anubis", "--anubis-run-id=a/b"], "", "letters, digits"),
+        (["--anubis", "--anubis-scratch=nowhere"], "", "no such folder"),
+        (["--anubis"], "anubis_profile = quick", "smoke, standard, soak"),
+        (["--anubis", "--anubis-inventory=none.json"], "", "none.json"),
+    ],
+)
+def test_wrong_settings_are_one_line(
+    pytester: pytest.Pytester, arguments: list[str], ini: str, words: str
+) -> None:
+    pytester.makeini(f"[pytest]\n{ini}\n")
+    pytester.makepyfile(BENCHMARK)
+    result = pytester.runpytest(*arguments)
+    assert result.ret == 4
+    text = result.stderr.str()
+    assert words in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("500ms", 0.5), ("20s", 20), ("2m", 120), ("1.5h", 5400), (3, 3)]
+)
+def test_durations(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "fast", "-1s", "5 parsec", True])
+def test_wrong_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="500ms"):
+        seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("mark", "words"),
+    [
+        ("component='cpu', speed=1", "no key 'speed'*valid keys: component"),
+        ("'cpu'", "keywords only"),
+        ("component='CPU core'", "must look like"),
+        ("scope='rack'", "device, pair, node"),
+        ("cost='soon'", "500ms"),
+        ("metrics='speed'", "list of names"),
+        ("goal=3", "goal must be text"),
+    ],
+)
+def test_wrong_marks_name_test_key_and_mend(
+    pytester: pytest.Pytester, mark: str, words: str
+) -> None:
+    pytester.makepyfile(f"import pytest\n\n@pytest.mark.anubis({mark})\n{BENCHMARK}")
+    result = pytester.runpytest()
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"*test_x: mark anubis*{words}*"])
+
+
+def test_benchmarks_without_goals_are_refused_where_goals_are_required(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\nanubis_goals_required = ours\n")
+    ours = pytester.mkdir("ours")
+    (ours / "test_ours.py").write_text(BENCHMARK)
+    pytester.makepyfile(test_theirs=BENCHMARK)
+    assert pytester.runpytest("test_theirs.py").ret == 0
+    result = pytester.runpytest()
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*test_ours.py::test_x: mark anubis lacks component, goal*"])
+
+
+def test_every_option_is_in_the_help(pytester: pytest.Pytester) -> None:
+    text = pytester.runpytest("--help").stdout.str()
+    for option in OPTIONS:
+        assert option.flag in text
+        if option.ini:
+            assert f"{option.dest} (" in text
+
+
+def test_the_mark_is_documented(pytester: pytest.Pytester) -> None:
+    pytester.runpytest("--markers").stdout.fnmatch_lines(["@pytest.mark.anubis(*component*"])
+
+
+def test_pytest_works_without_the_plugin(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_x():\n    pass\n")
+    assert pytester.runpytest("-p", "no:anubis").ret == 0
