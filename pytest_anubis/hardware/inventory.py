@@ -22,7 +22,7 @@ from pytest_anubis.hardware.host import (
 )
 from pytest_anubis.hardware.nvidia import read_nvidia
 from pytest_anubis.hardware.periphery import read_disks, read_nics
-from pytest_anubis.hardware.plain import build, plain
+from pytest_anubis.hardware.plain import build, plain, shown
 
 SCHEMA = 1
 
@@ -116,7 +116,7 @@ def inventory_from_plain(data: Any, *, where: str = "inventory") -> Inventory:
     schema = data.get("schema")
     if schema != SCHEMA or isinstance(schema, bool):
         raise InventoryError(
-            f"{where}.schema: is {str(schema)[:20]}, this version reads {SCHEMA}; record it again"
+            f"{where}.schema: is {shown(schema)}, this version reads {SCHEMA}; record it again"
         )
     try:
         return build(Inventory, {k: v for k, v in data.items() if k != "schema"}, where)

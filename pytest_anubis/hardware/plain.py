@@ -35,7 +35,7 @@ def build(cls: type[T], data: Any, place: str) -> T:
     fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, cls))}
     for name in data:
         if name not in fields:
-            raise ValueError(f"{place}.{str(name)[:40]}: unknown field; remove it or mend its name")
+            raise ValueError(f"{place}.{shown(name)}: unknown field; remove it or mend its name")
     for name, field in fields.items():
         if name not in data and _needed(field):
             raise ValueError(f"{place}.{name}: missing")
@@ -43,6 +43,11 @@ def build(cls: type[T], data: Any, place: str) -> T:
     return cls(
         **{name: _value(hints[name], item, f"{place}.{name}") for name, item in data.items()}
     )
+
+
+def shown(text: Any) -> str:
+    """Return text from a file as it may stand in a message: short and on one line."""
+    return repr(str(text)[:40])[1:-1]
 
 
 def _needed(field: dataclasses.Field[Any]) -> bool:
@@ -63,10 +68,10 @@ def _value(hint: Any, value: Any, place: str) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             raise ValueError(f"{place}: expected an object, found {_kind(value)}")
-        return {str(k): _value(arguments[1], v, f"{place}.{k}") for k, v in value.items()}
+        return {str(k): _value(arguments[1], v, f"{place}.{shown(k)}") for k, v in value.items()}
     if origin is typing.Literal:
         if value not in arguments:
-            raise ValueError(f"{place}: {str(value)[:40]!r} is none of {', '.join(arguments)}")
+            raise ValueError(f"{place}: {shown(value)} is none of {', '.join(arguments)}")
         return value
     if dataclasses.is_dataclass(hint):
         return build(typing.cast(type[Any], hint), value, place)

@@ -15,7 +15,7 @@ from pytest_anubis.hardware.inventory import (
     inventory_from_plain,
     inventory_to_plain,
 )
-from pytest_anubis.hardware.plain import build, plain
+from pytest_anubis.hardware.plain import build, plain, shown
 from pytest_anubis.hardware.sensors import Reading
 
 SCHEMA = 1
@@ -128,11 +128,11 @@ def _checked(path: Path, data: Any) -> Recorded:
         raise RecordingError(f'{path}: not a recorded node: "kind" is not "{KIND}"')
     if data.get("schema") != SCHEMA or isinstance(data.get("schema"), bool):
         raise RecordingError(
-            f"{path}: schema {str(data.get('schema'))[:20]}, this version reads {SCHEMA}; record again"
+            f"{path}: schema {shown(data.get('schema'))}, this version reads {SCHEMA}; record again"
         )
     for key in data:
         if key not in _KEYS:
-            raise RecordingError(f"{path}: {str(key)[:40]}: unknown field; remove it")
+            raise RecordingError(f"{path}: {shown(key)}: unknown field; remove it")
     try:
         inventory = inventory_from_plain(data.get("inventory"))
         rest = {k: v for k, v in data.items() if k in ("origin", "interval", "readings")}

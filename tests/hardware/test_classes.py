@@ -25,7 +25,13 @@ def card(index: int, name: str = "NVIDIA H100 80GB HBM3") -> Accelerator:
 NODE = Inventory(
     node="n1",
     taken="2026-01-01T00:00:00+00:00",
-    processor=Processor(model="AMD EPYC 9654 96-Core Processor", threads=384, usable=384),
+    processor=Processor(
+        model="AMD EPYC 9654 96-Core Processor",
+        family="25",
+        model_number="17",
+        threads=384,
+        usable=384,
+    ),
     memory=Memory(total=2267 * GIB),
     accelerators=tuple(card(i) for i in range(8)),
     nics=tuple(Nic(name=f"mlx5_{i}/1", kind="infiniband", model="MT4129") for i in range(8)),

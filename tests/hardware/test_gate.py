@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.inventory import Disk, GateFinding, Inventory
+from pytest_anubis.core.inventory import Disk, GateFinding, Inventory, Nic
 from pytest_anubis.hardware.gate import GateLimits, check_inventory
 from pytest_anubis.hardware.golden import golden_inventory
 
@@ -348,6 +348,15 @@ def test_without_a_majority_nothing_is_expected() -> None:
     golden = golden_inventory([NODE, card(vbios="other")(NODE)])
     assert golden.accelerators[3].vbios is None
     assert check_inventory(NODE, golden) == []
+
+
+def test_what_only_a_minority_has_is_not_expected_of_the_others() -> None:
+    extra = replace(
+        NODE,
+        nics=(*NODE.nics, Nic(name="eth9", state="up")),
+        disks=(*NODE.disks, Disk(name="sda", model="Stick", size=1)),
+    )
+    assert check_inventory(NODE, golden_inventory([NODE, extra, NODE])) == []
 
 
 def test_memory_of_a_fleet_is_its_median() -> None:

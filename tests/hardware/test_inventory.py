@@ -13,7 +13,13 @@ import pytest
 from pytest_anubis.core.inventory import Accelerator, Disk, Inventory, Memory, Nic, System
 from pytest_anubis.hardware.cgroup import ControlGroup, Throttling
 from pytest_anubis.hardware.files import Files
-from pytest_anubis.hardware.host import bus_accelerators, edac_counts, generation, read_processor
+from pytest_anubis.hardware.host import (
+    bus_accelerators,
+    edac_counts,
+    generation,
+    pci_link,
+    read_processor,
+)
 from pytest_anubis.hardware.inventory import (
     InventoryError,
     inventory_from_plain,
@@ -209,6 +215,14 @@ def test_port_that_is_down_has_no_speed(tmp_path: Path) -> None:
 )
 def test_link_speed_tells_the_generation(text: str | None, expected: int | None) -> None:
     assert generation(text) == expected
+
+
+def test_link_that_does_not_answer_has_no_width(tmp_path: Path) -> None:
+    base = "/sys/bus/pci/devices/0000:5e:00.0"
+    files = {f"{base}/current_link_width": "255", f"{base}/max_link_width": "0"}
+    found = pci_link(Files(lay_out(tmp_path, files)), "0000:5E:00.0")
+    assert (found["link_width"], found["link_width_max"]) == (None, None)
+    assert pci_link(Files(tmp_path), None) == {}
 
 
 def test_this_machine_can_be_read_and_survives_json() -> None:

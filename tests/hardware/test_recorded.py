@@ -66,6 +66,14 @@ DATA = json.loads(FILE.read_text())
         ({"readings": 4}, "recording.readings: expected a list, found a number"),
         ({"interval": 0}, "recording.interval: must be more than 0"),
         ({"extra": 1}, "extra: unknown field"),
+        ({"two\nlines": 1}, "two\\nlines: unknown field"),
+        ({"schema": "two\nlines"}, "schema two\\nlines, this"),
+        ({"inventory": {"schema": 1, "node": "n", "a\nb": 1}}, "inventory.a\\nb: unknown field"),
+        (
+            {"inventory": {"schema": 1, "node": "n", "drivers": {"a\nb": 1}}},
+            "drivers.a\\nb: expected",
+        ),
+        ({"inventory": {"schema": "1\n2"}}, "inventory.schema: is 1\\n2"),
     ],
 )
 def test_damaged_recording_is_refused_in_one_line(
@@ -114,7 +122,7 @@ PLACES = places(SMALL)
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300
 )
 @given(place=st.sampled_from(PLACES), value=JSON)
 def test_no_mutation_of_a_recording_gives_a_traceback(

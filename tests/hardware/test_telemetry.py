@@ -132,7 +132,7 @@ def test_throttling_between_two_samples_is_found_by_its_duration() -> None:
             "GPU 3": {**BEGIN.counters["GPU 3"], "thermal slowdown (ns)": 3_000_000_000},
         },
     )
-    (phrase,) = envelope(last=last).disturbance
+    (phrase,) = envelope(last=last).evidence
     assert phrase.startswith("slow because hot: GPU 3 throttled 30 % of the time")
 
 
@@ -270,6 +270,8 @@ def test_measurement_gets_its_envelope(tmp_path: Path) -> None:
             "kernel log: XID 79: the card has fallen off the bus on 0000:5d:00",
         )
         assert around.envelope.times
+        with log.open("a") as file:
+            file.write(f"4,1,1,-;{XID}\n")  # between two measurements: nobody's
         with telemetry.around() as around:
             pass
         assert around.envelope.events == ()
