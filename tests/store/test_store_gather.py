@@ -39,8 +39,10 @@ def gathered(samples: list[dict[str, Any]]) -> Gather:
 
 def shown(gather: Gather) -> Any:
     return [
-        (p.benchmark, p.metric, p.nodes, p.devices, p.runs, p.problems, p.values.tolist())
-        + (p.offsets.tolist(),)
+        (
+            (p.benchmark, p.metric, p.nodes, p.devices, p.runs, p.problems),
+            (p.values.tolist(), p.offsets.tolist()),
+        )
         for p in gather.populations()
     ]
 
