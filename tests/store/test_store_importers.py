@@ -105,6 +105,17 @@ def test_wrong_lines_are_listed_by_number_and_the_good_ones_kept(tmp_path: Path)
     assert unit(population, "b", "d") == ([3.0], "")
 
 
+def test_a_row_that_no_csv_reader_takes_costs_only_itself(tmp_path: Path) -> None:
+    huge = "x" * 200_000
+    path = table(
+        tmp_path, f"{HEAD}\na,d,x,m,s,lower,1\n{huge},d,x,m,s,lower,1\nb,d,x,m,s,lower,2\n"
+    )
+    found = import_table(path)
+    assert [line.line for line in found.wrong] == [3]
+    assert found.populations[0].nodes == ("a", "b")
+    assert (found.lines, found.values) == (3, 2)
+
+
 def test_failed_and_invalid_rows_are_problems_and_never_values(tmp_path: Path) -> None:
     path = table(
         tmp_path,

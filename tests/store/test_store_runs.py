@@ -226,6 +226,15 @@ def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
     assert "read already" in again.refused[0].reason
 
 
+def test_a_superbench_summary_is_told_from_a_journal(tmp_path: Path) -> None:
+    journal = write_run(tmp_path, "r1", samples=[sample([1.0])])
+    (tmp_path / "copy.jsonl").write_bytes(journal.read_bytes())
+    (tmp_path / "summary.jsonl").write_text('{"node": "n5", "b/x_bw:0": 2.5, "b/frobs": 1}\n')
+    found = read_runs([tmp_path / "copy.jsonl", tmp_path / "summary.jsonl"])
+    assert {run.node for run in found.runs} == {"n1", "n5"}
+    assert any("frobs" in text for text in found.warnings)
+
+
 POPULATION = st.builds(
     lambda samples, names, group, marked: population_of(
         samples,
