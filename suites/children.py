@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -56,22 +57,27 @@ class Child:
     ) -> None:
         self.name = name or module
         self._rest = b""
-        self._folder = tempfile.TemporaryDirectory(prefix="anubis-child-")
-        self._output = Path(self._folder.name) / "output"
-        self._socket, theirs = socket.socketpair()
+        self._stack = ExitStack()
+        # Has no name, so a parent that is killed leaves no file behind either.
+        self._output = self._stack.enter_context(tempfile.TemporaryFile())
+        self._socket, theirs = (self._stack.enter_context(end) for end in socket.socketpair())
         command = [sys.executable, "-m", module, str(theirs.fileno()), *arguments]
         inherited = [p for p in (os.environ.get("PYTHONPATH"),) if p]
         paths = [str(ROOT), *inherited]
         variables = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
-        with theirs, self._output.open("wb") as output:
+        try:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=self._output,
                 stderr=subprocess.STDOUT,
                 env=variables,
                 pass_fds=[theirs.fileno()],
             )
+        except BaseException:
+            self._stack.close()
+            raise
+        theirs.close()
 
     def __enter__(self) -> Self:
         return self
@@ -147,10 +153,13 @@ class Child:
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
-            self._folder.cleanup()
+            self._stack.close()
 
     def _said(self, what: str) -> str:
-        output = self._output.read_bytes()[-_TAIL:].decode(errors="replace").strip()
+        # Not by seeking: the child writes at the same position of the same open file.
+        size = os.fstat(self._output.fileno()).st_size
+        tail = os.pread(self._output.fileno(), _TAIL, max(0, size - _TAIL))
+        output = tail.decode(errors="replace").strip()
         return f"{self.name} {what}" + (f"; it printed: {output}" if output else "")
 
 

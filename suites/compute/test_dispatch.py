@@ -38,6 +38,7 @@ def test_dispatch(anubis_metric: MetricFixture, anubis_device: DeviceFixture) ->
     component="compute.dispatch",
     scope="device",
     cost="1s",
+    metrics=["round_trip"],
     goal=_GOAL,
     question="How long until the host sees the result of one operation?",
     action=_ACTION,

@@ -11,6 +11,7 @@ from suites.api import DeviceFixture, MetricFixture, NodeFixture
     component="memory.transfer",
     scope="device",
     cost="3s",
+    metrics=["host_to_device_rate", "device_to_host_rate"],
     goal="Data reaches every device at the rate of its link",
     question="Does the link between host and device deliver its full rate, both ways?",
     action="Compare the negotiated width and generation of the PCIe link with what the slot has, read "
