@@ -1,0 +1,149 @@
+"""Timing: steady before it counts, every round kept, values in the unit that was asked for."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.hardware.timing import (
+    MAX_CALLS,
+    HostClock,
+    RoundPlan,
+    in_unit,
+    repeats,
+    rounds,
+    warm_up,
+)
+
+PLAN = RoundPlan(rounds=12, round_seconds=0.02, warmup_seconds=0.2, budget_seconds=1e9)
+
+
+class FakeClock:
+    """A device whose n-th call takes a given time; wall time does not matter."""
+
+    def __init__(self, seconds: Callable[[int], float]) -> None:
+        self.seconds = seconds
+        self.done = 0
+        self.asked: list[int] = []
+
+    def __call__(self, fn: Callable[[], object], calls: int) -> float:
+        self.asked.append(calls)
+        taken = sum(self.seconds(self.done + i) for i in range(min(calls, 100)))
+        taken *= max(1, calls / 100)
+        self.done += calls
+        return taken
+
+
+def nothing() -> None:
+    pass
+
+
+@given(st.floats(1e-5, 1.0))
+def test_a_round_is_as_long_as_planned(per_call: float) -> None:
+    calls = warm_up(nothing, FakeClock(lambda _: per_call), PLAN)
+    assert calls == max(1, round(PLAN.round_seconds / per_call))
+
+
+def test_calls_are_bounded_for_a_callable_that_takes_no_time() -> None:
+    assert warm_up(nothing, FakeClock(lambda _: 1e-12), PLAN) == MAX_CALLS
+
+
+def test_warm_up_goes_on_while_the_device_gets_faster() -> None:
+    cold = FakeClock(lambda n: 0.02 * (1 + 9 * 0.8**n))
+    steady = FakeClock(lambda _: 0.02)
+    warm_up(nothing, cold, PLAN)
+    warm_up(nothing, steady, PLAN)
+    assert cold.done > steady.done
+    assert cold.seconds(cold.done) < 1.1 * 0.02
+
+
+def test_one_slow_batch_does_not_prolong_the_warm_up() -> None:
+    steady = FakeClock(lambda _: 0.02)
+    spiked = FakeClock(lambda n: 0.2 if n == 4 else 0.02)
+    warm_up(nothing, steady, PLAN)
+    warm_up(nothing, spiked, PLAN)
+    assert spiked.done == steady.done
+
+
+def test_every_round_is_kept_in_order_outliers_too() -> None:
+    clock = FakeClock(lambda n: 5.0 if n == 3 else 0.01)
+    values = rounds(nothing, clock, PLAN, 1)
+    assert len(values) == PLAN.rounds
+    assert values[3] == 5.0
+    assert clock.asked == [1] * PLAN.rounds
+
+
+def test_twice_the_work_takes_twice_the_time() -> None:
+    once = rounds(nothing, FakeClock(lambda _: 0.01), PLAN, 2)
+    twice = rounds(nothing, FakeClock(lambda _: 0.02), PLAN, 2)
+    assert [b / a for a, b in zip(once, twice, strict=True)] == pytest.approx([2.0] * 12)
+
+
+def test_the_budget_ends_rounds_but_never_below_the_least() -> None:
+    plan = RoundPlan(rounds=1000, round_seconds=0.01, warmup_seconds=0, budget_seconds=0.0, least=5)
+    assert len(rounds(nothing, HostClock(nothing), plan, 1)) == 5
+
+
+def test_the_clock_waits_for_the_device() -> None:
+    order: list[str] = []
+    clock = HostClock(lambda: order.append("wait"))
+    clock(lambda: order.append("call"), 3)
+    assert order == ["wait", "call", "call", "call", "wait"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_collection_is_put_back_as_it_was(enabled: bool) -> None:
+    was = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        rounds(lambda: None, FakeClock(lambda _: 0.01), PLAN, 1)
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if was else gc.disable)()
+
+
+def test_repeats_collects_what_rounds_return() -> None:
+    numbers = iter(range(1000))
+    values = repeats(lambda: [float(next(numbers)), float(next(numbers))], PLAN)
+    assert values == [float(i) for i in range(len(values))]
+    assert len(values) >= PLAN.least
+
+
+def test_repeats_ends_when_nothing_comes() -> None:
+    assert repeats(list, PLAN) == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "work", "expected"),
+    [
+        ("s", None, 0.5),
+        ("ms", None, 500.0),
+        ("us", None, 5e5),
+        ("ns", None, 5e8),
+        ("GB/s", 1e9, 2.0),
+        ("MiB/s", 2**20, 2.0),
+        ("TFLOP/s", 1e12, 2.0),
+        ("samples/s", 32, 64.0),
+        ("kop/s", 1000, 2.0),
+    ],
+)
+def test_values_come_in_the_unit(unit: str, work: float | None, expected: float) -> None:
+    assert in_unit(0.5, unit, work) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("unit", "work", "words"),
+    [
+        ("GB/s", None, "give work="),
+        ("ms", 5, "not a rate"),
+        ("QFLOP/s", 5, "not a rate"),
+        ("", None, "time"),
+    ],
+)
+def test_wrong_units_say_what_to_write(unit: str, work: float | None, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        in_unit(1.0, unit, work)
