@@ -59,7 +59,8 @@ class Child:
         self._rest = b""
         self._stack = ExitStack()
         # Has no name, so a parent that is killed leaves no file behind either.
-        self._output = self._stack.enter_context(tempfile.TemporaryFile())
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - the stack closes it
+        self._output = self._stack.enter_context(output)
         self._socket, theirs = (self._stack.enter_context(end) for end in socket.socketpair())
         command = [sys.executable, "-m", module, str(theirs.fileno()), *arguments]
         inherited = [p for p in (os.environ.get("PYTHONPATH"),) if p]
