@@ -24,6 +24,9 @@ class Reason(StrEnum):
     UNUSUAL = "unusual"  # outside the healthy spread, not yet costly
     BEYOND = "beyond"  # beyond the limits
     CHANGE_POINT = "change-point"  # passes as a whole, but changed within the run
+    CLASS_SHIFT = (
+        "class-shift"  # most nodes of the class moved together: the baseline is out of date
+    )
     TEST_FAILED = "test-failed"  # the benchmark's own assertion or its return code failed
     NO_BASELINE = "no-baseline"  # this hardware class has no baseline
     NO_CRITERION = "no-criterion"  # the baseline has none for this metric

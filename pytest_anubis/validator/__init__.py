@@ -12,48 +12,86 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_anubis.validator.baselines import learn_baseline
+    from pytest_anubis.validator.changes import Change, Segments, segments, with_segments
     from pytest_anubis.validator.columns import (
         JudgedColumns,
         judge_columns,
         judge_population,
         judge_populations,
     )
-    from pytest_anubis.validator.distance import one_sided, similarity
+    from pytest_anubis.validator.distance import SampleError, one_sided, similarity
+    from pytest_anubis.validator.flips import Backtest, Flip, backtest
     from pytest_anubis.validator.judging import judge_sample
     from pytest_anubis.validator.learning import LearnedCriterion, LearnError, learn_criterion
     from pytest_anubis.validator.node import judge_node
+    from pytest_anubis.validator.references import (
+        judge_peers,
+        judge_self,
+        peers_criterion,
+        strongest,
+    )
     from pytest_anubis.validator.sequential import closer_look
+    from pytest_anubis.validator.shift import settle_shift
+    from pytest_anubis.validator.windows import shortest_window
 
 _HOME = {
+    "Backtest": "flips",
+    "Change": "changes",
+    "Flip": "flips",
     "JudgedColumns": "columns",
     "LearnError": "learning",
     "LearnedCriterion": "learning",
+    "SampleError": "distance",
+    "Segments": "changes",
+    "backtest": "flips",
     "closer_look": "sequential",
     "judge_columns": "columns",
     "judge_node": "node",
+    "judge_peers": "references",
     "judge_population": "columns",
     "judge_populations": "columns",
     "judge_sample": "judging",
+    "judge_self": "references",
     "learn_baseline": "baselines",
     "learn_criterion": "learning",
     "one_sided": "distance",
+    "peers_criterion": "references",
+    "segments": "changes",
+    "settle_shift": "shift",
+    "shortest_window": "windows",
     "similarity": "distance",
+    "strongest": "references",
+    "with_segments": "changes",
 }
 
 __all__ = [
+    "Backtest",
+    "Change",
+    "Flip",
     "JudgedColumns",
     "LearnError",
     "LearnedCriterion",
+    "SampleError",
+    "Segments",
+    "backtest",
     "closer_look",
     "judge_columns",
     "judge_node",
+    "judge_peers",
     "judge_population",
     "judge_populations",
     "judge_sample",
+    "judge_self",
     "learn_baseline",
     "learn_criterion",
     "one_sided",
+    "peers_criterion",
+    "segments",
+    "settle_shift",
+    "shortest_window",
     "similarity",
+    "strongest",
+    "with_segments",
 ]
 
 

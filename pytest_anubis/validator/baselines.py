@@ -21,6 +21,7 @@ from pytest_anubis.validator.learning import (
 from pytest_anubis.validator.limits import HealthyTail, fleet_limits, healthy_tail
 from pytest_anubis.validator.machine import machine_limits
 from pytest_anubis.validator.second import second_population
+from pytest_anubis.validator.windows import shortest_window
 
 Progress = Callable[[int, int], None]
 Learned = tuple[LearnedCriterion, "HealthyTail | None"]
@@ -112,6 +113,9 @@ def _learn(
     learned = learn_criterion(
         population, alpha=alpha, method=method, one_machine=one_machine, scope=scope
     )
+    if learned.criterion is not None and scope == "unit" and population.metric.better != "equal":
+        window = shortest_window(population, learned.rows.usable & ~learned.flagged)
+        learned = replace(learned, criterion=replace(learned.criterion, window=window))
     return learned, healthy_tail(learned, criteria=limited) if limited else None
 
 

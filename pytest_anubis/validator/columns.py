@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging import conclude, judge_sample
@@ -23,12 +23,12 @@ OUTCOMES = (
     Outcome.NOT_TESTED,
 )
 REASONS = tuple(Reason)
-_PASS, _MARGINAL, _FAIL, _INCONCLUSIVE, _NOT_TESTED = range(5)
+PASS, MARGINAL, FAIL, INCONCLUSIVE, NOT_TESTED = range(5)
 _FROM_PROBLEM = {
-    "failed": (_FAIL, Reason.TEST_FAILED),
-    "missing": (_NOT_TESTED, Reason.NOT_REPORTED),
-    "disturbed": (_INCONCLUSIVE, Reason.DISTURBED),
-    "invalid": (_INCONCLUSIVE, Reason.INVALID),
+    "failed": (FAIL, Reason.TEST_FAILED),
+    "missing": (NOT_TESTED, Reason.NOT_REPORTED),
+    "disturbed": (INCONCLUSIVE, Reason.DISTURBED),
+    "invalid": (INCONCLUSIVE, Reason.INVALID),
 }
 Codes = npt.NDArray[np.int8]
 
@@ -45,6 +45,7 @@ class JudgedColumns:
         outcome: Index into ``OUTCOMES``.
         reason: Index into ``REASONS``.
         threshold: Similarity at which the outcome changes, NaN where nothing was compared.
+        shift: The finding that the whole class has moved, if it has (see ``shift.settle_shift``).
     """
 
     population: Population
@@ -54,6 +55,7 @@ class JudgedColumns:
     outcome: Codes
     reason: Codes
     threshold: FloatArray
+    shift: Finding | None = None
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
@@ -94,7 +96,11 @@ class JudgedColumns:
             baseline=baseline.digest if baseline else "",
             action=population.metric.action or criterion.metric.action,
         )
-        return conclude(base, float(self.similarity[row]), criterion, baseline)
+        full = conclude(base, float(self.similarity[row]), criterion, baseline)
+        if reason is not Reason.CLASS_SHIFT or self.shift is None:
+            return full
+        text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
+        return replace(full, outcome=outcome, reason=reason, text=text)
 
     def alien(self, baseline: Baseline) -> bool:
         """Say whether the population is of another hardware class than the baseline."""
@@ -107,8 +113,6 @@ class JudgedColumns:
 
 
 def _problem(plain: MetricVerdict, outcome: Outcome, reason: Reason, text: str) -> MetricVerdict:
-    from dataclasses import replace
-
     return replace(
         plain,
         outcome=outcome,
@@ -138,11 +142,11 @@ def judge_columns(
     rows = rows_of(population)
     n = rows.total
     similarity, threshold = np.full(n, np.nan), np.full(n, np.nan)
-    outcome = np.full(n, _INCONCLUSIVE, dtype=np.int8)
+    outcome = np.full(n, INCONCLUSIVE, dtype=np.int8)
     reason = np.full(n, REASONS.index(Reason.NO_BASELINE), dtype=np.int8)
     if criterion is None:
         if baseline is not None:
-            outcome[:] = _NOT_TESTED
+            outcome[:] = NOT_TESTED
             reason[:] = REASONS.index(Reason.NO_CRITERION)
     elif _other_scale(population, criterion):
         reason[:] = REASONS.index(Reason.WRONG_UNIT)
@@ -151,7 +155,7 @@ def judge_columns(
         _table(similarity, criterion, outcome, reason, threshold)
         few = np.diff(population.offsets) < criterion.least
         if few.any():
-            outcome[few], reason[few] = _INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
+            outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
             similarity[few] = threshold[few] = np.nan
     _problems(population, rows, criterion, baseline, outcome, reason)
     return JudgedColumns(
@@ -197,10 +201,10 @@ def _table(
         unusual = costly if limit is None else similarity < limit
     tight = alpha if limit is None else limit
     cells = (
-        (~costly & ~unusual, _PASS, Reason.WITHIN, tight),
-        (costly & ~unusual, _PASS, Reason.UNDETECTABLE, tight),
-        (~costly & unusual, _MARGINAL, Reason.UNUSUAL, alpha),
-        (costly & unusual, _FAIL, Reason.BEYOND, min(alpha, tight)),
+        (~costly & ~unusual, PASS, Reason.WITHIN, tight),
+        (costly & ~unusual, PASS, Reason.UNDETECTABLE, tight),
+        (~costly & unusual, MARGINAL, Reason.UNUSUAL, alpha),
+        (costly & unusual, FAIL, Reason.BEYOND, min(alpha, tight)),
     )
     for cell, code, why, where in cells:
         chosen = cell & known
@@ -217,7 +221,7 @@ def _problems(
     reason: Codes,
 ) -> None:
     for row, problem in rows.problems.items():
-        code, why = _FROM_PROBLEM.get(problem.kind, (_INCONCLUSIVE, Reason.INVALID))
+        code, why = _FROM_PROBLEM.get(problem.kind, (INCONCLUSIVE, Reason.INVALID))
         if problem.kind == "disturbed":
             # Its values exist: they may pass, but never reject.
             plain = judge_sample(

@@ -1,0 +1,226 @@
+"""Other references than the fleet: the other devices of the same node, and the node's own history.
+
+Both work without a baseline; both can reject or warn, but neither can accept (docs/validator.md): peers
+are blind to a node that is slow as a whole, its own history to one that was slow from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import FloatArray, Population, population_of
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.judging import judge_sample
+from pytest_anubis.validator.learning import FEWEST, learn_criterion
+
+
+def peers_criterion(
+    others: Sequence[FloatArray], metric: Metric, *, alpha: float = 0.95, benchmark: str = ""
+) -> Criterion | None:
+    """Learn from the other devices of a node what is normal for one of them.
+
+    The limit is the prediction bound for one more device, from the spread of the others.
+
+    Args:
+        others: One sample for each other device (of the same group, in the same run).
+        metric: What was measured.
+        alpha: Practical limit.
+        benchmark: Benchmark id.
+
+    Returns:
+        None with fewer than three usable others.
+    """
+    return _from_samples(others, metric, alpha, benchmark)
+
+
+def judge_peers(population: Population, *, alpha: float = 0.95) -> list[MetricVerdict]:
+    """Judge every device against the other devices of its node, in the same run.
+
+    Args:
+        population: Devices of one or more nodes; each node is judged on its own.
+        alpha: Practical limit.
+
+    Returns:
+        One verdict per row, in order; INCONCLUSIVE where a device has fewer than three usable peers.
+    """
+    groups: dict[tuple[str, str], list[int]] = {}
+    for row, key in enumerate(zip(population.nodes, population.runs, strict=True)):
+        groups.setdefault(key, []).append(row)
+    verdicts = []
+    for row, key in enumerate(zip(population.nodes, population.runs, strict=True)):
+        peers = [r for r in groups[key] if r != row and r not in population.problems]
+        criterion = peers_criterion(
+            [population.sample(r) for r in peers],
+            population.metric,
+            alpha=alpha,
+            benchmark=population.benchmark,
+        )
+        verdicts.append(_judged(population, row, criterion, len(peers)))
+    return verdicts
+
+
+def _judged(
+    population: Population, row: int, criterion: Criterion | None, peers: int
+) -> MetricVerdict:
+    problem = population.problems.get(row)
+    disturbed = (problem.text,) if problem is not None and problem.kind == "disturbed" else ()
+    verdict = judge_sample(
+        population.sample(row),
+        criterion,
+        metric=population.metric,
+        benchmark=population.benchmark,
+        component=population.component,
+        node=population.nodes[row],
+        device=population.devices[row],
+        disturbance=disturbed,
+        reference=Reference.PEERS,
+        population=f"{peers} other devices of this node",
+    )
+    if problem is not None and problem.kind == "failed":
+        return replace(
+            verdict,
+            outcome=Outcome.FAIL,
+            reason=Reason.TEST_FAILED,
+            text=f"{population.metric.name}: {problem.text}",
+        )
+    if criterion is None:
+        text = (
+            f"{population.metric.name} has {peers} other devices to compare with, {FEWEST} needed"
+        )
+        return replace(verdict, text=text)
+    return verdict
+
+
+def judge_self(
+    values: FloatArray | Sequence[float],
+    history: Sequence[FloatArray],
+    *,
+    metric: Metric,
+    benchmark: str,
+    alpha: float = 0.95,
+    component: str = "",
+    node: str = "",
+    device: str = "",
+    disturbance: Sequence[str] = (),
+) -> MetricVerdict:
+    """Judge a device against its own earlier runs: finds decay.
+
+    Args:
+        values: The values of this run.
+        history: One sample for each earlier healthy run of the same device.
+        metric: What was measured.
+        benchmark: Benchmark id.
+        alpha: Practical limit.
+        component: Component to blame.
+        node: Name of the node.
+        device: Device within the node.
+        disturbance: What disturbed the machine.
+
+    Returns:
+        INCONCLUSIVE with fewer than three earlier runs.
+    """
+    criterion = _from_samples(history, metric, alpha, benchmark)
+    verdict = judge_sample(
+        values,
+        criterion,
+        metric=metric,
+        benchmark=benchmark,
+        component=component,
+        node=node,
+        device=device,
+        disturbance=disturbance,
+        reference=Reference.SELF,
+        population=f"{len(history)} earlier runs of this device",
+    )
+    if criterion is None:
+        text = f"{metric.name} has {len(history)} earlier runs to compare with, {FEWEST} needed"
+        return replace(verdict, text=text)
+    return verdict
+
+
+def strongest(
+    values: FloatArray | Sequence[float],
+    *,
+    metric: Metric,
+    benchmark: str,
+    criterion: Criterion | None = None,
+    baseline: Baseline | None = None,
+    peers: Sequence[FloatArray] = (),
+    history: Sequence[FloatArray] = (),
+    alpha: float = 0.95,
+    component: str = "",
+    node: str = "",
+    device: str = "",
+    disturbance: Sequence[str] = (),
+) -> MetricVerdict:
+    """Judge by the strongest reference there is: the fleet, else the peers, else the own history.
+
+    Args:
+        values: The values of this run.
+        metric: What was measured.
+        benchmark: Benchmark id.
+        criterion: The fleet's, if there is one.
+        baseline: Where it is from.
+        peers: Samples of the other devices of the node.
+        history: Samples of earlier runs of the device.
+        alpha: Practical limit without a baseline.
+        component: Component to blame.
+        node: Name of the node.
+        device: Device within the node.
+        disturbance: What disturbed the machine.
+
+    Returns:
+        A verdict that names its reference; without any, that there is no baseline or no criterion.
+    """
+    place = {"component": component, "node": node, "device": device}
+    near = (
+        None
+        if criterion is not None
+        else peers_criterion(peers, metric, alpha=alpha, benchmark=benchmark)
+    )
+    if criterion is None and near is None and len(history) >= FEWEST:
+        return judge_self(
+            values, history, metric=metric, benchmark=benchmark, alpha=alpha,
+            disturbance=disturbance, **place,
+        )  # fmt: skip
+    return judge_sample(
+        values,
+        criterion or near,
+        baseline,
+        metric=metric,
+        benchmark=benchmark,
+        disturbance=disturbance,
+        reference=Reference.FLEET
+        if criterion is not None
+        else Reference.PEERS
+        if near
+        else Reference.NONE,
+        population=f"{len(peers)} other devices of this node" if near else "",
+        **place,
+    )
+
+
+def _from_samples(
+    samples: Sequence[FloatArray], metric: Metric, alpha: float, benchmark: str
+) -> Criterion | None:
+    if len(samples) < FEWEST:
+        return None
+    count = len(samples)
+    learned = learn_criterion(
+        population_of(
+            [np.asarray(sample, dtype=np.float64) for sample in samples],
+            metric=metric,
+            benchmark=benchmark,
+            nodes=["same"] * count,
+            devices=["same"] * count,
+            runs=[str(i) for i in range(count)],
+        ),
+        alpha=alpha,
+        one_machine=True,
+    )
+    return learned.criterion

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.validator import segments, with_segments
+
+
+def series(rng: np.random.Generator, noise: float, count: int = 300) -> FloatArray:
+    """Rates with 1 % outliers of 10 to 50 % less."""
+    values = 100 * np.exp(rng.normal(0, noise, count))
+    hit = rng.random(count) < 0.01
+    values[hit] *= rng.uniform(0.5, 0.9, int(hit.sum()))
+    return np.asarray(values)
+
+
+@pytest.mark.parametrize(("drop", "noise"), [(0.05, 0.03), (0.1, 0.03), (0.03, 0.01)])
+def test_drops_are_found_where_they_begin_and_clean_runs_are_left_alone(
+    drop: float, noise: float
+) -> None:
+    rng = np.random.default_rng(0)
+    found, alarms, shuffled, errors = 0, 0, 0, []
+    for _ in range(40):
+        onset = int(rng.integers(60, 220))
+        values = series(rng, noise)
+        values[onset:] *= 1 - drop
+        change = segments(values, "higher").change
+        if change is not None:
+            found += 1
+            errors.append(abs(change.onset - onset))
+        alarms += segments(series(rng, noise), "higher").change is not None
+        shuffled += segments(rng.permutation(values), "higher").change is not None
+    assert found >= 38
+    assert alarms <= 2
+    assert shuffled <= 5  # order is what carries the finding
+    assert np.median(errors) <= 2
+
+
+@pytest.mark.parametrize(("better", "factor"), [("higher", 0.9), ("lower", 1.1)])
+def test_only_a_change_for_the_worse_counts(better: Direction, factor: float) -> None:
+    rng = np.random.default_rng(1)
+    values = 100 * np.exp(rng.normal(0, 0.01, 200))
+    worse = np.where(np.arange(200) >= 100, values * factor, values)
+    improved = np.where(np.arange(200) >= 100, values / factor, values)
+    change = segments(worse, better).change
+    assert change is not None
+    assert change.size == pytest.approx(0.1, abs=0.02)
+    assert change.onset == pytest.approx(100, abs=2)
+    assert segments(improved, better).change is None
+
+
+def test_an_episode_that_ends_is_found_with_its_end() -> None:
+    rng = np.random.default_rng(2)
+    values = 100 * np.exp(rng.normal(0, 0.01, 240))
+    values[100:150] *= 0.85
+    found = segments(values, "higher")
+    assert found.change is not None
+    assert found.change.onset == pytest.approx(100, abs=2)
+    assert 140 <= found.change.until <= 160
+    assert "until value" in found.sentence()
+
+
+def test_a_slow_ramp_is_found_though_it_has_no_step() -> None:
+    rng = np.random.default_rng(3)
+    values = np.linspace(100, 93, 300) * np.exp(rng.normal(0, 0.01, 300))
+    found = segments(values, "higher")
+    assert found.change is not None
+    assert found.change.kind in ("ramp", "step")
+    gentle = np.linspace(100, 97, 300) * np.exp(rng.normal(0, 0.01, 300))
+    assert "slowly degraded" in segments(gentle, "higher").sentence()
+
+
+def test_a_warm_up_is_cut_and_is_no_finding() -> None:
+    rng = np.random.default_rng(4)
+    values = 100 * np.exp(rng.normal(0, 0.01, 200))
+    values[:20] *= 1.5
+    found = segments(values, "lower")
+    assert 20 <= found.warmup <= 40
+    assert found.change is None
+
+
+def test_what_is_no_series_has_no_segments() -> None:
+    for values in ([1.0] * 5, [float("nan")] * 50, [0.0] * 50, []):
+        assert segments(values).change is None
+    assert segments([1.0] * 25 + [9.0] * 25, "equal").change is None
+    assert segments([1.0] * 200).change is None
+
+
+def test_a_change_makes_a_pass_marginal_and_names_the_onset() -> None:
+    values = np.array([100.0, 101.0] * 50 + [80.0, 81.0] * 50)
+    found = segments(values, "higher")
+    passed = MetricVerdict(
+        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", benchmark="b", metric="rate"
+    )
+    marginal = with_segments(passed, found)
+    assert (marginal.outcome, marginal.reason) == (Outcome.MARGINAL, Reason.CHANGE_POINT)
+    assert "from value 101 of 200" in marginal.text
+    failed = MetricVerdict(
+        outcome=Outcome.FAIL, reason=Reason.BEYOND, text="", benchmark="b", metric="rate"
+    )
+    assert with_segments(failed, found).outcome is Outcome.FAIL
+    assert with_segments(failed, found).evidence
+    assert with_segments(passed, segments([100.0] * 200)) == passed

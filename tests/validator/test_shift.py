@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import FloatArray, Population, population_of
+from pytest_anubis.core.verdict import Outcome, Reason
+from pytest_anubis.validator import backtest, judge_columns, settle_shift
+
+METRIC = Metric(name="rate", unit="GB/s", better="higher")
+CRITERION = Criterion(
+    benchmark="b", metric=METRIC, centre=(99.0, 100.0, 101.0), limit=0.98, nodes=9
+)
+
+
+def nodes(factors: FloatArray) -> Population:
+    rng = np.random.default_rng(0)
+    values = [f * 100 * np.exp(rng.normal(0, 0.004, 4)) for f in factors]
+    return population_of(values, metric=METRIC, benchmark="b")
+
+
+def outcomes(factors: FloatArray) -> tuple[list[Outcome], list[str]]:
+    judged, finding = settle_shift(judge_columns(nodes(factors), CRITERION))
+    return [v.outcome for v in judged.verdicts()], [finding.kind] if finding else []
+
+
+def test_a_class_that_moved_together_is_one_finding_and_the_slow_node_stays() -> None:
+    factors = np.full(20, 0.92)
+    factors[4] = 0.5
+    judged, finding = settle_shift(judge_columns(nodes(factors), CRITERION))
+    assert finding is not None
+    assert finding.kind == "class-shift"
+    assert "20 of 20 nodes moved together" in finding.text
+    verdicts = list(judged.verdicts())
+    assert [v.node for v in verdicts if v.outcome is Outcome.FAIL] == ["n4"]
+    assert verdicts[0].outcome is Outcome.INCONCLUSIVE
+    assert verdicts[0].reason is Reason.CLASS_SHIFT
+    assert "most of the class" in verdicts[0].text
+
+
+def test_a_third_of_slow_nodes_is_no_shift() -> None:
+    factors = np.ones(21)
+    factors[:7] = 0.9
+    verdicts, finding = outcomes(factors)
+    assert verdicts.count(Outcome.FAIL) == 7
+    assert finding == []
+
+
+def test_slow_nodes_that_do_not_agree_are_no_shift() -> None:
+    verdicts, finding = outcomes(np.linspace(0.3, 0.9, 20))
+    assert verdicts.count(Outcome.FAIL) == 20
+    assert finding == []
+
+
+def test_an_improvement_is_reported_and_changes_no_verdict() -> None:
+    verdicts, finding = outcomes(np.full(10, 1.2))
+    assert set(verdicts) == {Outcome.PASS}
+    assert finding == ["class-shift"]
+
+
+def test_few_nodes_or_healthy_ones_have_no_shift() -> None:
+    assert outcomes(np.full(3, 0.9))[1] == []
+    assert outcomes(np.ones(20))[1] == []
+
+
+def test_a_backtest_names_what_would_flip() -> None:
+    factors = np.ones(50)
+    factors[0], factors[1] = 0.5, 0.93
+    old = Baseline(hardware_class="", criteria=(CRITERION,), created="-")
+    loose = Criterion(benchmark="b", metric=METRIC, centre=(99.0, 100.0, 101.0), alpha=0.9, nodes=9)
+    new = Baseline(hardware_class="", criteria=(loose,), created="-", error_rate=0.01, factor=9.0)
+    result = backtest([nodes(factors)], old, new)
+    assert (result.rejected_before, result.rejected_after) == (2, 1)
+    assert result.newly_passed == ("n1",)
+    assert result.newly_rejected == ()
+    assert [(f.node, f.before, f.after) for f in result.flips] == [
+        ("n1", Outcome.FAIL, Outcome.PASS)
+    ]
+    assert result.per_thousand == 0
+    assert result.stated == 10
+    back = backtest([nodes(factors)], new, old)
+    assert back.newly_rejected == ("n1",)
+    assert back.per_thousand == 1000 / 49
+    assert back.stated is None
+    gone = backtest([nodes(factors)], old, Baseline(hardware_class="", criteria=(), created="-"))
+    assert {f.after for f in gone.flips} == {Outcome.NOT_TESTED}
