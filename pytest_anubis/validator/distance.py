@@ -16,8 +16,9 @@ import numpy.typing as npt
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray
 
-CHUNK = 1 << 21
-"""Elements handled at once: bounds the memory beyond the data to some tens of MiB."""
+LOW, HIGH = 1e-100, 1e30
+CHUNK = 1 << 18
+"""Elements handled at once: small enough to stay in a cache."""
 
 
 class SampleError(ValueError):
@@ -103,9 +104,10 @@ def losses(rows: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray
         Their sum is the two-sided distance.
     """
     steps = common_steps(rows.shape[1], centre.shape[0])
-    scale = max(float(centre[-1]), float(rows[:, -1].max()) if len(rows) else 0.0)
-    if scale == 0.0:
+    top = max(float(centre[-1]), float(rows[:, -1].max()) if len(rows) else 0.0)
+    if top == 0.0:
         return np.zeros(len(rows)), np.zeros(len(rows))
+    scale = 1.0 if LOW < top < HIGH else top  # sums of huge values must not overflow
     weight = steps.width.astype(rows.dtype, copy=False)
     target = (centre / scale)[steps.second].astype(rows.dtype, copy=False)
     target_mean = float(target @ weight)
@@ -116,14 +118,14 @@ def losses(rows: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         block = rows[part] if aligned else rows[part][:, steps.first]
-        scaled = block / rows.dtype.type(scale)
-        gap = scaled - target
-        above[part] = np.maximum(gap, 0) @ weight
-        below[part] = np.maximum(-gap, 0) @ weight
-        union = (scaled @ weight + target_mean + above[part] + below[part]) / 2
+        gap = block - target if scale == 1.0 else block / scale - target
+        shift = gap @ weight  # the difference of the means: above minus below
+        over = np.maximum(gap, 0, out=gap) @ weight
+        under = np.maximum(over - shift, 0)
+        union = target_mean + over
         union[union == 0] = 1.0  # nothing but zeros on both sides: no distance
-        above[part] /= union
-        below[part] /= union
+        above[part] = over / union
+        below[part] = under / union
     return below, above
 
 

@@ -9,11 +9,13 @@ import numpy as np
 from pytest_anubis.core.baseline import Criterion, Exclusion, Finding, Scope
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.centre import Method, median_centre, medoid_row, repeatability
+from pytest_anubis.validator.distance import worse
 from pytest_anubis.validator.exact import learn_constant
 from pytest_anubis.validator.machine import RunSpread, machine_limits, run_spread
 from pytest_anubis.validator.pooling import pooled
 from pytest_anubis.validator.rows import BoolArray, Rows, name_codes, rows_of
 from pytest_anubis.validator.second import second_population
+from pytest_anubis.validator.tails import believed
 
 FEWEST = 3
 """Fewest units that make a criterion; up to `WEAK` of them make a weak one."""
@@ -113,15 +115,15 @@ def _of_fleet(
     members = rows.usable.copy()
     while True:
         centre = _centre(rows, columns, members, method)
-        flagged = np.nan_to_num(rows.losses(centre, better)) > 1 - alpha
+        below, above = rows.sides(centre)
+        losses = worse(below, above, better)
+        flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
         if not (members & flagged).any():
             break
         members = members & ~flagged
-    losses = rows.losses(centre, better)
-    flagged = rows.usable & (losses > 1 - alpha)
     healthy = rows.usable & ~flagged
     excluded = exclusions + tuple(_too_far(population, losses, flagged, alpha))
-    minority = _no_majority(population, rows.usable, healthy)
+    minority = _no_majority(population, rows.usable, healthy, losses)
     if minority:
         return _without(population, rows, minority, excluded)
     criterion = _criterion(population, rows, columns, centre, healthy, alpha, scope)
@@ -129,7 +131,7 @@ def _of_fleet(
         population=population,
         criterion=criterion,
         exclusions=excluded,
-        findings=second_population(population, rows, centre, alpha),
+        findings=second_population(population, rows, centre, alpha, sides=(below, above)),
         losses=losses,
         flagged=flagged,
         rows=rows,
@@ -259,19 +261,28 @@ def _too_few(population: Population, usable: BoolArray) -> str:
     return f"{count} {what}{'s' if count != 1 else ''}, at least {FEWEST} needed for a criterion"
 
 
-def _no_majority(population: Population, usable: BoolArray, healthy: BoolArray) -> str:
+def _no_majority(
+    population: Population, usable: BoolArray, healthy: BoolArray, losses: FloatArray
+) -> str:
+    """Return why the healthy units are no majority, or ''.
+
+    Units beyond alpha that continue the healthy units' own tail without a gap are noise, not another
+    population, so they count for the majority (not for the criterion).
+    """
     several = _count(population, usable)[0] != 1
     nodes, units = _count(population, healthy)
     after = (
         nodes if several else units
     )  # one healthy node of many is one unit, whatever its devices
-    share = int(healthy.sum()) / int(usable.sum())
-    if after < FEWEST or share < 0.5:
-        return (
-            f"no majority: {int(healthy.sum())} of {int(usable.sum())} units agree within the limit; "
-            "learn the parts of the fleet apart, or look for what differs between them"
-        )
-    return ""
+    whole = int(usable.sum())
+    if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
+        return ""
+    if after >= FEWEST and 2 * int(believed(losses, healthy, usable).sum()) >= whole:
+        return ""
+    return (
+        f"no majority: {int(healthy.sum())} of {whole} units agree within the limit; "
+        "learn the parts of the fleet apart, or look for what differs between them"
+    )
 
 
 def _without(

@@ -20,15 +20,18 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.learning import LearnedCriterion, detectable
 from pytest_anubis.validator.leftout import left_out_losses
-from pytest_anubis.validator.rows import BoolArray, name_codes
-from pytest_anubis.validator.tails import Tail, fit_tail, nodes_needed, tolerance_limit
+from pytest_anubis.validator.rows import name_codes
+from pytest_anubis.validator.tails import (
+    LOOSEST,
+    Tail,
+    believed,
+    fit_tail,
+    nodes_needed,
+    tolerance_limit,
+)
 
 REACH = 1.5
 """A limit is never extrapolated further than this times the largest healthy distance seen."""
-LOOSEST = 0.35
-STRAY = 10.0
-"""A unit is a stray when the tail of the others expects one such distance in `STRAY` fleets; over all
-metrics together, since a healthy node that is called a stray anywhere is missing among the worst."""
 
 
 class HealthyTail(NamedTuple):
@@ -82,7 +85,7 @@ def healthy_tail(learned: LearnedCriterion, *, criteria: int = 1) -> HealthyTail
     if criterion is None or criterion.metric.better == "equal":
         return None
     usable = learned.rows.usable
-    inside = _believed(learned.losses, usable & ~learned.flagged, usable, criteria)
+    inside = believed(learned.losses, usable & ~learned.flagged, usable, criteria)
     distances = left_out_losses(learned, inside)
     tail = fit_tail(distances[inside])
     names, codes = name_codes(learned.population.nodes)
@@ -98,19 +101,6 @@ def healthy_tail(learned: LearnedCriterion, *, criteria: int = 1) -> HealthyTail
         rarity=worst[present],
         strays=frozenset(names[code] for code in strays.tolist()),
     )
-
-
-def _believed(losses: FloatArray, inside: BoolArray, usable: BoolArray, criteria: int) -> BoolArray:
-    rarest = math.log(STRAY * criteria * max(int(usable.sum()), 1))
-    outside = usable & ~inside
-    while outside.any():
-        reach = fit_tail(losses[inside]).distance(rarest)
-        back = outside & (losses <= min(reach, LOOSEST))
-        if not back.any():
-            break
-        inside = inside | back
-        outside = outside & ~back
-    return inside
 
 
 def fleet_limits(

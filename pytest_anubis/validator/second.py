@@ -22,6 +22,8 @@ def second_population(
     centre: FloatArray,
     alpha: float,
     attributes: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    sides: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[Finding, ...]:
     """Find a cluster of more than a tenth of the nodes beside the majority, worse or better.
 
@@ -31,11 +33,12 @@ def second_population(
         centre: The majority's centre.
         alpha: Units less alike than this (two-sided) are aside.
         attributes: Node -> attributes of its hardware class, to name what separates the two.
+        sides: The units' distances below and above the centre, if they are known already.
 
     Returns:
         At most one finding for each side.
     """
-    below, above = rows.sides(centre)
+    below, above = sides if sides is not None else rows.sides(centre)
     with np.errstate(invalid="ignore"):
         aside = rows.usable & (below + above > 1 - alpha)
     if int(aside.sum()) <= SHARE * int(rows.usable.sum()):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.validator.rows import BoolArray
 
 SHARE = 0.1
 """The largest tenth of a metric's distances is its tail."""
@@ -16,6 +17,11 @@ FLOOR = 2e-4
 SHRINK = 40.0
 SHAPE = 0.1
 HEAVIEST = 0.6
+LOOSEST = 0.35
+"""No learned limit lets a larger loss pass, whatever the noise."""
+STRAY = 10.0
+"""A unit is a stray when the tail of the others expects one such distance in `STRAY` fleets; over all
+metrics together, since a healthy node that is called a stray anywhere is missing among the worst."""
 
 
 class Tail(NamedTuple):
@@ -92,6 +98,32 @@ def fit_tail(distances: FloatArray) -> Tail:
     shape = max(shape, 0.0)
     scale = max(mean * (1 - shape), FLOOR)
     return Tail(start, -math.log(count / n), scale, shape)
+
+
+def believed(
+    losses: FloatArray, inside: BoolArray, usable: BoolArray, criteria: int = 1
+) -> BoolArray:
+    """Return the units that belong to the healthy ones' own tail, those within the practical limit first.
+
+    Units beyond it are taken back as long as the tail of those inside makes such a distance likely; what
+    a gap separates stays out.
+
+    Args:
+        losses: Shape (n,), one-sided distances to the centre.
+        inside: Shape (n,), units within the practical limit; at least two.
+        usable: Shape (n,), units with a sample.
+        criteria: How many criteria are learned together.
+    """
+    rarest = math.log(STRAY * criteria * max(int(usable.sum()), 1))
+    outside = usable & ~inside
+    while outside.any():
+        reach = fit_tail(losses[inside]).distance(rarest)
+        back = outside & (losses <= min(reach, LOOSEST))
+        if not back.any():
+            break
+        inside = inside | back
+        outside = outside & ~back
+    return inside
 
 
 def nodes_needed(rate: float, confidence: float | None) -> int:
