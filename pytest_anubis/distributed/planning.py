@@ -99,6 +99,32 @@ def plan(
     )
 
 
+def plan_lines(plan: Plan, *, every: bool = False) -> list[str]:
+    """Return the plan for the terminal: one line, and with `every` one more for each test."""
+    count = len(plan.slots)
+    text = f"anubis: {count} test{'s' if count != 1 else ''}, about {_duration(plan.wall)}"
+    if len(plan.lanes) > 1:
+        text += f" in lanes {', '.join(plan.lanes)}; one after the other {_duration(plan.serial)}"
+    if plan.unknown:
+        text += f" ({plan.unknown} of unknown cost, counted as {UNKNOWN_COST:g} s)"
+    lines = [text]
+    if every:
+        width = max((len(name) for name in plan.lanes), default=0)
+        for slot in plan.slots:
+            alone = "  (alone)" if slot.alone and len(plan.lanes) > 1 else ""
+            when = f"{slot.start:8.1f} s  {slot.end - slot.start:6.1f} s"
+            lines.append(f"  {when}  {slot.lane:{width}}  {slot.test}{alone}")
+    return lines
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
 class _Stage:
     """Workers that do exactly what a real one does with its instructions, in no time but the tests'."""
 

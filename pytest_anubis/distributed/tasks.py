@@ -27,6 +27,7 @@ class Task:
         resources: What it occupies besides its device, e.g. ``disk``, ``network``, ``cpu``.
         cost: Expected duration in seconds, None when nothing is known.
         deadline: Seconds after which it is taken to hang, None without a limit.
+        why: Where the deadline comes from, for people.
     """
 
     test: str
@@ -36,6 +37,7 @@ class Task:
     resources: frozenset[str] = frozenset()
     cost: float | None = None
     deadline: float | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def make_task(
     resources: Collection[str] = (),
     cost: float | None = None,
     deadline: float | None = None,
+    why: str = "",
 ) -> Task:
     """Make a task of what a test's mark says.
 
@@ -75,6 +78,7 @@ def make_task(
         resources: The mark's resources.
         cost: Expected duration in seconds.
         deadline: Seconds until it is taken to hang.
+        why: Where the deadline comes from.
     """
     occupied = frozenset(resources) | ({CPU} if device == CPU else frozenset())
     on_device = scope == "device" and device != NODE
@@ -87,6 +91,7 @@ def make_task(
         resources=occupied,
         cost=cost,
         deadline=deadline,
+        why=why,
     )
 
 

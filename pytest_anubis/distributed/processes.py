@@ -1,0 +1,176 @@
+"""Processes seen from outside: how one died, how to end one with all that it has started."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+STACK_SIGNAL = signal.SIGRTMIN + 7
+"""Asks a worker to write down where each of its threads is; torch, MPI and glibc use others."""
+
+_WORDS = {
+    signal.SIGSEGV: "segmentation fault",
+    signal.SIGBUS: "bus error",
+    signal.SIGABRT: "abort",
+    signal.SIGFPE: "arithmetic exception",
+    signal.SIGILL: "illegal instruction",
+    signal.SIGKILL: "killed",
+    signal.SIGTERM: "terminated",
+}
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a process ended.
+
+    Attributes:
+        signal: Number of the signal that ended it, None if it exited by itself.
+        status: Its exit status, None if a signal ended it.
+    """
+
+    signal: int | None = None
+    status: int | None = None
+
+    def __str__(self) -> str:
+        if self.signal is not None:
+            try:
+                number = signal.Signals(self.signal)
+            except ValueError:
+                return f"signal {self.signal}"
+            return f"{_WORDS.get(number, 'signal')} ({number.name})"
+        return f"exit with status {self.status}"
+
+
+def how_it_died(pid: int, patience: float = 2.0) -> Death | None:
+    """Return how a child of this process ended, without reaping it.
+
+    Args:
+        pid: Process id of a child.
+        patience: Seconds to wait for its end: its pipes close a moment before.
+
+    Returns:
+        None when it is no child, was reaped already, or still lives.
+    """
+    until = time.monotonic() + patience
+    while True:
+        try:
+            found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except OSError:
+            return None
+        if found is not None:
+            if found.si_code == os.CLD_EXITED:
+                return Death(status=found.si_status)
+            return Death(signal=found.si_status)
+        if time.monotonic() >= until:
+            return None
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    """True when the process runs no more; a zombie that nobody has reaped is gone too."""
+    state = _stat(pid)
+    return state is None or state[0] in "ZX"
+
+
+def wait_gone(pids: Iterable[int], patience: float = 10.0) -> None:
+    """Wait until processes that are about to end have ended, or patience (seconds) has."""
+    until = time.monotonic() + patience
+    for pid in pids:
+        while not is_gone(pid) and time.monotonic() < until:
+            time.sleep(0.02)
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the process ids of all children and children's children, as /proc knows them."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").glob("[0-9]*"):
+        stat = _stat(int(entry.name))
+        if stat is not None:
+            children[stat[1]].append(int(entry.name))
+    found = list(children[pid])
+    for child in found:  # grows while it is walked
+        found += children[child]
+    return found
+
+
+def kill_tree(pid: int) -> None:
+    """End a process and everything that it has started, at once.
+
+    It is stopped first, so that it starts nothing new while its children are looked for.
+    """
+    _signal(pid, signal.SIGSTOP)
+    for child in [*descendants(pid), pid]:
+        _signal(child, signal.SIGKILL)
+
+
+def stack_of(pid: int, file: Path, patience: float = 0.5) -> str:
+    """Ask a worker of ours where it is, and return what it wrote; empty if it does not answer.
+
+    The answer comes from a signal handler in C, so it comes even if the interpreter's lock is never
+    released.
+
+    Args:
+        pid: Process id of the worker.
+        file: The file that it opened for the answer.
+        patience: Seconds to wait for it.
+    """
+    if not file.exists():  # not prepared yet: the signal would end it without a word
+        return ""
+    _signal(pid, STACK_SIGNAL)
+    until = time.monotonic() + patience
+    size = -1
+    while time.monotonic() < until:
+        time.sleep(0.05)
+        now = file.stat().st_size if file.exists() else 0
+        if now and now == size:
+            break
+        size = now
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def die_with_parent() -> None:
+    """Let the kernel end this process when the one that started it is gone; Linux only.
+
+    Otherwise a test that hangs outlives a controller that was killed, and keeps its device.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def memory_kills() -> int | None:
+    """Return how many processes the kernel has killed so far for want of memory, None if unknown."""
+    try:
+        text = Path("/proc/vmstat").read_text(encoding="ascii")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        name, _, count = line.partition(" ")
+        if name == "oom_kill":
+            return int(count)
+    return None
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """Return state and parent of a process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    rest = text.rpartition(")")[2].split()  # the name in brackets may hold anything
+    return rest[0], int(rest[1])
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
