@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.runs import add_store, read_run
+from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
 
 
@@ -85,7 +86,7 @@ def _show(record: RunRecord, verbosity: int) -> None:
         print(text)
 
 
-def _baseline(place: Path, record: RunRecord) -> object | None:
+def _baseline(place: Path, record: RunRecord) -> Baseline | None:
     from pytest_anubis.store.baselines import BaselineError, find_baseline, load_baseline
 
     path = find_baseline(place, record.hardware_class)

@@ -166,6 +166,10 @@ class Run:
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = self.node_verdict.decision.exit_code
 
+    def silent_tests(self) -> list[str]:
+        """Return one line for every planned test that did not report."""
+        return [f"{test}: planned, but never reported" for test in self._missing()]
+
     def all_verdicts(self) -> list[MetricVerdict]:
         """Return every metric verdict of the run, in the order in which they were reached."""
         return [verdict for verdicts in self.verdicts.values() for verdict in verdicts]

@@ -1,0 +1,134 @@
+"""Hooks of pytest-html: verdict columns, a table and plots in every row, the decision on top."""
+
+from __future__ import annotations
+
+import html
+from typing import Any, Protocol
+
+import pytest
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.report import blocks
+from pytest_anubis.report.headline import baseline_line
+from pytest_anubis.report.numbers import similarity_text
+from pytest_anubis.wire import WireError, from_plain
+
+_ORDER = (
+    *(Outcome.PASS, Outcome.NOT_TESTED, Outcome.INCONCLUSIVE, Outcome.MARGINAL),
+    Outcome.FAIL,
+)
+
+
+class Context(Protocol):
+    """The facts of the run that a report shows."""
+
+    node: str
+    hardware_class: str
+    inventory: Any
+    baseline: Baseline | None
+    baseline_note: str
+
+
+class Source(Protocol):
+    """Where the report gets its data from: the run, which is finished when the page is written."""
+
+    @property
+    def context(self) -> Any:
+        """The facts of the run, see `Context`."""
+        ...
+
+    node_verdict: NodeVerdict | None
+    crashes: list[str]
+    usage_errors: list[str]
+
+    def silent_tests(self) -> list[str]:
+        """Return one line for every planned test that did not report."""
+        ...
+
+
+class HtmlReport:
+    """Adds what was measured and concluded to pytest-html's report."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    # pytest-html builds its rows in an implementation of this hook that comes last; ours adds to the
+    # report before, on the controller, so that workers send numbers and never pictures.
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Attach the table and the plots once, to the call's report."""
+        if report.when != "call":
+            return
+        verdicts, measurements = _data_of(report)
+        if not measurements and not verdicts:
+            return
+        from pytest_html import extras
+
+        found = [*getattr(report, "extras", []), extras.html(self._details(verdicts, measurements))]
+        report.extras = found  # type: ignore[attr-defined]  # how pytest-html takes them
+
+    def pytest_html_results_table_header(self, cells: list[str]) -> None:
+        """Add two columns."""
+        cells.insert(2, "<th class='sortable' data-column-type='anubis-verdict'>Verdict</th>")
+        cells.insert(3, "<th class='sortable' data-column-type='anubis-similarity'>Similarity</th>")
+
+    def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
+        """Fill them; every row has both cells, or pytest-html would shift the rest."""
+        verdicts, _ = _data_of(report)
+        worst = max(verdicts, key=lambda v: _ORDER.index(v.outcome), default=None)
+        known = [v.similarity for v in verdicts if v.similarity is not None]
+        word = f"<span class='anubis'>{blocks.badge(worst.outcome.value)}</span>" if worst else ""
+        lowest = similarity_text(min(known)) if known else ""
+        cells.insert(2, f"<td class='col-anubis-verdict'>{word}</td>")
+        cells.insert(3, f"<td class='col-anubis-similarity'>{lowest}</td>")
+
+    def pytest_html_results_summary(self, prefix: list[str]) -> None:
+        """Put the decision, what was not judged and the inventory on top."""
+        source, verdict = self._source, self._source.node_verdict
+        context = source.context
+        facts = [f"node {context.node}", f"hardware class {context.hardware_class}"]
+        facts.append(
+            baseline_line(context.baseline) if context.baseline else context.baseline_note or ""
+        )
+        prefix.append(
+            f"<style>{blocks.STYLE}</style><div class='anubis'>"
+            + blocks.decision_block(verdict, "nothing was judged in this run")
+            + f"<p>{'<br>'.join(html.escape(fact) for fact in facts if fact)}</p>"
+            + blocks.lines_block("in the way of acceptance", verdict.blocking if verdict else ())
+            + blocks.lines_block("not judged, does not block", verdict.listed if verdict else ())
+            + blocks.lines_block("processes that died", source.crashes, open_=True)
+            + blocks.lines_block("tests that did not report", source.silent_tests(), open_=True)
+            + blocks.lines_block("benchmarks written wrongly", source.usage_errors, open_=True)
+            + blocks.inventory_block(context.inventory)
+            + "</div>"
+        )
+
+    def _details(self, verdicts: list[MetricVerdict], measurements: list[Measurement]) -> str:
+        by_metric = {verdict.metric: verdict for verdict in verdicts}
+        baseline = self._source.context.baseline
+        parts = [blocks.verdict_rows(verdicts)] if verdicts else []
+        for verdict in verdicts:
+            parts.append(blocks.explanation(verdict))
+        for measurement in measurements:
+            name = measurement.metric.name
+            criterion = baseline and baseline.find(
+                measurement.benchmark, name, group=measurement.group
+            )
+            parts.append(f"<p>{html.escape(name)}</p>")
+            parts.append(blocks.plots(measurement, criterion or None, by_metric.get(name)))
+        return f"<div class='anubis'>{''.join(parts)}</div>"
+
+
+def _data_of(report: Any) -> tuple[list[MetricVerdict], list[Measurement]]:
+    """Return what travelled with a report; one without our data (crash, collection) has nothing."""
+    data = getattr(report, "anubis", None)
+    if not isinstance(data, dict):
+        return [], []
+    try:
+        return (
+            [from_plain(MetricVerdict, item) for item in data.get("verdicts", ())],
+            [from_plain(Measurement, item) for item in data.get("measurements", ())],
+        )
+    except WireError:
+        return [], []
