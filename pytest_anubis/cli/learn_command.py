@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import shlex
 import subprocess
 import sys
 import time
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.sample import Population
     from pytest_anubis.store.runs import RunSet
+
+
+LEAST_ROUNDS = 3
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -71,39 +75,63 @@ def _is_run(path: Path) -> bool:
 
 
 def _measure(options: argparse.Namespace) -> list[Path]:
-    """Run the tests once a round, each round a run with its own journal."""
-    import shlex
+    """Run the tests once a round, each round a run with its own journal.
 
-    if options.rounds < 3:
-        raise CommandError(f"--rounds {options.rounds}: at least 3 are needed to see the noise")
+    A sample that was taken while others disturbed the machine teaches nothing, so rounds are added, at
+    most as many again, until every metric has as many quiet samples as rounds were asked for.
+    """
+    if options.rounds < LEAST_ROUNDS:
+        raise CommandError(
+            f"--rounds {options.rounds}: at least {LEAST_ROUNDS} are needed to see the noise"
+        )
     stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
-    store = options.store.resolve()
     runs: list[Path] = []
     begin = time.monotonic()
-    for number in range(1, options.rounds + 1):
-        run_id = f"learn-{stamp}-{number:02d}"
-        left = ""
-        if number > 1:
-            each = (time.monotonic() - begin) / (number - 1)
-            left = f", about {each * (options.rounds - number + 1):.0f} s left"
-        print(f"round {number} of {options.rounds}{left}", flush=True)
-        command = [
-            *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),
-            *("-q", "--no-header", "-p", "no:cacheprovider"),
-            f"--anubis-profile={options.profile}",
-            f"--anubis-store={store}",
-            f"--anubis-run-id={run_id}",
-            *shlex.split(options.pytest_args),
-            *options.sources,
-        ]
-        status = subprocess.run(command, check=False).returncode
-        if status != 0:
-            raise CommandError(
-                f"round {number} ended with exit code {status}; nothing is learned from a run that "
-                "failed: mend what failed, or leave it out with --pytest-args"
+    while len(runs) < 2 * options.rounds:
+        number = len(runs) + 1
+        spoiled = _spoiled(runs, options.rounds) if number > options.rounds else 0
+        if number > options.rounds and not spoiled:
+            break
+        if number <= options.rounds:
+            each = (time.monotonic() - begin) / max(1, len(runs))
+            left = f", about {each * (options.rounds - len(runs)):.0f} s left" if runs else ""
+            print(f"round {number} of {options.rounds}{left}", flush=True)
+        else:
+            print(
+                f"round {number}, added: {spoiled} metrics lack quiet samples, because others "
+                "disturbed this machine",
+                flush=True,
             )
-        runs.append(store / "runs" / run_id)
+        runs.append(_round(options, f"learn-{stamp}-{number:02d}", number))
     return runs
+
+
+def _round(options: argparse.Namespace, run_id: str, number: int) -> Path:
+    store = Path(options.store).resolve()
+    command = [
+        *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),
+        *("-q", "--no-header", "-p", "no:cacheprovider"),
+        f"--anubis-profile={options.profile}",
+        f"--anubis-store={store}",
+        f"--anubis-run-id={run_id}",
+        *shlex.split(options.pytest_args),
+        *options.sources,
+    ]
+    status = subprocess.run(command, check=False).returncode
+    if status != 0:
+        raise CommandError(
+            f"round {number} ended with exit code {status}; nothing is learned from a run that "
+            "failed: mend what failed, or leave it out with --pytest-args"
+        )
+    return store / "runs" / run_id
+
+
+def _spoiled(runs: list[Path], wanted: int) -> int:
+    """Return how many metrics have fewer quiet samples than wanted."""
+    from pytest_anubis.store.runs import read_runs
+
+    populations = read_runs(runs).populations
+    return sum(len(population) - len(population.problems) < wanted for population in populations)
 
 
 def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
