@@ -77,12 +77,10 @@ def benchmark_frames(stack: str) -> str:
     """
     kept = []
     for thread in stack.split("\n\n"):
-        head, *frames = thread.splitlines()
-        own = list(
-            itertools.takewhile(lambda frame: "_pytest/" not in frame.replace("\\", "/"), frames)
-        )
-        if not any("execnet/gateway_base" in frame for frame in own):
-            kept.append("\n".join([head, *own]))
+        lines = thread.splitlines()
+        own = list(itertools.takewhile(lambda line: "_pytest/" not in line, lines))
+        if own and not any("execnet/gateway_base" in line for line in own):
+            kept.append("\n".join(own))
     return "\n\n".join(kept)
 
 

@@ -310,6 +310,30 @@ def test_collections_that_differ_are_reported_and_nothing_runs(
     assert result.ret not in (0, 3, 5)
 
 
+def test_process_that_hangs_in_the_kernel_does_not_hold_up_the_run(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(
+        """
+        import functools
+        from pytest_anubis.distributed import containment, controller
+        containment.STUBBORN = 0.2
+        controller.Watchdog = functools.partial(containment.Watchdog, kill=lambda pid: None)
+        """
+    )
+    pytester.makepyfile(
+        """
+        import time
+        def test_a(): time.sleep(600)
+        def test_b(): pass
+        """
+    )
+    result = run(pytester, "-n0", "--anubis-timeout=2")
+    assert outcomes(journal_of(pytester)) == {"test_a": "crashed", "test_b": "passed"}
+    result.stdout.fnmatch_lines(["hung in the kernel: no end within 2 s * could not be killed"])
+    assert result.ret == 20
+
+
 def test_killed_controller_leaves_a_journal_and_no_process(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_it="""
