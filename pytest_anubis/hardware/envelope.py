@@ -79,43 +79,47 @@ def make_envelope(
     events: Sequence[KernelEvent] = (),
     ours: Collection[int] = (),
     visible: Collection[int] = (),
-    more_lost: Sequence[str] = (),
 ) -> Envelope:
     """Work out an envelope; pure.
 
     Args:
         begin: Reading with counters before the measurement.
-        samples: (seconds since the beginning, reading) during it; none: the last reading stands for it.
+        samples: (seconds since then, reading) during it; none: the last reading stands in.
         end: Reading with counters after it.
-        seconds: Duration of the measurement.
+        seconds: Its duration.
         events: What the kernel logged.
         ours: Process ids that belong to the measurement.
-        visible: Process ids of others that exist here.
-        more_lost: What else could not be read.
+        visible: Process ids that exist here.
     """
-    samples = samples or [(seconds, end)]  # too short to be sampled in between
-    columns: dict[tuple[str, str], list[float]] = {}
-    for _, reading in samples:
-        for part, values in reading.values.items():
-            for quantity, value in values.items():
-                columns.setdefault((part, quantity), []).append(value)
-    changes = counter_changes(begin, end)
-    lost = _collapse([*more_lost, *begin.lost, *(n for _, r in samples for n in r.lost), *end.lost])
+    samples = samples or [(seconds, end)]
+    readings = [begin, *(reading for _, reading in samples), end]
+    columns = _columns(readings[1:-1])
+    changes = tuple(counter_changes(begin, end))
+    lost = tuple(dict.fromkeys(note for reading in readings for note in reading.lost))
     disturbance, evidence = _throttling(columns, begin, end, seconds)
     disturbance += _strangers(begin, end, set(ours), set(visible))
-    evidence += [change.text for change in changes]
-    evidence += [event.text for event in events]
+    evidence += [*(change.text for change in changes), *(event.text for event in events)]
     evidence += [f"{note}, so nothing is known about it" for note in lost]
     return Envelope(
         seconds=seconds,
         times=tuple(when for when, _ in samples),
-        series=tuple((f"{part} {quantity}", tuple(v)) for (part, quantity), v in columns.items()),
-        changes=tuple(changes),
+        series=tuple((" ".join(key), tuple(values)) for key, values in columns.items()),
+        changes=changes,
         events=tuple(events),
         disturbance=tuple(disturbance),
         evidence=(*disturbance, *evidence),
-        lost=tuple(lost),
+        lost=lost,
     )
+
+
+def _columns(readings: Sequence[Reading]) -> dict[tuple[str, str], list[float]]:
+    """Return (part, quantity) -> its values in time order."""
+    columns: dict[tuple[str, str], list[float]] = {}
+    for reading in readings:
+        for part, values in reading.values.items():
+            for quantity, value in values.items():
+                columns.setdefault((part, quantity), []).append(value)
+    return columns
 
 
 def counter_changes(begin: Reading, end: Reading) -> list[CounterChange]:
@@ -188,10 +192,6 @@ def _strangers(begin: Reading, end: Reading, ours: set[int], visible: set[int]) 
             plural = "es" if len(strangers) > 1 else ""
             phrases.append(f"{part} in use by other process{plural} {shown}{more}")
     return phrases
-
-
-def _collapse(notes: list[str]) -> list[str]:
-    return list(dict.fromkeys(notes))
 
 
 def _percent(share: float) -> str:

@@ -11,6 +11,23 @@ from pytest_anubis.hardware.checks import at_least, at_most, equal, gib, no_read
 _RESEAT = "reseat the card, then look at its slot, riser and the BIOS's bifurcation"
 _FLASH = "bring the firmware to the version of the other nodes"
 _REPLACE = "replace the card"
+_LOCKED = "look for a locked clock"
+
+# Field, what people call it, component, next step.
+_EQUAL = (
+    ("name", "model", "accelerator", "check which card was built in"),
+    ("vbios", "VBIOS version", "accelerator", _FLASH),
+    ("firmware", "firmware version", "accelerator", _FLASH),
+    ("mig", "partitioning (MIG)", "accelerator", "switch partitioning as on the other nodes"),
+    ("ecc", "error correction (ECC)", "accelerator.memory", "switch it as on the other nodes"),
+    ("nvlinks", "number of NVLinks", "accelerator.link", "reseat the card and its bridges"),
+)
+_AT_LEAST = (
+    ("nvlinks_active", "number of NVLinks that are up", "accelerator.link", "reseat the card"),
+    ("power_limit", "power limit (W)", "accelerator", "restore the class's power limit"),
+    ("sm_clock_max", "highest clock (MHz)", "accelerator", _LOCKED),
+    ("memory_clock_max", "highest memory clock (MHz)", "accelerator", _LOCKED),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,47 +114,33 @@ def _compared(
     if golden is None:
         return
     place = card_place(card)
-    for field, what, component, action in (
-        ("name", "model", "accelerator", "check which card was built in"),
-        ("vbios", "VBIOS version", "accelerator", _FLASH),
-        ("firmware", "firmware version", "accelerator", _FLASH),
-        ("mig", "partitioning (MIG)", "accelerator", "switch partitioning as on the other nodes"),
-        ("ecc", "error correction (ECC)", "accelerator.memory", "switch it as on the other nodes"),
-        ("nvlinks", "number of NVLinks", "accelerator.link", "reseat the card and its bridges"),
-    ):
+    for field, what, component, action in _EQUAL:
         pair = getattr(golden, field), getattr(card, field)
         for finding in equal(what, place, *pair, "FAIL", component, action):
             yield field, finding
-    for field, what, component, action in (
-        ("nvlinks_active", "number of NVLinks that are up", "accelerator.link", "reseat the card"),
-        ("power_limit", "power limit (W)", "accelerator", "restore the class's power limit"),
-        ("sm_clock_max", "highest clock (MHz)", "accelerator", "look for a locked clock"),
-        (
-            "memory_clock_max",
-            "highest memory clock (MHz)",
-            "accelerator",
-            "look for a locked clock",
-        ),
-    ):
+    for field, what, component, action in _AT_LEAST:
         values = getattr(golden, field), getattr(card, field)
         for finding in at_least(what, place, *values, component, action):
             yield field, finding
-    if golden.memory is not None:
-        if card.memory is None:
-            yield "memory", no_reading("memory", place, gib(golden.memory), "accelerator.memory")
-        elif card.memory < limits.memory_share * golden.memory:
-            yield (
-                "memory",
-                GateFinding(
-                    what="memory",
-                    slot=place,
-                    expected=gib(golden.memory),
-                    found=gib(card.memory),
-                    severity="FAIL",
-                    component="accelerator.memory",
-                    action=_REPLACE,
-                ),
-            )
+    yield from (("memory", finding) for finding in _memory(card, golden, limits.memory_share))
+
+
+def _memory(card: Accelerator, golden: Accelerator, share: float) -> Iterator[GateFinding]:
+    if golden.memory is None:
+        return
+    place = card_place(card)
+    if card.memory is None:
+        yield no_reading("memory", place, gib(golden.memory), "accelerator.memory")
+    elif card.memory < share * golden.memory:
+        yield GateFinding(
+            what="memory",
+            slot=place,
+            expected=gib(golden.memory),
+            found=gib(card.memory),
+            severity="FAIL",
+            component="accelerator.memory",
+            action=_REPLACE,
+        )
 
 
 def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, GateFinding]]:

@@ -8,6 +8,7 @@ from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.hardware.nvml import Nvml
 
 _MAX_LINKS = 36
+_DEFAULT_LIMIT = "nvmlDeviceGetPowerManagementDefaultLimit"
 
 
 def read_nvidia(
@@ -51,8 +52,9 @@ def _card(nvml: Nvml, index: int, handle: Any) -> Accelerator:
     capability = get("compute_capability", "nvmlDeviceGetCudaComputeCapability")
     mig = get("mig", "nvmlDeviceGetMigMode")
     links, active = _nvlinks(nvml, handle, notes)
+    name = get("name", "nvmlDeviceGetName")
     fields: dict[str, Any] = {
-        "name": get("name", "nvmlDeviceGetName") or "NVIDIA, name unreadable",
+        "name": name or "NVIDIA, name unreadable",
         "pci": _pci(get("pci", "nvmlDeviceGetPciInfo")),
         "uuid": get("uuid", "nvmlDeviceGetUUID"),
         "serial": get("serial", "nvmlDeviceGetSerial"),
@@ -65,9 +67,7 @@ def _card(nvml: Nvml, index: int, handle: Any) -> Accelerator:
         "link_generation": get("link_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
         "link_generation_max": get("link_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
         "power_limit": _watts(get("power_limit", "nvmlDeviceGetEnforcedPowerLimit")),
-        "power_limit_default": _watts(
-            get("power_limit_default", "nvmlDeviceGetPowerManagementDefaultLimit")
-        ),
+        "power_limit_default": _watts(get("power_limit_default", _DEFAULT_LIMIT)),
         "sm_clock_max": get(
             "sm_clock_max", "nvmlDeviceGetMaxClockInfo", nvml.constant("NVML_CLOCK_SM", 1)
         ),

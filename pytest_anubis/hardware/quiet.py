@@ -64,7 +64,6 @@ class Quietness:
         own_traffic: Bytes of disk traffic that were ours.
         quota: CPU quota of the control group in cores.
         throttled: Periods in which the quota stopped us.
-        throttled_seconds: How long, summed over CPUs.
         running: Most tasks seen running or waiting at once, ours included.
     """
 
@@ -78,7 +77,6 @@ class Quietness:
     own_traffic: int | None = None
     quota: float | None = None
     throttled: int | None = None
-    throttled_seconds: float = 0.0
     running: int | None = None
 
 
@@ -98,18 +96,13 @@ def compare(
     busy = _difference(begin.busy, end.busy)
     own = _difference(begin.own, end.own)
     stolen = _difference(begin.steal, end.steal)
-    traffic, own_traffic = (
-        _difference(begin.disk, end.disk),
-        _difference(begin.own_disk, end.own_disk),
-    )
+    traffic = _difference(begin.disk, end.disk)
+    own_traffic = _difference(begin.own_disk, end.own_disk)
+    kernel = _difference(begin.kernel, end.kernel) or 0.0
     others = None
     if busy is not None and own is not None:
-        kernel = _difference(begin.kernel, end.kernel) or 0.0
         # The kernel counts a whole tick for whoever runs when it ends: one tick a CPU is not evidence.
         others = max(0.0, busy - own - kernel - TICK * cpus) / seconds
-    stopped = None
-    if begin.throttling and end.throttling:
-        stopped = end.throttling.times - begin.throttling.times
     return Quietness(
         seconds=seconds,
         cpus=cpus,
@@ -124,10 +117,7 @@ def compare(
         others_traffic=max(0.0, traffic - (own_traffic or 0)) / traffic if traffic else None,
         own_traffic=int(own_traffic) if own_traffic is not None else None,
         quota=quota,
-        throttled=stopped,
-        throttled_seconds=end.throttling.seconds - begin.throttling.seconds
-        if begin.throttling and end.throttling
-        else 0.0,
+        throttled=_stopped(begin, end),
         running=running,
     )
 
@@ -245,6 +235,12 @@ def _stolen_share(stolen: float | None, busy: float | None) -> float | None:
         return None
     # Below three ticks the share of a nearly idle machine is an accident.
     return stolen / (stolen + busy) if stolen >= 3 * TICK else 0.0
+
+
+def _stopped(begin: Load, end: Load) -> int | None:
+    if begin.throttling is None or end.throttling is None:
+        return None
+    return end.throttling.times - begin.throttling.times
 
 
 def _difference(begin: float | None, end: float | None) -> float | None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -134,14 +134,13 @@ class Telemetry:
         if self._log is not None and self._log.unreadable:
             lost.append(self._log.unreadable)
         return make_envelope(
-            begin,
+            replace(begin, lost=(*lost, *begin.lost)),
             samples,
             end,
             seconds=seconds,
             events=kernel_events(self._log.new_lines() if self._log else []),
             ours=ours,
             visible=visible,
-            more_lost=lost,
         )
 
     def _request(

@@ -81,6 +81,38 @@ def card(index: int) -> Accelerator:
     )
 
 
+def disk(number: int) -> Disk:
+    """One healthy disk."""
+    return Disk(
+        name=f"nvme{number}n1",
+        model="Made-up NVMe 3.84T",
+        serial=f"DISK{number}",
+        firmware="1.2",
+        size=3_840_755_982_336,
+        rotational=False,
+        transport="pcie",
+        wear=3.0,
+        media_errors=0,
+        link_width=4,
+        link_width_max=4,
+    )
+
+
+def port(number: int) -> Nic:
+    """One healthy port."""
+    return Nic(
+        name=f"mlx5_{number}/1",
+        kind="infiniband",
+        model="MT4129",
+        driver="mlx5_core",
+        speed=400.0,
+        state="active",
+        firmware="28.39.1002",
+        link_width=16,
+        link_width_max=16,
+    )
+
+
 def node() -> Inventory:
     """The healthy node."""
     return Inventory(
@@ -104,36 +136,8 @@ def node() -> Inventory:
         memory=Memory(total=2015 * GIB, swap=0, corrected=0, uncorrected=0),
         accelerators=tuple(card(index) for index in range(CARDS)),
         on_bus=tuple(f"0000:{bus}:00.0" for bus in BUSES),
-        disks=tuple(
-            Disk(
-                name=f"nvme{i}n1",
-                model="Made-up NVMe 3.84T",
-                serial=f"DISK{i}",
-                firmware="1.2",
-                size=3_840_755_982_336,
-                rotational=False,
-                transport="pcie",
-                wear=3.0,
-                media_errors=0,
-                link_width=4,
-                link_width_max=4,
-            )
-            for i in range(4)
-        ),
-        nics=tuple(
-            Nic(
-                name=f"mlx5_{i}/1",
-                kind="infiniband",
-                model="MT4129",
-                driver="mlx5_core",
-                speed=400.0,
-                state="active",
-                firmware="28.39.1002",
-                link_width=16,
-                link_width_max=16,
-            )
-            for i in range(CARDS)
-        ),
+        disks=tuple(disk(number) for number in range(4)),
+        nics=tuple(port(number) for number in range(CARDS)),
         kernel="6.8.0",
         os="Linux",
         architecture="x86_64",
