@@ -127,7 +127,7 @@ def growth() -> None:
     sizes = np.array([2000, 4000, 8000, 16000, 32000, 64000])
     fleets = [fleet(int(n), 64, np.float32) for n in sizes]
     took = np.full(len(sizes), np.inf)
-    for _ in range(3):  # interleaved, best of three
+    for _ in range(7):  # interleaved, the best of seven
         for i, population in enumerate(fleets):
             took[i] = min(took[i], seconds(lambda p=population: learn_criterion(p)))  # type: ignore[misc]
     slope = np.polyfit(np.log(sizes), np.log(took), 1)[0]

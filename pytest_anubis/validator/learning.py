@@ -20,6 +20,7 @@ from pytest_anubis.validator.tails import believed
 FEWEST = 3
 """Fewest units that make a criterion; up to `WEAK` of them make a weak one."""
 WEAK = 4
+MOSTLY, GAP = 0.75, 1.2
 ENOUGH_VALUES = 5
 """A sample with this many values can always be judged."""
 
@@ -266,7 +267,7 @@ def _no_majority(
 ) -> str:
     """Return why the healthy units are no majority, or ''.
 
-    Units beyond alpha that continue the healthy units' own tail without a gap are noise, not another
+    A few units beyond alpha that continue the healthy units' own tail without a gap are noise, not another
     population, so they count for the majority (not for the criterion).
     """
     several = _count(population, usable)[0] != 1
@@ -277,8 +278,11 @@ def _no_majority(
     whole = int(usable.sum())
     if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
         return ""
-    if after >= FEWEST and 2 * int(believed(losses, healthy, usable).sum()) >= whole:
-        return ""
+    if after >= FEWEST:
+        own = believed(losses, healthy, usable)
+        mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= MOSTLY * int(own.sum())
+        if mostly and losses[usable & ~own].min(initial=1.0) > GAP * losses[own].max():
+            return ""
     return (
         f"no majority: {int(healthy.sum())} of {whole} units agree within the limit; "
         "learn the parts of the fleet apart, or look for what differs between them"

@@ -125,15 +125,18 @@ def fleet_limits(
     criteria = [item.criterion for item in learned if item.criterion is not None]
     if error_rate is None:
         return FleetLimits(tuple(criteria), None, None, 0, "")
+    units = [len(item.losses) / max(item.criterion.nodes, 1) for item in learned if item.criterion]
+    far = math.log(max(sum(units), 1.0) / error_rate)
     scores = _scores([tail for tail in tails if tail is not None])
     reached = confidence
     factor = tolerance_limit(scores, error_rate, confidence)
     if factor is None:
         reached = None
         factor = tolerance_limit(scores, error_rate, None)
+        # The largest of about a hundred scores is a matter of luck, and the tails were fitted to the same
+        # few nodes: not below what the tails promise for that many independent comparisons (Bonferroni).
+        factor = None if factor is None else max(factor, far)
     note = _note(len(scores), error_rate, confidence, reached, factor is None)
-    units = [len(item.losses) / max(item.criterion.nodes, 1) for item in learned if item.criterion]
-    far = math.log(max(sum(units), 1.0) / error_rate)
     out = []
     for criterion, tail in zip(criteria, tails, strict=True):
         out.append(_limited(criterion, tail, factor, far, note))

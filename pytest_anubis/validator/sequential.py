@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.distance import one_sided, trouble
 
 STAGES = 5
@@ -28,11 +29,10 @@ def closer_look(
     """Say whether a measurement should be taken again.
 
     The loss of all values together is compared with the loss at which the verdict becomes FAIL. Its
-    standard error comes from the means of short batches of successive values, so that correlated noise
-    counts as what it is. While the Student-t interval at ``error / most`` (Bonferroni over the looks)
-    contains the limit, more is asked for; so a verdict that stops early agrees with that of an endless
-    measurement with probability ``1 - error`` at least. A loss is confirmed by ``CONFIRM`` stages before
-    it may reject.
+    standard error takes the correlation of successive values into account. While the Student-t interval
+    at ``error / most`` (Bonferroni over the looks) contains the limit, more is asked for; so a verdict
+    that stops early agrees with that of an endless measurement with probability ``1 - error`` at least.
+    A loss is confirmed by ``CONFIRM`` stages before it may reject.
 
     Args:
         stages: The values of each stage in time order.
@@ -56,11 +56,10 @@ def closer_look(
     middle = float(np.mean(criterion.centre))
     if middle <= 0:
         return "enough"
-    batches = np.concatenate([_batches(part) for part in parts if len(part)])
-    if len(batches) < 2:
+    deviation, degrees = _standard_error(parts)
+    if degrees < 1:
         return "more" if loss > threshold else "enough"
-    deviation = float(batches.std(ddof=1)) / math.sqrt(len(batches)) / middle
-    half = float(stdtrit(len(batches) - 1, 1 - error / most)) * deviation
+    half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
     if loss <= threshold:
         return "more" if loss + half > threshold else "enough"
     return "more" if len(parts) < CONFIRM or loss - half < threshold else "enough"
@@ -72,9 +71,22 @@ def fail_loss(criterion: Criterion) -> float:
     return practical if criterion.limit is None else max(practical, 1 - criterion.limit)
 
 
-def _batches(
-    values: np.ndarray[tuple[int], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the means of about sqrt(n) batches of successive values."""
-    count = max(1, round(math.sqrt(len(values))))
-    return np.array([part.mean() for part in np.array_split(values, count)])
+def _standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
+    """Return the standard error of the mean of all values, and its degrees of freedom.
+
+    The mean of n values with autocorrelation r between neighbours has the variance of
+    ``n (1 - r) / (1 + r)`` independent ones. Deviations are taken from the mean of all stages, so that
+    a difference between stages counts as noise of long memory.
+    """
+    values = np.concatenate(parts)
+    n = len(values)
+    if n < 2:
+        return 0.0, 0.0
+    centre = values.mean()
+    variance = float(((values - centre) ** 2).sum()) / (n - 1)
+    if variance == 0:
+        return 0.0, n - 1.0
+    pairs = [float(((p[1:] - centre) * (p[:-1] - centre)).sum()) for p in parts]
+    correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), 0.95)
+    effective = max(n * (1 - correlation) / (1 + correlation), 2.0)
+    return math.sqrt(variance / effective), effective - 1

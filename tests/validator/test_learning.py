@@ -241,3 +241,12 @@ def test_node_scope_pools_devices_and_a_missing_device_is_no_pooled_sample() -> 
 def test_impossible_settings_are_refused(key: str, value: object) -> None:
     with pytest.raises(LearnError, match=key):
         learn_criterion(population([[1.0]] * 3), **{key: value})  # type: ignore[arg-type]
+
+
+def test_a_noisy_majority_beside_a_slow_population_is_still_a_majority() -> None:
+    rng = np.random.default_rng(0)
+    noise = np.abs(rng.normal(0, 0.028, 56))  # a twelfth of them beyond 5 %, without a gap
+    samples = [[100 * (1 + x)] * 2 for x in noise] + [[200.0, 201.0]] * 44
+    learned = learn_criterion(population(samples))
+    assert learned.criterion is not None
+    assert learned.flagged[56:].all()

@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.validator.tails import fit_tail, nodes_needed, tolerance_limit
+from pytest_anubis.validator.tails import (
+    fit_tail,
+    nodes_needed,
+    tolerance_limit,
+)
 
 
 def test_how_many_nodes_a_rate_needs() -> None:

@@ -1,0 +1,98 @@
+"""What measuring again only on a close call saves, against always measuring long, at equal error rates.
+
+A stage is 30 values. Healthy units lose 0 to 3 %, bad ones 7 % and more; the practical limit is 5 %. The
+fixed plan is the smallest number of stages whose error rates are no larger than the sequential test's.
+
+Usage: python benchmarks/validator_sequential.py [--units 400]
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.validator import closer_look, judge_sample
+from pytest_anubis.validator.sequential import STAGES
+
+METRIC = Metric(name="t", unit="ms", better="lower")
+LOSSES = (0.0, 0.02, 0.03, 0.04, 0.06, 0.07, 0.10, 0.20)
+
+
+def stage(
+    rng: np.random.Generator, loss: float, noise: float, memory: float
+) -> npt.NDArray[np.float64]:
+    """Return 30 values with a loss; `memory` is the correlation of successive values."""
+    steps = rng.normal(0, noise * np.sqrt(1 - memory**2), 30)
+    values = np.empty(30)
+    state = rng.normal(0, noise)
+    for i, step in enumerate(steps):
+        state = memory * state + step
+        values[i] = 100 / (1 - loss) * np.exp(state)
+    return values
+
+
+def criterion_of(noise: float) -> Criterion:
+    """Return the criterion of a healthy fleet with this noise within its samples."""
+    centre = 100 * np.exp(noise * ndtri((np.arange(200) + 0.5) / 200))
+    return Criterion(benchmark="b", metric=METRIC, centre=tuple(centre.tolist()))
+
+
+def failed(values: npt.NDArray[np.float64], criterion: Criterion) -> bool:
+    """Return whether the verdict is FAIL."""
+    return judge_sample(values, criterion).outcome is Outcome.FAIL
+
+
+def compare(units: int, noise: float, memory: float) -> None:
+    """Print one row for each loss: errors and stages of the sequential test, errors of fixed plans."""
+    rng = np.random.default_rng(0)
+    criterion = criterion_of(noise)
+    healthy_stages: list[int] = []
+    worst = {"sequential": 0.0} | {str(n): 0.0 for n in range(1, STAGES + 1)}
+    rows = []
+    for loss in LOSSES:
+        wrong = dict.fromkeys(worst, 0)
+        stages = 0
+        for _ in range(units):
+            taken = [stage(rng, loss, noise, memory) for _ in range(STAGES)]
+            used = 1
+            while closer_look(taken[:used], criterion) == "more":
+                used += 1
+            stages += used
+            truth = loss > 0.05
+            wrong["sequential"] += failed(np.concatenate(taken[:used]), criterion) is not truth
+            for n in range(1, STAGES + 1):
+                wrong[str(n)] += failed(np.concatenate(taken[:n]), criterion) is not truth
+        rates = {key: count / units for key, count in wrong.items()}
+        if loss <= 0.03 or loss >= 0.07:  # between them nobody can tell, and need not
+            worst = {key: max(worst[key], rates[key]) for key in worst}
+        if loss <= 0.03:
+            healthy_stages.append(stages)
+        rows.append(f"    loss {loss:4.0%}: stages {stages / units:.2f}, wrong {rates['sequential']:.1%}; "
+                    + ", ".join(f"{n} fixed {rates[str(n)]:.1%}" for n in range(1, STAGES + 1)))  # fmt: skip
+    fixed = next((n for n in range(1, STAGES + 1) if worst[str(n)] <= worst["sequential"]), STAGES)
+    mean = sum(healthy_stages) / units / len(healthy_stages)
+    print(
+        f"noise {noise:.0%}, correlation {memory}: worst error {worst['sequential']:.1%}; "
+        f"equal errors need {fixed} fixed stages; healthy units take {mean:.2f}: "
+        f"{1 - mean / fixed:.0%} of the time saved, {1 - mean / STAGES:.0%} against {STAGES} stages"
+    )
+    print("\n".join(rows))
+
+
+def main() -> None:
+    """Print a table for each kind of noise."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--units", type=int, default=400)
+    options = parser.parse_args()
+    for noise, memory in ((0.02, 0.0), (0.05, 0.0), (0.08, 0.0), (0.05, 0.5)):
+        compare(options.units, noise, memory)
+
+
+if __name__ == "__main__":
+    main()
