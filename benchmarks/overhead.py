@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-PLAIN = "def test_{i}():\n    assert {i} + 1 == 1 + {i}\n"
+PLAIN = "def test_{i}():\n    {i} + 1\n"
 BENCHMARK = (
     "def test_{i}(benchmark):\n    benchmark.pedantic(lambda: {i} + 1, rounds=1, iterations=1)\n"
 )

@@ -51,10 +51,23 @@ def start(config: pytest.Config, settings: Settings) -> None:
         from pytest_anubis.report.html import HtmlReport
 
         manager.register(HtmlReport(run), "anubis-html")
-    if manager.has_plugin("xdist") and config.getoption("numprocesses", None) is not None:
+    if _in_workers(config, context):
         from pytest_anubis.distributed import controller
 
         controller.register(config, context, run.sink)
+
+
+def _in_workers(config: pytest.Config, context: RunContext) -> bool:
+    """Say whether the tests run in worker processes, where a hang or a crash costs one test only.
+
+    That is so with any ``-n`` (``-n0``: one worker after the other's death), with a deadline, and on
+    every node with accelerators, whose drivers are what hangs. A plain run on CPUs stays in this
+    process: a worker costs every test a millisecond or two.
+    """
+    if not config.pluginmanager.has_plugin("xdist"):
+        return False
+    asked = config.getoption("numprocesses", None) is not None or bool(config.getoption("tx", None))
+    return asked or context.settings.timeout is not None or context.devices != ("cpu",)
 
 
 def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
