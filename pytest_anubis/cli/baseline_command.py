@@ -15,8 +15,11 @@ from pytest_anubis.report.table import table
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, Criterion
+    from pytest_anubis.validator.flips import Backtest
 
 EXPIRED = "expired"
+SHOWN = 40
+"""Lines of one list shown; backtests of a fleet have thousands."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +49,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     back = actions.add_parser("backtest", help="which past verdicts a new baseline would change")
     back.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     back.add_argument("--baseline", type=Path, required=True, metavar="NEW")
-    back.add_argument("--old", type=Path, metavar="OLD", help="default: the verdicts of the runs")
+    back.add_argument(
+        "--old", type=Path, metavar="OLD", help="default: the one in force in baselines/"
+    )
     back.set_defaults(action=_backtest)
 
 
@@ -151,19 +156,51 @@ def _expire(options: argparse.Namespace) -> None:
     print(f"out of use, kept as {target}")
 
 
-def _backtest(options: argparse.Namespace) -> None:
+def _backtest(options: argparse.Namespace) -> int:
     from pytest_anubis.cli.progress import Progress
-    from pytest_anubis.store.baselines import load_baseline
+    from pytest_anubis.store.baselines import find_baseline, load_baseline
     from pytest_anubis.store.runs import RunsError, read_runs
-    from pytest_anubis.validator.backtest import backtest
+    from pytest_anubis.validator.flips import backtest
 
     new = load_baseline(options.baseline)
-    old = load_baseline(options.old) if options.old else None
+    place = options.old or find_baseline(Path("baselines"), new.hardware_class)
+    if place is None:
+        raise CommandError(
+            f"no baseline of {new.hardware_class} is in force in baselines; name it with --old"
+        )
+    old = load_baseline(place, hardware_class=new.hardware_class)
     with Progress("reading") as progress:
         try:
             runs = read_runs(options.runs, progress=progress.say)
         except RunsError as error:
             raise CommandError(str(error)) from error
-    result = backtest(runs.populations, old, new)
-    for line in result.lines():
-        print(line)
+    ours = [p for p in runs.populations if p.hardware_class in ("", new.hardware_class)]
+    if not ours:
+        raise CommandError(f"no run of hardware class {new.hardware_class} among those given")
+    _show_backtest(backtest(ours, old, new))
+    return 0
+
+
+def _show_backtest(result: Backtest) -> None:
+    print(
+        f"{result.nodes} node runs: {result.rejected_before} rejected before, "
+        f"{result.rejected_after} now"
+    )
+    for name in result.newly_rejected[:SHOWN]:
+        print(f"only the new one rejects {name}")
+    for name in result.newly_passed[:SHOWN]:
+        print(f"only the old one rejects {name}")
+    rows = [["node", "device", "benchmark", "metric", "before", "now"]]
+    rows += [
+        [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
+        for f in result.flips[:SHOWN]
+    ]
+    if result.flips:
+        print(table(rows))
+    if len(result.flips) > SHOWN:
+        print(f"... and {len(result.flips) - SHOWN} more verdicts that change")
+    if result.per_thousand is not None:
+        stated = f", stated {result.stated:.3g}" if result.stated is not None else ""
+        print(
+            f"expected false rejections: at most {result.per_thousand:.3g} in 1,000 nodes{stated}"
+        )

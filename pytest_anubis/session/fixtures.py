@@ -17,6 +17,7 @@ from pytest_anubis.session.context import context_key, discard, sink_key
 from pytest_anubis.session.devices import Device, benchmark_id, device_of
 from pytest_anubis.session.marks import benchmark_mark
 from pytest_anubis.session.recorder import Recorder, recorder_key
+from pytest_anubis.session.surroundings import surroundings_of
 
 if TYPE_CHECKING:
     from pytest_anubis.hardware.ambient import Ambient
@@ -100,6 +101,7 @@ def anubis_metric(request: pytest.FixtureRequest) -> Recorder:
         context=config.stash[context_key],
         sink=config.stash.get(sink_key, discard),
         ambient=_ambient(config),
+        surroundings=surroundings_of(config),
     )
     item.stash[recorder_key] = recorder
     return recorder

@@ -13,18 +13,14 @@ from pytest_anubis.core.metric import Direction, Metric, MetricError
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.devices import Device
 from pytest_anubis.session.marks import BenchmarkMark
+from pytest_anubis.session.surroundings import Surroundings, joined
+from pytest_anubis.session.taking import Stage, look_closer, take_quiet
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.hardware.ambient import Ambient
     from pytest_anubis.hardware.timing import Clock, RoundPlan
-
-ATTEMPTS = 3
-"""How often a measurement on a machine that is not quiet is taken, at most."""
-
-PAUSE = 0.5
-"""Seconds to wait before the second attempt, doubled for each further one."""
 
 
 class MetricUsageError(Exception):
@@ -50,6 +46,7 @@ class Recorder:
         context: RunContext,
         sink: Sink,
         ambient: Ambient | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self._test = test
         self._benchmark = benchmark
@@ -59,6 +56,7 @@ class Recorder:
         self._context = context
         self._sink = sink
         self._ambient = ambient
+        self._surroundings = surroundings
         self._begin = ambient.begin() if ambient else None
         self.measurements: list[Measurement] = []
 
@@ -203,64 +201,33 @@ class Recorder:
         plan: RoundPlan,
         take: Callable[[RoundPlan], list[float]],
     ) -> tuple[float, ...]:
-        if not self._context.settings.active:
+        if self._surroundings is None:
             values = take(plan)
             self._keep(self._measurement(metric, group, values))
             return tuple(values)
         begin = time.perf_counter()
-        values, disturbance, attempts = self._take_quiet(metric, group, plan, take)
-        criterion = self._criterion(metric.name, group)
-        if criterion is not None and not disturbance:
-            values, disturbance, more = self._look_closer(criterion, plan, take, values)
-            attempts += more
-        measurement = self._measurement(metric, group, values, disturbance=disturbance)
-        spent = time.perf_counter() - begin
-        self._keep(replace(measurement, attempts=attempts, seconds=spent))
-        return tuple(values)
 
-    def _take_quiet(
-        self,
-        metric: Metric,
-        group: str,
-        plan: RoundPlan,
-        take: Callable[[RoundPlan], list[float]],
-    ) -> tuple[list[float], tuple[str, ...], int]:
-        """Measure; on a machine that is not quiet again, within bounds, keeping every attempt."""
-        from pytest_anubis.hardware.quiet import HostWatch
-
-        for attempt in range(1, ATTEMPTS + 1):
-            with HostWatch(self._context.root_pid) as watch:
-                values = take(plan)
-            disturbance = tuple(watch.disturbance)
-            if not disturbance or attempt == ATTEMPTS:
-                break
-            spoiled = self._measurement(metric, group, values, disturbance=disturbance)
+        def keep_spoiled(stage: Stage, attempt: int) -> None:
+            spoiled = self._measurement(
+                metric, group, stage.values, disturbance=stage.seen.disturbance
+            )
             self._send("attempt", replace(spoiled, attempts=attempt))
-            time.sleep(PAUSE * 2 ** (attempt - 1))
-        return values, disturbance, attempt
 
-    def _look_closer(
-        self,
-        criterion: Criterion,
-        plan: RoundPlan,
-        take: Callable[[RoundPlan], list[float]],
-        values: list[float],
-    ) -> tuple[list[float], tuple[str, ...], int]:
-        """Measure a close call again, as a sequential test: all values together decide."""
-        from pytest_anubis.hardware.quiet import HostWatch
-        from pytest_anubis.validator import closer_look
-
-        more = 0
-        stages = [list(values)]
-        while closer_look(stages, criterion) == "more":
-            with HostWatch(self._context.root_pid) as watch:
-                fresh = take(plan)
-            more += 1
-            stages.append(fresh)
-            values = [*values, *fresh]
-            if watch.disturbance:
-                return values, tuple(watch.disturbance), more
-        return values, (), more
+        stage, attempts = take_quiet(plan, take, self._surroundings, keep_spoiled)
+        stages = [stage]
+        criterion = self._criterion(metric.name, group)
+        if criterion is not None and not stage.seen.disturbance:
+            stages = look_closer(criterion, plan, take, stage, self._surroundings)
+        values = [value for stage in stages for value in stage.values]
+        measurement = replace(
+            self._measurement(metric, group, values, disturbance=stages[-1].seen.disturbance),
+            telemetry=joined(stage.seen.telemetry for stage in stages),
+            evidence=tuple(dict.fromkeys(line for s in stages for line in s.seen.evidence)),
+            attempts=attempts + len(stages) - 1,
+            seconds=time.perf_counter() - begin,
+        )
+        self._keep(measurement)
+        return tuple(values)
 
     def _metric(
         self,

@@ -108,10 +108,10 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
 
 
 def _inventory(settings: Settings) -> Inventory:
-    from pytest_anubis.hardware.inventory import read_inventory
+    from pytest_anubis.hardware.inventory import read_inventory, redact
 
     if settings.inventory is None:
-        return read_inventory()
+        return redact(read_inventory()) if settings.redact else read_inventory()
     from pytest_anubis.hardware.recorded import RecordingError, replay
 
     try:

@@ -32,5 +32,6 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
         node=context.node,
         device=measurement.device,
         disturbance=measurement.disturbance,
+        evidence=measurement.evidence,
     )
     return verdict if baseline else replace(verdict, text=context.baseline_note)

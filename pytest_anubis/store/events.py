@@ -103,6 +103,8 @@ def measurement_event(measurement: Measurement, node: str = "") -> Event:
         event["group"] = measurement.group
     if measurement.disturbance:
         event["disturbance"] = list(measurement.disturbance)
+    if measurement.evidence:
+        event["evidence"] = list(measurement.evidence)
     if measurement.attempts != 1:
         event["attempts"] = measurement.attempts
     if measurement.telemetry:
@@ -129,6 +131,7 @@ def measurement_from_event(event: Mapping[str, Any]) -> Measurement:
         group=fields.text("group", ""),
         values=fields.any_numbers("values"),
         disturbance=fields.texts("disturbance"),
+        evidence=fields.texts("evidence"),
         attempts=fields.integer("attempts", 1),
         telemetry=tuple(
             (series.text("name"), series.any_numbers("values"))

@@ -28,7 +28,7 @@ def set_rounds(pytester: pytest.Pytester, *values: float) -> None:
 @pytest.fixture
 def disturb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterator[tuple[str, ...]]], None]:
     """Replace the host's watch by one that sees what it is told."""
-    monkeypatch.setattr("pytest_anubis.session.recorder.PAUSE", 0.0)
+    monkeypatch.setattr("pytest_anubis.session.taking.PAUSE", 0.0)
 
     def do(seen: Iterator[tuple[str, ...]]) -> None:
         class Watch:
