@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
 from pytest_anubis.report.numbers import percent, similarity_text, value_text
-from pytest_anubis.report.svg import cdf_plot, strip_plot
+from pytest_anubis.report.strip import series_text, spark, strip_plot
+from pytest_anubis.report.svg import cdf_plot
 
-STYLE = """
-.anubis{font:14px/1.45 system-ui,sans-serif}
-.anubis table{border-collapse:collapse;margin:.4em 0}
-.anubis th,.anubis td{padding:.15em .7em .15em 0;text-align:left;vertical-align:top;
-border-bottom:1px solid rgba(128,128,128,.25)}
-.anubis td.n{text-align:right;font-variant-numeric:tabular-nums}
-.anubis .verdict{display:inline-block;padding:.1em .6em;border-radius:.3em;color:#fff;font-weight:600}
-.anubis .PASS,.anubis .ACCEPTED{background:#00785a}
-.anubis .FAIL,.anubis .REJECTED{background:#b8440a}
-.anubis .MARGINAL,.anubis .INCONCLUSIVE,.anubis .UNDECIDED{background:#8a6100}
-.anubis .NOT_TESTED{background:#666}
-.anubis .why{max-width:60em}
-.anubis .plots{display:flex;flex-wrap:wrap;gap:1em;align-items:flex-end}
-.anubis svg{max-width:100%;height:auto}
-.anubis details{margin:.3em 0}
-"""
+SEVERITY = (
+    *(Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED),
+    Outcome.PASS,
+)
+"""Worst first: the order in which people want to read."""
+
+SERIES = 12
+"""Telemetry series shown of one measurement; the journal has all."""
+
+CriterionKey = tuple[str, str, str]
+
+
+def criteria_by_key(baseline: Baseline | None) -> dict[CriterionKey, Criterion]:
+    """Return the criteria for single units by (benchmark, metric, group)."""
+    criteria = baseline.criteria if baseline is not None else ()
+    return {(c.benchmark, c.metric.name, c.group): c for c in criteria if c.scope == "unit"}
+
+
+def criterion_of(
+    measurement: Measurement, known: dict[CriterionKey, Criterion]
+) -> Criterion | None:
+    """Return the criterion of a measurement, None without one or when the units differ."""
+    found = known.get((measurement.benchmark, measurement.metric.name, measurement.group))
+    return found if found is not None and found.metric.unit == measurement.metric.unit else None
 
 
 def badge(word: str) -> str:
@@ -35,76 +43,117 @@ def badge(word: str) -> str:
     return f"<span class='verdict {html.escape(word)}'>{html.escape(word)}</span>"
 
 
-def verdict_rows(verdicts: Sequence[MetricVerdict]) -> str:
+def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
     """Return a table with one row a verdict."""
-    head = (
-        *("metric", "value", "expected", "limit", "similarity", "threshold", "percentile"),
-        "verdict",
+    head = "<th>metric</th><th>verdict</th>" + "".join(
+        f"<th class='n'>{name}</th>"
+        for name in ("value", "expected", "limit", "similarity", "threshold", "fleet percentile")
     )
     rows = []
     for verdict in verdicts:
+        name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
         cells = [
-            f"<td>{html.escape(verdict.metric or '(none)')}</td>",
-            _number(value_text(verdict.value, verdict.unit)),
-            _number(value_text(verdict.expected, verdict.unit)),
-            _number(value_text(verdict.bound, verdict.unit)),
-            _number(similarity_text(verdict.similarity)),
-            _number(similarity_text(verdict.threshold)),
-            _number("-" if verdict.percentile is None else f"{verdict.percentile:.0f}"),
-            f"<td>{badge(verdict.outcome.value)}</td>",
+            f"<td>{html.escape(name)}</td><td>{badge(verdict.outcome.value)}</td>",
+            number(value_text(verdict.value, verdict.unit)),
+            number(value_text(verdict.expected, verdict.unit)),
+            number(value_text(verdict.bound, verdict.unit)),
+            number(similarity_text(verdict.similarity)),
+            number(similarity_text(verdict.threshold)),
+            number("-" if verdict.percentile is None else f"{verdict.percentile:.0f}"),
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    header = "".join(f"<th>{name}</th>" for name in head)
-    return f"<table><tr>{header}</tr>{''.join(rows)}</table>"
+    return f"<div class='wide'><table><tr>{head}</tr>{''.join(rows)}</table></div>"
+
+
+def number(text: str) -> str:
+    """Return a cell with a number."""
+    return f"<td class='n'>{html.escape(text)}</td>"
 
 
 def explanation(verdict: MetricVerdict) -> str:
-    """Return why a verdict is what it is, with evidence and next step."""
-    lines = [verdict.text]
+    """Return why a verdict is what it is, with disturbance, evidence, origin and next step."""
+    lines = [("", verdict.text)]
+    lines += [("disturbed: ", text) for text in verdict.disturbance]
+    lines += [("evidence: ", text) for text in verdict.evidence]
     if verdict.population:
-        lines.append(f"learned from {verdict.population}, baseline {verdict.baseline}")
-    lines += [f"disturbed: {text}" for text in verdict.disturbance]
-    lines += [f"evidence: {text}" for text in verdict.evidence]
+        lines.append(("learned from: ", f"{verdict.population}, baseline {verdict.baseline}"))
     if verdict.action and verdict.outcome not in (Outcome.PASS, Outcome.NOT_TESTED):
-        lines.append(f"next step: {verdict.action}")
-    return "<p class='why'>" + "<br>".join(html.escape(line) for line in lines if line) + "</p>"
+        lines.append(("next step: ", verdict.action))
+    said = (f"<b>{head}</b>{html.escape(text)}" for head, text in lines if text)
+    return f"<p class='why'>{'<br>'.join(said)}</p>"
 
 
 def plots(
     measurement: Measurement, criterion: Criterion | None, verdict: MetricVerdict | None
 ) -> str:
-    """Return the plots of one measurement: distribution, values in time order, telemetry."""
+    """Return the plots of one measurement: its distribution, and its values in time order."""
     metric = measurement.metric
+    bound = verdict.bound if verdict else None
     parts = [
         cdf_plot(
             measurement.values,
             criterion.centre if criterion else (),
             unit=metric.unit,
             better=metric.better,
-            bound=verdict.bound if verdict else None,
-            label=f"{metric.name}: measured (solid) and expected (dashed) distribution",
+            bound=bound,
+            label=f"{metric.name}: distribution of the measured values against the expected one",
         ),
-        strip_plot(measurement.values, unit=metric.unit, label="in time order"),
+        strip_plot(
+            measurement.values,
+            unit=metric.unit,
+            label="in time order",
+            expected=verdict.expected if verdict else None,
+            bound=bound,
+        ),
     ]
-    parts += [strip_plot(series, label=name) for name, series in measurement.telemetry]
     return f"<div class='plots'>{''.join(parts)}</div>"
+
+
+def telemetry(measurement: Measurement, *, most: int = SERIES, points: int = 40) -> str:
+    """Return a table of what the sensors showed meanwhile: name, range and course.
+
+    Args:
+        measurement: Its telemetry may be empty; then nothing is returned.
+        most: Series shown, those that moved first.
+        points: Columns of each small line.
+    """
+    series = sorted(measurement.telemetry, key=lambda s: len(set(s[1])) < 2)
+    if not series:
+        return ""
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}</td>{number(series_text(values))}"
+        f"<td>{spark(values, label=name, points=points)}</td></tr>"
+        for name, values in series[:most]
+    )
+    left = len(series) - most
+    more = f"<tr><td colspan='3'>and {left} more in the journal</td></tr>" if left > 0 else ""
+    count = f"telemetry during the measurement ({len(series)} series)"
+    return (
+        f"<details><summary>{count}</summary><div class='wide'><table>{rows}{more}</table></div>"
+        "</details>"
+    )
 
 
 def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
     """Return the decision with its headline, blamed components and counts."""
     if verdict is None:
-        return f"<p>{badge('UNDECIDED')} {html.escape(fallback)}</p>"
-    parts = [f"<p>{badge(verdict.decision.value)} <b>{html.escape(verdict.headline)}</b></p>"]
+        return f"<p>{html.escape(fallback)}</p>"
+    parts = [
+        f"<p class='headline'>{badge(verdict.decision.value)} "
+        f"<b>{html.escape(verdict.headline)}</b></p>"
+    ]
     if verdict.components and verdict.decision is Decision.REJECTED:
-        parts.append(f"<p>blamed: {html.escape(', '.join(verdict.components))}</p>")
+        parts.append(f"<p>blamed: <b>{html.escape(', '.join(verdict.components))}</b></p>")
+    return "".join(parts) + f"<p class='faint'>{html.escape(coverage(verdict))}</p>"
+
+
+def coverage(verdict: NodeVerdict) -> str:
+    """Say in one line how much was judged, against what, and which risk is left."""
     counts = ", ".join(f"{count} {name}" for name, count in verdict.counts) or "nothing"
-    parts.append(f"<p>judged: {html.escape(counts)}")
-    if verdict.baseline:
-        parts.append(f" against baseline {html.escape(verdict.baseline)}")
-    if verdict.residual_risk is not None:
-        parts.append(f", residual risk {percent(verdict.residual_risk)}")
-    parts.append("</p>")
-    return "".join(parts)
+    against = f" against baseline {verdict.baseline}" if verdict.baseline else ""
+    risk = verdict.residual_risk
+    left = "" if risk is None else f"; residual risk of what was left out: {percent(risk)}"
+    return f"judged{against}: {counts}{left}"
 
 
 def lines_block(title: str, lines: Sequence[str], *, open_: bool = False) -> str:
@@ -113,31 +162,15 @@ def lines_block(title: str, lines: Sequence[str], *, open_: bool = False) -> str
         return ""
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     state = " open" if open_ else ""
-    head = f"{html.escape(title)} ({len(lines)})"
+    head = f"<b>{html.escape(title)}</b> ({len(lines)})"
     return f"<details{state}><summary>{head}</summary><ul>{items}</ul></details>"
 
 
-def inventory_block(inventory: Mapping[str, Any]) -> str:
-    """Return an inventory as nested tables, folded; what the machine does not have is left out."""
-    if not inventory:
-        return ""
-    return f"<details><summary>inventory</summary>{_nested(inventory)}</details>"
-
-
-def _nested(value: Any) -> str:
-    if isinstance(value, Mapping):
-        rows = "".join(
-            f"<tr><th>{html.escape(str(key))}</th><td>{_nested(item)}</td></tr>"
-            for key, item in value.items()
-            if item not in (None, "", [], {}, ())
-        )
-        return f"<table>{rows}</table>"
-    if isinstance(value, list | tuple):
-        return "".join(
-            _nested(item) + ("<br>" if not isinstance(item, Mapping) else "") for item in value
-        )
-    return html.escape(str(value))
-
-
-def _number(text: str) -> str:
-    return f"<td class='n'>{html.escape(text)}</td>"
+def document(title: str, style: str, body: str) -> str:
+    """Return a whole page that needs nothing from outside."""
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{html.escape(title)}</title><style>{style}</style></head>\n"
+        f"<body class='anubis'>{body}</body></html>\n"
+    )

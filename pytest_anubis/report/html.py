@@ -3,49 +3,62 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import pytest
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.report import blocks
 from pytest_anubis.report.headline import baseline_line
+from pytest_anubis.report.inventory_block import inventory_block
 from pytest_anubis.report.numbers import similarity_text
+from pytest_anubis.report.style import BLOCKS
 from pytest_anubis.wire import WireError, from_plain
 
-_ORDER = (
-    *(Outcome.PASS, Outcome.NOT_TESTED, Outcome.INCONCLUSIVE, Outcome.MARGINAL),
-    Outcome.FAIL,
-)
+SERIES, POINTS = 6, 24
+"""Telemetry in one row of a report that may have hundreds; the dossier shows more."""
 
 
 class Context(Protocol):
     """The facts of the run that a report shows."""
 
-    node: str
-    hardware_class: str
-    inventory: Any
-    baseline: Baseline | None
-    baseline_note: str
+    @property
+    def node(self) -> str:
+        """Name of the node."""
+
+    @property
+    def hardware_class(self) -> str:
+        """Key of the hardware class."""
+
+    @property
+    def inventory(self) -> Mapping[str, Any]:
+        """The inventory as plain data."""
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """What the node is held against."""
+
+    @property
+    def baseline_note(self) -> str:
+        """Why there is no baseline and what to do next."""
 
 
 class Source(Protocol):
-    """Where the report gets its data from: the run, which is finished when the page is written."""
-
-    @property
-    def context(self) -> Any:
-        """The facts of the run, see `Context`."""
-        ...
+    """Where the report gets its data from: the run, which has decided when the page is written."""
 
     node_verdict: NodeVerdict | None
     crashes: list[str]
     usage_errors: list[str]
 
+    @property
+    def context(self) -> Context:
+        """The facts of the run."""
+
     def silent_tests(self) -> list[str]:
         """Return one line for every planned test that did not report."""
-        ...
 
 
 class HtmlReport:
@@ -53,11 +66,17 @@ class HtmlReport:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._criteria = blocks.criteria_by_key(source.context.baseline)
+        self._crashed: list[str] = []
 
     # pytest-html builds its rows in an implementation of this hook that comes last; ours adds to the
     # report before, on the controller, so that workers send numbers and never pictures.
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Attach the table and the plots once, to the call's report."""
+        if report.when not in ("setup", "call", "teardown"):
+            # The report of a crash. pytest-html gives it no row, so it is named on top.
+            self._crashed.append(f"{report.nodeid}: {_first_line(report.longrepr)}")
+            return
         if report.when != "call":
             return
         verdicts, measurements = _data_of(report)
@@ -76,7 +95,7 @@ class HtmlReport:
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
         """Fill them; every row has both cells, or pytest-html would shift the rest."""
         verdicts, _ = _data_of(report)
-        worst = max(verdicts, key=lambda v: _ORDER.index(v.outcome), default=None)
+        worst = min(verdicts, key=lambda v: blocks.SEVERITY.index(v.outcome), default=None)
         known = [v.similarity for v in verdicts if v.similarity is not None]
         word = f"<span class='anubis'>{blocks.badge(worst.outcome.value)}</span>" if worst else ""
         lowest = similarity_text(min(known)) if known else ""
@@ -88,36 +107,39 @@ class HtmlReport:
         source, verdict = self._source, self._source.node_verdict
         context = source.context
         facts = [f"node {context.node}", f"hardware class {context.hardware_class}"]
-        facts.append(
-            baseline_line(context.baseline) if context.baseline else context.baseline_note or ""
-        )
+        facts.append(baseline_line(context.baseline) if context.baseline else context.baseline_note)
+        died = list(dict.fromkeys([*source.crashes, *self._crashed]))
+        blocking = verdict.blocking if verdict else ()
+        listed = verdict.listed if verdict else ()
         prefix.append(
-            f"<style>{blocks.STYLE}</style><div class='anubis'>"
+            f"<style>{BLOCKS}</style><div class='anubis'>"
             + blocks.decision_block(verdict, "nothing was judged in this run")
             + f"<p>{'<br>'.join(html.escape(fact) for fact in facts if fact)}</p>"
-            + blocks.lines_block("in the way of acceptance", verdict.blocking if verdict else ())
-            + blocks.lines_block("not judged, does not block", verdict.listed if verdict else ())
-            + blocks.lines_block("processes that died", source.crashes, open_=True)
-            + blocks.lines_block("tests that did not report", source.silent_tests(), open_=True)
+            + blocks.lines_block("in the way of acceptance", blocking, open_=len(blocking) <= 12)
+            + blocks.lines_block("not judged, does not block", listed)
+            + blocks.lines_block("crashed", died, open_=True)
+            + blocks.lines_block("planned, but never reported", source.silent_tests(), open_=True)
             + blocks.lines_block("benchmarks written wrongly", source.usage_errors, open_=True)
-            + blocks.inventory_block(context.inventory)
+            + inventory_block(context.inventory)
             + "</div>"
         )
 
     def _details(self, verdicts: list[MetricVerdict], measurements: list[Measurement]) -> str:
         by_metric = {verdict.metric: verdict for verdict in verdicts}
-        baseline = self._source.context.baseline
         parts = [blocks.verdict_rows(verdicts)] if verdicts else []
-        for verdict in verdicts:
-            parts.append(blocks.explanation(verdict))
+        parts += [blocks.explanation(verdict) for verdict in verdicts]
         for measurement in measurements:
             name = measurement.metric.name
-            criterion = baseline and baseline.find(
-                measurement.benchmark, name, group=measurement.group
-            )
-            parts.append(f"<p>{html.escape(name)}</p>")
-            parts.append(blocks.plots(measurement, criterion or None, by_metric.get(name)))
+            criterion = blocks.criterion_of(measurement, self._criteria)
+            if len(measurements) > 1 or not verdicts:
+                parts.append(f"<p>{html.escape(name)}</p>")
+            parts.append(blocks.plots(measurement, criterion, by_metric.get(name)))
+            parts.append(blocks.telemetry(measurement, most=SERIES, points=POINTS))
         return f"<div class='anubis'>{''.join(parts)}</div>"
+
+
+def _first_line(longrepr: Any) -> str:
+    return str(longrepr or "the process died").strip().split("\n", 1)[0]
 
 
 def _data_of(report: Any) -> tuple[list[MetricVerdict], list[Measurement]]:

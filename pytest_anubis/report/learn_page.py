@@ -10,6 +10,7 @@ from pytest_anubis.core.sample import Population
 from pytest_anubis.report import blocks
 from pytest_anubis.report.headline import baseline_line
 from pytest_anubis.report.numbers import percent, similarity_text, value_text
+from pytest_anubis.report.style import BLOCKS
 from pytest_anubis.report.svg import fan_plot
 
 MOST = 200
@@ -47,7 +48,7 @@ def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{html.escape(baseline.hardware_class)}</title><style>:root{{color-scheme:light dark}}"
         "body{margin:2em auto;max-width:72em;padding:0 1em}"
-        f"{blocks.STYLE}</style></head><body class='anubis'>{''.join(parts)}</body></html>\n"
+        f"{BLOCKS}</style></head><body class='anubis'>{''.join(parts)}</body></html>\n"
     )
 
 
@@ -93,6 +94,6 @@ def _fan(
         good[::step],
         criterion.centre,
         unit=population.metric.unit,
-        bad=bad[:UNITS],
+        bad={str(i): b for i, b in enumerate(bad[:UNITS])},
         label=f"{population.metric.name} of {len(good)} units; orange: left out",
     )

@@ -10,7 +10,9 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.report import blocks
 from pytest_anubis.report.headline import baseline_line
+from pytest_anubis.report.inventory_block import inventory_block
 from pytest_anubis.report.numbers import duration_text
+from pytest_anubis.report.style import BLOCKS
 
 _PAGE_STYLE = """
 :root{color-scheme:light dark}
@@ -47,14 +49,14 @@ def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
         ),
         blocks.lines_block("not judged, does not block", verdict.listed if verdict else ()),
         blocks.lines_block("tests that did not report", _silent(record), open_=True),
-        blocks.inventory_block(record.inventory),
+        inventory_block(record.inventory),
         "<h2>Measurements</h2>",
         *_sections(record, baseline),
     ]
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{html.escape(title)}</title><style>{_PAGE_STYLE}{blocks.STYLE}</style></head>"
+        f"<title>{html.escape(title)}</title><style>{_PAGE_STYLE}{BLOCKS}</style></head>"
         f"<body class='anubis'>{''.join(parts)}</body></html>\n"
     )
 

@@ -1,42 +1,34 @@
-"""Small plots as inline SVG: no script, no font, no colour that a dark page would swallow.
+"""Distributions as inline SVG: a sample against its criterion, and many units at once.
 
-Colours are from the Okabe-Ito palette, which people with any colour vision can tell apart; everything
-else is drawn in the page's own text colour. Attributes stand in single quotes, because pytest-html keeps
-results as JSON inside an HTML attribute, where each double quote becomes six characters.
+No script, no font, and no colour that a dark page would swallow: what is not one of the few colours of
+meaning is drawn in the page's own text colour, and every curve differs by its dashes as well.
 """
 
 from __future__ import annotations
 
-import html
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from pytest_anubis.report.numbers import value_text
+from pytest_anubis.report.canvas import (
+    BAD,
+    CENTRE,
+    SAMPLE,
+    SHADE,
+    Frame,
+    axes,
+    finite,
+    picture,
+    span,
+    text,
+    tip,
+)
+from pytest_anubis.report.numbers import percent, value_text
 
-SAMPLE, CENTRE, BAD = "#0072b2", "#009e73", "#d55e00"
-POINTS = 100
-"""Most points of one curve; a plot is a few hundred pixels wide."""
-_WIDTH, _HEIGHT = 340, 130
-_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 8, 10, 22
-
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """Maps values to pixels."""
-
-    low: float
-    high: float
-    width: int = _WIDTH
-    height: int = _HEIGHT
-
-    def x(self, value: float) -> float:
-        span = (self.high - self.low) or 1.0
-        inner = self.width - _LEFT - _RIGHT
-        return _LEFT + inner * min(1.0, max(0.0, (value - self.low) / span))
-
-    def y(self, share: float) -> float:
-        return _TOP + (self.height - _TOP - _BOTTOM) * (1 - share)
+STEPS = 90
+"""Most steps of one curve, which is about 300 pixels wide."""
+NAMED = 12
+"""Units of a fan that are drawn one by one when they were left out."""
+LINES = 24
+"""Units of a fan that are drawn as lines; of more, the bands show the same and cost less."""
 
 
 def cdf_plot(
@@ -52,27 +44,31 @@ def cdf_plot(
 
     Args:
         values: The sample, any order; values that are not finite are left out of the picture.
-        centre: Ascending values of the criterion's centre, each with equal weight; may be empty.
+        centre: Values of the criterion's centre, each with equal weight; may be empty.
         unit: Unit of the axis.
-        better: Direction; the side that is worse than `bound` is shaded.
-        bound: Median at which the verdict changes, None without a criterion.
+        better: Direction; the side that is worse than the limit is shaded.
+        bound: Median at which a uniformly worse sample crosses the limit, None without a criterion.
         label: What the picture shows, for people who cannot see it.
+
+    Returns:
+        An ``<svg>`` of at most 8 kB, or an empty text when there is nothing to draw.
     """
-    sample = sorted(value for value in values if math.isfinite(value))
-    known = [*sample, *centre, *([bound] if bound is not None and math.isfinite(bound) else [])]
-    if not known:
+    sample, expected = sorted(finite(values)), sorted(finite(centre))
+    limit = finite([bound]) if bound is not None and better != "equal" else []
+    if not sample and not expected:
         return ""
-    low, high = min(known), max(known)
-    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
-    frame = _Frame(max(0.0, low - margin), high + margin)
-    parts = [_limit(frame, better, bound, unit)] if bound is not None else []
-    if centre:
-        parts.append(_curve(frame, sorted(centre), CENTRE, "expected", unit, dashed=True))
+    low, high = span([*sample, *expected, *limit])
+    frame = Frame(low=min([low, *limit]), high=max([high, *limit]))
+    parts = [_limit(frame, better, limit[0], unit, expected)] if limit else []
+    parts.append(axes(frame, unit))
+    if expected:
+        parts.append(_curve(frame, expected, CENTRE, f"expected: {_median(expected, unit)}", "9 6"))
     if sample:
-        parts.append(_curve(frame, sample, SAMPLE, "measured", unit))
-    return _svg(
-        frame, [*parts, *_axis(frame, unit)], label or "distribution of the measured values"
-    )
+        measured = f"measured: {_median(sample, unit)}, {len(sample)} values"
+        parts.append(_curve(frame, sample, SAMPLE, measured))
+    parts += [_legend(frame, sample, expected, limit), _outside(frame, sample, unit)]
+    words = label or "distribution of the measured values"
+    return picture(frame.width, frame.height, words, "".join(parts))
 
 
 def fan_plot(
@@ -80,183 +76,149 @@ def fan_plot(
     centre: Sequence[float],
     *,
     unit: str,
-    bad: Sequence[Sequence[float]] = (),
+    bad: Mapping[str, Sequence[float]] | None = None,
+    better: str = "",
+    bound: float | None = None,
     label: str = "",
 ) -> str:
-    """Return the distributions of many units as thin lines, excluded ones apart, and their centre.
+    """Return the distributions of many units, those left out by name, and their centre.
+
+    Up to 24 units are thin lines; more become two bands, within which all of them and the middle 80 %
+    of them lie.
 
     Args:
-        samples: One sequence of values per healthy unit.
-        centre: Ascending values of the centre.
+        samples: One sequence of values per unit that took part.
+        centre: Values of the centre.
         unit: Unit of the axis.
-        bad: One sequence of values per unit that was left out.
+        bad: Name -> values of the units that were left out; the first 12 are drawn.
+        better: Direction of the metric.
+        bound: Median at which a uniformly worse unit crosses the limit.
         label: What the picture shows.
     """
-    every = [v for sample in (*samples, *bad, centre) for v in sample if math.isfinite(v)]
-    if not every:
+    good = [ordered for sample in samples if (ordered := sorted(finite(sample)))]
+    out = {name: ordered for name, s in (bad or {}).items() if (ordered := sorted(finite(s)))}
+    drawn = dict(list(out.items())[:NAMED])
+    expected = sorted(finite(centre))
+    ends = [value for sample in (*good, *drawn.values()) for value in (sample[0], sample[-1])]
+    if not ends and not expected:
         return ""
-    low, high = min(every), max(every)
-    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
-    frame = _Frame(max(0.0, low - margin), high + margin)
-    parts = [_thin(frame, sample, SAMPLE, 0.35) for sample in samples]
-    parts += [_thin(frame, sample, BAD, 0.8) for sample in bad]
-    if centre:
-        parts.append(_curve(frame, sorted(centre), CENTRE, "centre", unit, dashed=True))
-    return _svg(frame, [*parts, *_axis(frame, unit)], label or "distributions of all units")
-
-
-def strip_plot(values: Sequence[float], *, unit: str = "", label: str = "") -> str:
-    """Return values in time order as a small strip with its lowest and highest value."""
-    shown = [(i, v) for i, v in enumerate(values) if math.isfinite(v)]
-    if len(shown) < 2:
-        return ""
-    low, high = min(v for _, v in shown), max(v for _, v in shown)
-    width, height = 340, 36
-    last = len(values) - 1
-    step = max(1, len(shown) // POINTS)
-    points = " ".join(
-        f"{4 + (width - 8) * i / last:.1f},{4 + 20 * (1 - (v - low) / ((high - low) or 1)):.1f}"
-        for i, v in shown[::step]
-    )
-    text = f"{label + ': ' if label else ''}{value_text(low)} to {value_text(high, unit)}"
-    return (
-        f"<svg viewBox='0 0 {width} {height}' width='{width}' height='{height}' role='img' "
-        f"aria-label='{_text(text)}'><title>{_text(text)}</title><polyline points='{points}' "
-        f"fill='none' stroke='{SAMPLE}' stroke-width='1.2'/><text x='4' y='34' font-size='9' "
-        f"fill='currentColor'>{_text(text)}</text></svg>"
-    )
-
-
-def frontier_plot(
-    lines: Sequence[tuple[str, Sequence[tuple[float, float]]]],
-    *,
-    x_label: str,
-    y_label: str,
-    label: str = "",
-) -> str:
-    """Return named lines of (x, y) points, e.g. validation hours against time between incidents.
-
-    Args:
-        lines: Name and points of each line; a single point is a dot.
-        x_label: What x is, with its unit.
-        y_label: What y is, with its unit.
-        label: What the picture shows.
-    """
-    points = [point for _, line in lines for point in line]
-    if not points:
-        return ""
-    width, height = 560, 320
-    left, bottom, top = 60, 40, 14
-    top_y = max(y for _, y in points) * 1.05 or 1.0
-    top_x = max(x for x, _ in points) * 1.05 or 1.0
-
-    def place(point: tuple[float, float]) -> str:
-        x = left + (width - left - 130) * point[0] / top_x
-        y = height - bottom - (height - bottom - top) * point[1] / top_y
-        return f"{x:.1f},{y:.1f}"
-
-    palette = (SAMPLE, BAD, CENTRE, "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#f0e442")
-    parts = []
-    for number, (name, line) in enumerate(lines):
-        colour = palette[number % len(palette)]
-        ordered = sorted(line)
-        if len(ordered) > 1:
-            joined = " ".join(map(place, ordered))
-            parts.append(f"<polyline points='{joined}' fill='none' stroke='{colour}'/>")
-        for point in ordered:
-            x, y = place(point).split(",")
-            tip = f"{name}: {value_text(point[0])}, {value_text(point[1])}"
-            parts.append(
-                f"<circle cx='{x}' cy='{y}' r='3' fill='{colour}'><title>{_text(tip)}</title></circle>"
-            )
-        at = top + 14 * number + 8
+    limit = finite([bound]) if bound is not None and better != "equal" else []
+    low, high = span([*ends, *expected])
+    frame = Frame(low=min([low, *limit]), high=max([high, *limit]))
+    parts = [_limit(frame, better, limit[0], unit, expected)] if limit else []
+    parts.append(axes(frame, unit))
+    parts.append(_bands(frame, good) if len(good) > LINES else _lines(frame, good))
+    if expected:
+        parts.append(_curve(frame, expected, CENTRE, f"centre: {_median(expected, unit)}", "9 6"))
+    for name, sample in drawn.items():
         parts.append(
-            f"<rect x='{width - 122}' y='{at - 8}' width='8' height='8' fill='{colour}'/>"
-            f"<text x='{width - 110}' y='{at}' font-size='10' fill='currentColor'>{_text(name)}</text>"
+            _curve(frame, sample, BAD, f"left out: {name}, {_median(sample, unit)}", "3 3")
         )
-    parts.append(
-        f"<path d='M{left} {top}V{height - bottom}H{width - 130}' fill='none' stroke='currentColor'/>"
-        f"<text x='{left}' y='{height - 8}' font-size='10' fill='currentColor'>{_text(x_label)} "
-        f"(0 to {value_text(top_x)})</text><text x='4' y='{top + 2}' font-size='10' "
-        f"fill='currentColor'>{_text(y_label)} (0 to {value_text(top_y)})</text>"
-    )
-    return (
-        f"<svg viewBox='0 0 {width} {height}' width='{width}' height='{height}' role='img' "
-        f"aria-label='{_text(label)}'><title>{_text(label)}</title>{''.join(parts)}</svg>"
-    )
+    more = f", {len(out)} left out" if out else ""
+    parts.append(text(frame.left, 20, f"{len(good)} units{more}; dashed: centre"))
+    words = label or f"distributions of {len(good)} units and their centre{more}"
+    return picture(frame.width, frame.height, words, "".join(parts))
 
 
-def _svg(frame: _Frame, parts: Sequence[str], label: str) -> str:
-    return (
-        f"<svg viewBox='0 0 {frame.width} {frame.height}' width='{frame.width}' "
-        f"height='{frame.height}' role='img' aria-label='{_text(label)}'>{''.join(parts)}</svg>"
-    )
+def _median(ordered: Sequence[float], unit: str) -> str:
+    return f"median {value_text(ordered[len(ordered) // 2], unit)}"
 
 
-def _steps(frame: _Frame, ordered: Sequence[float]) -> str:
-    """Return the points of a cumulative distribution, thinned to what a screen can show."""
+def _thinned(ordered: Sequence[float], most: int) -> list[tuple[float, float]]:
+    """Return (value, share of values up to it), at most `most` of them, first and last included."""
     n = len(ordered)
-    chosen = range(n) if n <= POINTS else [round(i * (n - 1) / (POINTS - 1)) for i in range(POINTS)]
-    points = [(frame.x(ordered[0]), frame.y(0))]
-    for index in chosen:
-        x = frame.x(ordered[index])
-        points += [(x, points[-1][1]), (x, frame.y((index + 1) / n))]
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    chosen = range(n) if n <= most else [round(i * (n - 1) / (most - 1)) for i in range(most)]
+    return [(ordered[index], (index + 1) / n) for index in chosen]
+
+
+def _steps(frame: Frame, ordered: Sequence[float], most: int = STEPS) -> str:
+    """Return the path of a cumulative distribution: right to each value, then up by its share."""
+    path = [f"M{frame.left} {frame.floor}"]
+    for value, share in _thinned(ordered, most):
+        path.append(f"H{frame.x(value)}V{frame.y(share)}")
+    path.append(f"H{frame.end}")
+    return "".join(path)
 
 
 def _curve(
-    frame: _Frame,
-    ordered: Sequence[float],
-    colour: str,
-    name: str,
-    unit: str,
-    *,
-    dashed: bool = False,
+    frame: Frame, ordered: Sequence[float], colour: str, words: str, dashes: str = ""
 ) -> str:
-    middle = ordered[len(ordered) // 2]
-    tip = f"{name}: median {value_text(middle, unit)}, {len(ordered)} values"
-    dash = " stroke-dasharray='5 3'" if dashed else ""
+    dash = f" stroke-dasharray='{dashes}'" if dashes else ""
     return (
-        f"<polyline points='{_steps(frame, ordered)}' fill='none' stroke='{colour}' "
-        f"stroke-width='1.6'{dash}><title>{_text(tip)}</title></polyline>"
+        f"<path d='{_steps(frame, ordered)}' fill='none' stroke='{colour}' stroke-width='3'{dash}>"
+        f"{tip(words)}</path>"
     )
 
 
-def _thin(frame: _Frame, sample: Sequence[float], colour: str, opacity: float) -> str:
-    ordered = sorted(value for value in sample if math.isfinite(value))
-    if not ordered:
-        return ""
-    n = len(ordered)
-    few = ordered if n <= 24 else [ordered[round(i * (n - 1) / 23)] for i in range(24)]
+def _limit(frame: Frame, better: str, bound: float, unit: str, expected: Sequence[float]) -> str:
+    """Shade where a sample is beyond the limit: the worse side of the centre moved to the bound.
+
+    The bound is the centre's median times the loss that is still allowed, so the centre times the same
+    factor is the distribution of a uniformly worse sample that just crosses the limit.
+    """
+    middle = expected[len(expected) // 2] if expected else 0.0
+    edge = [value * bound / middle for value in expected] if middle > 0 else [bound]
+    if better == "higher":  # worse: to the left of and above the curve
+        path = _steps(frame, edge) + f"V{frame.top}H{frame.left}Z"
+    else:
+        path = _steps(frame, edge) + f"V{frame.floor}Z"
     return (
-        f"<polyline points='{_steps(frame, few)}' fill='none' stroke='{colour}' "
-        f"stroke-width='0.7' stroke-opacity='{opacity}'/>"
+        f"<path d='{path}' fill='{SHADE}'>{tip('limit: median ' + value_text(bound, unit))}</path>"
     )
 
 
-def _limit(frame: _Frame, better: str, bound: float | None, unit: str) -> str:
-    if bound is None or not math.isfinite(bound) or better == "equal":
-        return ""
-    at, bottom = frame.x(bound), frame.y(0)
-    left, right = (frame.x(frame.low), at) if better == "higher" else (at, frame.x(frame.high))
-    return (
-        f"<rect x='{left:.1f}' y='{_TOP}' width='{max(0.0, right - left):.1f}' "
-        f"height='{bottom - _TOP:.1f}' fill='{BAD}' fill-opacity='0.13'>"
-        f"<title>limit {_text(value_text(bound, unit))}</title></rect>"
-    )
-
-
-def _axis(frame: _Frame, unit: str) -> list[str]:
-    base = frame.y(0)
-    return [
-        f"<path d='M{_LEFT} {base:.1f}H{frame.width - _RIGHT}' stroke='currentColor' "
-        "stroke-opacity='0.5'/>",
-        f"<text x='{_LEFT}' y='{frame.height - 6}' font-size='10' fill='currentColor'>"
-        f"{_text(value_text(frame.low))}</text>",
-        f"<text x='{frame.width - _RIGHT}' y='{frame.height - 6}' font-size='10' "
-        f"text-anchor='end' fill='currentColor'>{_text(value_text(frame.high, unit))}</text>",
+def _legend(
+    frame: Frame, sample: Sequence[float], expected: Sequence[float], limit: Sequence[float]
+) -> str:
+    entries = [
+        (bool(sample), "measured", f"<path d='M0 0h30' stroke='{SAMPLE}' stroke-width='3'/>"),
+        (
+            bool(expected),
+            "expected",
+            f"<path d='M0 0h30' stroke='{CENTRE}' stroke-width='3' stroke-dasharray='9 6'/>",
+        ),
+        (bool(limit), "beyond the limit", f"<path d='M0 -8h30v16h-30z' fill='{SHADE}'/>"),
     ]
+    shown = [(words, mark) for wanted, words, mark in entries if wanted]
+    return "".join(
+        f"<g transform='translate({frame.left + 140 * number} 14)'>{mark}{text(38, 6, words)}</g>"
+        for number, (words, mark) in enumerate(shown)
+    )
 
 
-def _text(text: str) -> str:
-    return html.escape(text, quote=True)
+def _outside(frame: Frame, sample: Sequence[float], unit: str) -> str:
+    """Say how many values lie beyond the edges, which were drawn on them."""
+    below = [value for value in sample if value < frame.low]
+    above = [value for value in sample if value > frame.high]
+    notes = []
+    if below:
+        notes.append(f"{len(below)} further down to {value_text(below[0], unit)}")
+    if above:
+        notes.append(f"{len(above)} further up to {value_text(above[-1], unit)}")
+    return text(frame.left, frame.height - 6, "; ".join(notes)) if notes else ""
+
+
+def _lines(frame: Frame, samples: Sequence[Sequence[float]]) -> str:
+    return "".join(
+        f"<path d='{_steps(frame, sample, 24)}' fill='none' stroke='{SAMPLE}' stroke-width='1.5' "
+        "stroke-opacity='.5'/>"
+        for sample in samples
+    )
+
+
+def _bands(frame: Frame, samples: Sequence[Sequence[float]]) -> str:
+    """Return where all units and the middle 80 % of units lie, quantile by quantile."""
+    shares = [(i + 0.5) / 40 for i in range(40)]
+    columns = [sorted(s[int(share * len(s))] for s in samples) for share in shares]
+    last = len(samples) - 1
+    parts = []
+    for cut, opacity in ((0.0, ".16"), (0.1, ".34")):
+        first, final = round(cut * last), round((1 - cut) * last)
+        up = [f"{frame.x(c[first])} {frame.y(s)}" for c, s in zip(columns, shares, strict=True)]
+        down = [f"{frame.x(c[final])} {frame.y(s)}" for c, s in zip(columns, shares, strict=True)]
+        words = f"{percent(1 - 2 * cut)} of {len(samples)} units"
+        parts.append(
+            f"<path d='M{'L'.join([*up, *reversed(down)])}Z' fill='{SAMPLE}' "
+            f"fill-opacity='{opacity}'>{tip(words)}</path>"
+        )
+    return "".join(parts)

@@ -1,0 +1,79 @@
+"""An inventory as HTML: what all parts of a kind share is said once, what differs stands side by side."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_BYTES = frozenset({"memory", "total", "limit", "swap", "size"})
+_EMPTY: tuple[Any, ...] = (None, "", [], {}, ())
+_NAMES = ("index", "name", "slot", "pci")
+DEPTH = 8
+"""Levels of nesting shown; a damaged file may hold more."""
+
+
+def inventory_block(inventory: Mapping[str, Any], *, open_: bool = False) -> str:
+    """Return an inventory as tables that can be folded; what the node does not have is left out.
+
+    Args:
+        inventory: Plain data of any shape; may be empty, then nothing is returned.
+        open_: Whether it starts unfolded.
+    """
+    if not inventory:
+        return ""
+    state = " open" if open_ else ""
+    return f"<details{state}><summary><b>inventory</b></summary>{_nested(inventory)}</details>"
+
+
+def _nested(value: Any, key: str = "", depth: int = 0) -> str:
+    if depth >= DEPTH:
+        return "…"
+    if isinstance(value, Mapping):
+        rows = "".join(
+            f"<tr><th>{_label(name)}</th><td>{_nested(item, str(name), depth + 1)}</td></tr>"
+            for name, item in value.items()
+            if item not in _EMPTY
+        )
+        return f"<table>{rows}</table>"
+    if isinstance(value, list | tuple):
+        if len(value) > 1 and all(isinstance(item, Mapping) for item in value):
+            return _parts(value, depth)
+        return "<br>".join(_nested(item, key, depth + 1) for item in value)
+    return html.escape(_leaf(key, value))
+
+
+def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
+    """Return parts of one kind: first what they share, then a table of what differs, a row each."""
+    keys = list(dict.fromkeys(str(key) for part in parts for key in part))
+    filled = [key for key in keys if any(part.get(key) not in _EMPTY for part in parts)]
+    same = [
+        key
+        for key in filled
+        if key not in _NAMES and all(part.get(key) == parts[0].get(key) for part in parts)
+    ]
+    shared = {key: parts[0].get(key) for key in same}
+    first = f"<div>all {len(parts)} alike in</div>{_nested(shared, '', depth)}" if same else ""
+    differing = [key for key in filled if key not in same]
+    head = "".join(f"<th>{_label(key)}</th>" for key in differing)
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td>{_nested(part.get(key), key, depth + 1)}</td>" for key in differing)
+        + "</tr>"
+        for part in parts
+    )
+    return f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>{first}"
+
+
+def _label(key: Any) -> str:
+    return html.escape(str(key).replace("_", " "))
+
+
+def _leaf(key: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if key in _BYTES and isinstance(value, int | float) and value >= 2**20:
+        return f"{value / 2**30:.1f} GiB"
+    return str(value)
