@@ -38,6 +38,7 @@ class Settings:
         redact: Leave serial numbers and addresses out of what is written.
         inventory: Recorded inventory to use in place of this machine's; None reads the machine.
         timeout: Deadline of every test in seconds; None derives it from the declared cost.
+        gate: What a failed inventory does: ``stop`` the run, let it ``continue``, or ``off``.
         scratch: Folder on the disk to be tested; None is pytest's temporary folder.
     """
 
@@ -54,6 +55,7 @@ class Settings:
     inventory: Path | None = None
     timeout: float | None = None
     scratch: Path | None = None
+    gate: Literal["stop", "continue", "off"] = "stop"
 
 
 def seconds(text: str | float) -> float:
@@ -151,6 +153,12 @@ OPTIONS: tuple[_Option, ...] = (
         help="Recorded inventory to use in place of this machine's",
     ),
     _Option(
+        flag="--anubis-gate",
+        choices=("stop", "continue", "off"),
+        default="stop",
+        help="What missing or wrong hardware does before any benchmark",
+    ),
+    _Option(
         flag="--anubis-timeout",
         metavar="SECONDS",
         help="Deadline of every test; default: from its declared cost",
@@ -215,6 +223,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         goals_required=tuple(Path(path) for path in config.getini("anubis_goals_required")),
         redact=bool(raw["anubis_redact"]),
         inventory=_optional(raw["anubis_inventory"], lambda text: base / text),
+        gate=raw["anubis_gate"],
         timeout=_optional(raw["anubis_timeout"], _timeout),
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
     )

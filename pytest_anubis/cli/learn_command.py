@@ -8,8 +8,9 @@ import shlex
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.progress import Progress
@@ -182,6 +183,7 @@ def _learn_class(
             )
         except LearnError as error:
             raise CommandError(f"{key}: {error}") from error
+    baseline = replace(baseline, inventory=_golden(runs, key))
     for line in learned_lines(baseline):
         print(line)
     if not baseline.criteria:
@@ -193,6 +195,25 @@ def _learn_class(
     print(f"written: {path}")
     if options.html is not None:
         _write_page(options.html, baseline, populations)
+
+
+def _golden(runs: RunSet, key: str) -> dict[str, Any]:
+    """Return the inventory that most nodes of the class have; empty if no run has one that can be read."""
+    from pytest_anubis.hardware.golden import golden_inventory
+    from pytest_anubis.hardware.inventory import (
+        InventoryError,
+        inventory_from_plain,
+        inventory_to_plain,
+    )
+
+    inventories = []
+    for run in runs.runs:
+        if run.hardware_class == key and run.inventory:
+            try:
+                inventories.append(inventory_from_plain(run.inventory, where=f"run {run.run}"))
+            except InventoryError as error:
+                print(f"note: {error}")
+    return inventory_to_plain(golden_inventory(inventories)) if inventories else {}
 
 
 def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:

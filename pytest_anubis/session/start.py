@@ -45,6 +45,10 @@ def start(config: pytest.Config, settings: Settings) -> None:
     config.stash[sink_key] = run.sink
     manager = config.pluginmanager
     manager.register(run, "anubis-run")
+    if context.judging:
+        from pytest_anubis.session.gate import Gate, golden_of
+
+        manager.register(Gate(context, run.sink, golden_of(context)), "anubis-gate")
     manager.register(Terminal(config, run), "anubis-terminal")
     manager.register(Judge(config, context), "anubis-judge")
     if manager.has_plugin("html") and config.getoption("htmlpath", None):

@@ -58,7 +58,7 @@ def test_learn_judge_report_history(here: Path) -> None:
     assert done.returncode == 0, done.stdout
     page = (here / "r.html").read_text()
     assert "ACCEPTED" in page
-    assert "polyline" in page
+    assert "svg" in page
 
     report = anubis("report", "--html", "page.html", "--json", "run.json")
     assert report.returncode == 0, report.stderr

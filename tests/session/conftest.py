@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy  # noqa: F401  # loaded once, not anew in every in-process run
 import pytest
 import scipy.special  # noqa: F401
+import sqlalchemy  # noqa: F401
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Direction, Metric
