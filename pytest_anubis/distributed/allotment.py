@@ -17,7 +17,9 @@ worker of ours is up.
 """
 
 
-def set_workers(config: pytest.Config, devices: Sequence[str]) -> tuple[Lane, ...]:
+def set_workers(
+    config: pytest.Config, devices: Sequence[str], *, overlapping: bool = False
+) -> tuple[Lane, ...]:
     """Set how many workers xdist starts and how often it replaces them, and return their lanes.
 
     ``-n auto`` means one per accelerator and one for the node, a number at most that; no ``-n`` and
@@ -26,9 +28,10 @@ def set_workers(config: pytest.Config, devices: Sequence[str]) -> tuple[Lane, ..
     Args:
         config: The controller's configuration, before xdist has been configured.
         devices: Devices of the node.
+        overlapping: Some benchmarks of the host are certified to run beside others.
     """
     option = config.option
-    useful = useful_workers(devices)
+    useful = useful_workers(devices, overlapping=overlapping)
     asked = getattr(config.known_args_namespace, "numprocesses", None)
     if asked in ("auto", "logical"):
         count = min(useful, option.maxprocesses or useful)
@@ -43,7 +46,7 @@ def set_workers(config: pytest.Config, devices: Sequence[str]) -> tuple[Lane, ..
         option.numprocesses = count
         if option.dist == "no":
             option.dist = "load"
-    lanes = layout(devices, count or _count(option.tx))
+    lanes = layout(devices, count or _count(option.tx), overlapping=overlapping)
     if (
         option.maxworkerrestart is None
     ):  # without a limit a worker that dies at start loops for ever

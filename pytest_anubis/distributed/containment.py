@@ -54,7 +54,12 @@ class Deadline:
 
 
 def deadline_of(
-    *, cost: float | None, mark: float | None, limit: float | None, profile: str = "smoke"
+    *,
+    cost: float | None,
+    mark: float | None,
+    limit: float | None,
+    profile: str = "smoke",
+    measured: float | None = None,
 ) -> Deadline:
     """Return how long a test may take.
 
@@ -63,13 +68,14 @@ def deadline_of(
         mark: Seconds of a pytest-timeout mark.
         limit: Seconds of ``--anubis-timeout``; it counts before the others.
         profile: Profile of the run.
+        measured: Median duration in earlier runs of this profile on this hardware class, in seconds.
     """
     if limit is not None:
         return Deadline(limit, "--anubis-timeout")
     if mark is not None and mark > 0:
         return Deadline(mark + GRACE, "its timeout mark")
-    if cost is not None:
-        expected = cost * PROFILE_FACTOR.get(profile, 1.0)
+    if cost is not None or measured is not None:
+        expected = max((cost or 0.0) * PROFILE_FACTOR.get(profile, 1.0), measured or 0.0)
         return Deadline(max(LEAST, FACTOR * expected), f"{FACTOR:g} times its cost")
     return Deadline(UNKNOWN * PROFILE_FACTOR.get(profile, 1.0), "no cost is declared")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,11 @@ import pytest
 from pytest_anubis.distributed import worker as far_side
 from pytest_anubis.distributed.allotment import set_workers
 from pytest_anubis.distributed.binding import LANE, binding
+from pytest_anubis.distributed.certificates import (
+    CertificateError,
+    granted,
+    load_certificates,
+)
 from pytest_anubis.distributed.containment import STARTING, Deadline, Watchdog
 from pytest_anubis.distributed.crash import Crash, benchmark_frames, crash_text, crash_verdict
 from pytest_anubis.distributed.evidence import Evidence, addresses
@@ -25,12 +30,13 @@ from pytest_anubis.distributed.listening import Listener
 from pytest_anubis.distributed.planning import Plan, plan_lines
 from pytest_anubis.distributed.processes import how_it_died, memory_kills, wait_gone
 from pytest_anubis.distributed.scheduling import AnubisScheduling, ended_in_order
-from pytest_anubis.distributed.tasks import Lane, Task, of_host
+from pytest_anubis.distributed.tasks import Certificates, Lane, Task, of_host
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.store import events
 from pytest_anubis.wire import to_plain
 
 EXIT_UNDECIDED = 20
+HISTORY_NAME = "history.sqlite"
 
 
 class Controller:
@@ -41,7 +47,8 @@ class Controller:
         context: The facts of the run.
         sink: Takes every event at once, from any thread.
         lanes: One per worker, in the order of xdist's specs.
-        context_plain: The context as it is sent to workers.
+        certificates: Which benchmarks do not disturb each other.
+        costs: Measured seconds by benchmark id.
     """
 
     def __init__(
@@ -50,16 +57,20 @@ class Controller:
         context: RunContext,
         sink: Sink,
         lanes: Sequence[Lane],
-        context_plain: dict[str, Any],
+        *,
+        certificates: Certificates = frozenset(),
+        costs: Mapping[str, float] | None = None,
     ) -> None:
         self._config = config
         self._context = context
         self._sink = sink
         self._lanes = {lane.name: lane for lane in lanes}
-        self._plain = context_plain
+        self._plain = to_plain(context)
+        self._certificates = certificates
+        self._costs = costs or {}
         self._scheduler: AnubisScheduling | None = None
         self._watchdog = Watchdog(self._gave_up)
-        self._listener = Listener(context.settings, sink, self._watchdog)
+        self._listener = Listener(context.settings, sink, self._watchdog, costs)
         recorded = context.settings.inventory is not None
         places = {} if recorded else addresses(context.devices, context.inventory)
         self._evidence = Evidence(places)
@@ -71,8 +82,9 @@ class Controller:
         self._leaving: list[int] = []  # processes whose worker has ended in order
         self._crashes: dict[str, Crash] = {}  # worker -> how it died
         self._crash_reports: dict[str, int] = {}  # test -> how many
-        self._placed = False
-        self._lines: list[str] = []  # for the end of the run
+        self._plan: Plan | None = None
+        self._lines: list[str] = []  # what went wrong, for the end of the run
+        self._notes: list[str] = []
 
     # Workers come up.
 
@@ -116,7 +128,9 @@ class Controller:
     @pytest.hookimpl
     def pytest_xdist_make_scheduler(self, config: pytest.Config) -> AnubisScheduling:
         """Place tests by device and resource, whatever ``--dist`` says."""
-        self._scheduler = AnubisScheduling(config, tuple(self._lanes.values()), self)
+        self._scheduler = AnubisScheduling(
+            config, tuple(self._lanes.values()), self, self._certificates, self._costs
+        )
         return self._scheduler
 
     # What the scheduler asks and tells.
@@ -155,7 +169,7 @@ class Controller:
 
     def planned(self, plan: Plan) -> None:
         """Tell people and the journal which test runs where and when."""
-        self._placed = True
+        self._plan = plan
         slots = [
             {"test": s.test, "lane": s.lane, "start": round(s.start, 3), "end": round(s.end, 3)}
             for s in plan.slots
@@ -255,15 +269,26 @@ class Controller:
         self._watchdog.stop()
         self._evidence.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._tell_how_long_it_took()
         crashes = sum(self._crash_reports.values())
         if exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed:
             # A crash is neither accepted nor rejected until the verdicts have spoken.
             judged = self._context.settings.mode == "judge"
             session.exitstatus = pytest.ExitCode.OK if judged else EXIT_UNDECIDED
         never = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if never and not self._placed:
+        if never and self._plan is None:
             self._lines.append("no worker came as far as running a test: nothing was measured")
             session.exitstatus = EXIT_UNDECIDED
+
+    def _tell_how_long_it_took(self) -> None:
+        began = self._listener.began
+        if self._plan is None or began is None:
+            return
+        wall = round(self._listener.ended - began, 3)
+        predicted = round(self._plan.wall, 3)
+        self._sink({"event": "dispatched", "wall": wall, "predicted": predicted})
+        if self._config.get_verbosity() > 0:
+            self._notes.append(f"predicted {predicted:.1f} s, took {wall:.1f} s")
 
     @pytest.hookimpl
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -272,6 +297,8 @@ class Controller:
             terminalreporter.write_line(f"anubis: worker {crash.worker}: {crash.cause}", red=True)
         for line in (*self._lines, *self._listener.troubles):
             terminalreporter.write_line(f"anubis: {line}", red=True)
+        for line in self._notes:
+            terminalreporter.write_line(f"anubis: {line}")
 
     def _dsession(self) -> Any:
         return self._config.pluginmanager.get_plugin("dsession")
@@ -287,9 +314,32 @@ def register(config: pytest.Config, context: RunContext, sink: Sink) -> None:
         config: The controller's configuration, before xdist has been configured.
         context: The facts of the run.
         sink: Takes every event at once, from any thread.
+
+    Raises:
+        pytest.UsageError: The certificates of this hardware class cannot be used.
     """
     if config.option.collectonly or config.option.usepdb:
         return
-    lanes = set_workers(config, context.devices)
-    controller = Controller(config, context, sink, lanes, to_plain(context))
+    store, key = context.settings.store, context.hardware_class
+    try:
+        certificates = granted(load_certificates(store, key))
+    except CertificateError as error:
+        raise pytest.UsageError(str(error)) from error
+    lanes = set_workers(config, context.devices, overlapping=bool(certificates))
+    costs = _measured(context)
+    controller = Controller(config, context, sink, lanes, certificates=certificates, costs=costs)
     config.pluginmanager.register(controller, "anubis-controller")
+
+
+def _measured(context: RunContext) -> dict[str, float]:
+    """Return how long each benchmark took in earlier runs; nothing where no history can be read."""
+    store = context.settings.store
+    if not (store / HISTORY_NAME).exists():
+        return {}
+    from pytest_anubis.store.history import History, HistoryError
+
+    try:
+        with History(store) as history:
+            return history.durations(context.hardware_class, profile=context.settings.profile)
+    except HistoryError:
+        return {}  # filing this run will tell what is wrong with it

@@ -7,6 +7,7 @@ before the controller's main thread has even heard that the test is over.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_anubis.core.measurement import Measurement
@@ -24,6 +25,7 @@ class Listener:
         settings: The run's settings.
         sink: Takes every event.
         watchdog: Learns what workers do.
+        costs: Measured seconds by benchmark id.
 
     Attributes:
         tasks: Worker -> what it has collected.
@@ -31,19 +33,31 @@ class Listener:
         components: Node id -> component of its mark.
         usage: What is wrong with a mark; empty if nothing is.
         troubles: Messages that could not be used, one line each.
+        began: When the first test began, by the monotonic clock; None before.
+        ended: When the last test so far ended.
     """
 
-    def __init__(self, settings: Settings, sink: Sink, watchdog: Watchdog) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        sink: Sink,
+        watchdog: Watchdog,
+        costs: Mapping[str, float] | None = None,
+    ) -> None:
         self.tasks: dict[str, tuple[Task, ...]] = {}
         self.known: dict[str, Task] = {}
         self.components: dict[str, str] = {}
         self.usage = ""
         self.troubles: list[str] = []
+        self.began: float | None = None
+        self.ended = 0.0
         self._settings = settings
         self._sink = sink
         self._watchdog = watchdog
         self._kept: dict[str, list[Measurement]] = {}
+        self._costs = costs or {}
         self._since: dict[str, float] = {}
+        self._running: dict[str, str] = {}  # worker -> test
         self._plan: list[Any] | None = None
 
     def hear(self, worker: str, lane: str, message: Any) -> None:
@@ -87,6 +101,7 @@ class Listener:
         for one in described:
             deadline = deadline_of(
                 cost=one["cost"],
+                measured=self._costs.get(one["benchmark"]),
                 mark=one.pop("timeout"),
                 limit=self._settings.timeout,
                 profile=self._settings.profile,
@@ -103,5 +118,16 @@ class Listener:
             deadline = Deadline(task.deadline or float("inf"), task.why)
         elif what == "end":
             deadline = Deadline(LEAVING, "for ending")
-        self._since[worker] = time.monotonic()
+        now = time.monotonic()
+        if self.began is None and what == "test":
+            self.began = now
+        last = self._running.pop(worker, "")
+        if last and self.began is not None:
+            self.ended = now
+            start, end = self._since[worker] - self.began, now - self.began
+            span = {"start": round(start, 4), "end": round(end, 4)}
+            self._sink({"event": "ran", "test": last, "worker": worker, **span})
+        if what == "test":
+            self._running[worker] = test
+        self._since[worker] = now
         self._watchdog.doing(worker, what, deadline, test)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pytest
@@ -17,6 +17,9 @@ import pytest
 from pytest_anubis.distributed.dispatch import Dispatcher, DispatchError, Instruction, Send
 from pytest_anubis.distributed.planning import Plan, plan
 from pytest_anubis.distributed.tasks import Certificates, Lane, Task, lane_of
+
+OVERHEAD = 0.03
+"""Seconds that every test needs besides its own: fixtures, reports, and the way to its worker and back."""
 
 _DIFFERENCES = 20  # lines shown of how two collections differ
 
@@ -54,6 +57,7 @@ class AnubisScheduling:
         lanes: The lanes of the run.
         office: The controller's side of things.
         certificates: Which benchmarks do not disturb each other.
+        costs: Measured seconds by benchmark id, for the plan.
     """
 
     def __init__(
@@ -62,11 +66,13 @@ class AnubisScheduling:
         lanes: Sequence[Lane],
         office: Office,
         certificates: Certificates = frozenset(),
+        costs: Mapping[str, float] | None = None,
     ) -> None:
         self._config = config
         self._lanes = tuple(lanes)
         self._office = office
         self._certificates = certificates
+        self._costs = costs
         self._dispatcher = Dispatcher(lanes)
         self._nodes: dict[str, Any] = {}
         self._collection: list[str] | None = None
@@ -199,7 +205,15 @@ class AnubisScheduling:
         if self._broken or self._dispatcher.assigned or not self._dispatcher.ready:
             return
         if self._collection is not None:  # else every lane was given up
-            self._office.planned(plan(self._tasks, self._lanes, self._certificates))
+            self._office.planned(
+                plan(
+                    self._tasks,
+                    self._lanes,
+                    self._certificates,
+                    costs=self._costs,
+                    overhead=OVERHEAD,
+                )
+            )
         self._follow(self._dispatcher.assign(self._tasks, self._certificates))
 
     def _notice_end(self) -> None:

@@ -14,6 +14,12 @@ import pytest
 
 from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.distributed.certificates import (
+    Certificate,
+    certificate_path,
+    overlaps,
+    save_certificates,
+)
 from pytest_anubis.hardware.recorded import Recorded, record
 from pytest_anubis.store.journal import read_journal
 
@@ -278,6 +284,34 @@ def test_first_failure_stops_the_run_in_order(pytester: pytest.Pytester, how: st
     result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
     suite = junit(pytester)
     assert int(suite.get("errors", 0)) + int(suite.get("failures", 0)) == 1
+
+
+def test_certified_benchmarks_overlap_and_others_do_not(pytester: pytest.Pytester) -> None:
+    names = ("first", "second")
+    pytester.makepyfile(
+        test_it="import pytest, time\n"
+        + "".join(
+            f"@pytest.mark.anubis(component='c', scope={scope}, resources=['{what}'], cost='1s')\n"
+            f"def test_{name}({fixtures}):\n    time.sleep(1)\n"
+            for name, scope, what, fixtures in (
+                ("first", "'device'", "cpu", "anubis_metric, anubis_device"),
+                ("second", "'node'", "disk", "anubis_metric"),
+            )
+        )
+    )
+    run(pytester, "-n2", "--anubis-run-id=apart")
+    apart = read_journal(pytester.path / ".anubis/runs/apart")
+    assert overlaps(apart) == set()
+    pair = [f"test_it.py::test_{name}" for name in names]
+    certificate = Certificate(first=pair[0], second=pair[1], granted=True)
+    save_certificates(pytester.path / ".anubis", apart.hardware_class, [certificate])
+    run(pytester, "-n2", "--anubis-run-id=beside")
+    assert overlaps(read_journal(pytester.path / ".anubis/runs/beside")) == {tuple(pair)}
+    path = certificate_path(pytester.path / ".anubis", apart.hardware_class)
+    path.write_text("{}")
+    result = run(pytester, "-n2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *no certificates of schema*"])
 
 
 def test_wrong_mark_is_one_line_and_no_crash(pytester: pytest.Pytester) -> None:

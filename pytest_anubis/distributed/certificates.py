@@ -1,0 +1,192 @@
+"""Certificates: measured proof that two benchmarks may run at the same time without harm to either.
+
+A pair of benchmarks is measured alternately alone and together. It is certified when no metric of either
+is worse together than alone: one-sided similarity of its values at least alpha. A certificate belongs to
+one hardware class; on another the disk and the card may share what they do not share here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.distributed.tasks import Certificates
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.wire import WireError, from_plain, to_plain
+
+FORMAT = "anubis-certificates"
+SCHEMA = 1
+ALPHA = 0.95
+LEAST = 3
+"""Values of a metric, alone and together each, below which nothing is certified."""
+
+_LARGEST = 16 << 20
+
+
+class CertificateError(ValueError):
+    """A certificate file cannot be used; the message is one line for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """The result for one pair.
+
+    Attributes:
+        first: Benchmark id, the smaller of the two.
+        second: Benchmark id.
+        similarity: Worst one-sided similarity of any metric of either, together against alone.
+        metric: Which metric that was.
+        granted: They may overlap.
+        reason: Why not, one phrase; empty when granted.
+    """
+
+    first: str
+    second: str
+    similarity: float = 0.0
+    metric: str = ""
+    granted: bool = False
+    reason: str = ""
+
+
+def certify(
+    alone: Sequence[RunRecord], together: Sequence[RunRecord], *, alpha: float = ALPHA
+) -> tuple[Certificate, ...]:
+    """Compare runs in which benchmarks overlapped with runs in which none did.
+
+    Only pairs that really overlapped in a run are judged, and only by the values of those runs. A metric
+    that was measured while the host was disturbed by others takes part: overlapping is such a
+    disturbance.
+
+    Args:
+        alone: Runs without overlapping, taken alternately with the others.
+        together: Runs with overlapping.
+        alpha: The similarity that every metric must reach.
+    """
+    serial = _values(alone)
+    beside: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
+    for record in together:
+        for pair in overlaps(record):
+            beside[pair].append(record)
+    return tuple(_judge(pair, serial, _values(beside[pair]), alpha) for pair in sorted(beside))
+
+
+def overlaps(record: RunRecord) -> set[tuple[str, str]]:
+    """Return the pairs of benchmarks of which tests ran at the same time, each pair in order."""
+    spans: list[tuple[float, float, str]] = []
+    benchmark = {plan.test: plan.benchmark for plan in record.planned if plan.benchmark}
+    for event in record.events:
+        if event.get("event") == "ran" and event.get("test") in benchmark:
+            start, end = event.get("start"), event.get("end")
+            if isinstance(start, int | float) and isinstance(end, int | float):
+                spans.append((float(start), float(end), benchmark[event["test"]]))
+    return {
+        (min(a, b), max(a, b))
+        for number, (start, end, a) in enumerate(spans)
+        for other_start, other_end, b in spans[:number]
+        if a != b and start < other_end and other_start < end
+    }
+
+
+def granted(certificates: Iterable[Certificate]) -> Certificates:
+    """Return the pairs that may overlap."""
+    return frozenset(frozenset({c.first, c.second}) for c in certificates if c.granted)
+
+
+def certificate_path(store: Path, hardware_class: str) -> Path:
+    """Return where a store keeps the certificates of a hardware class."""
+    return store / "certificates" / f"{hardware_class}.json"
+
+
+def save_certificates(
+    store: Path, hardware_class: str, certificates: Sequence[Certificate]
+) -> Path:
+    """Write the certificates of a hardware class, and return their file.
+
+    Raises:
+        OSError: The disk refuses; an older file stays whole.
+    """
+    path = certificate_path(store, hardware_class)
+    data = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "hardware_class": hardware_class,
+        "pairs": to_plain(list(certificates)),
+    }
+    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
+    return path
+
+
+def load_certificates(store: Path, hardware_class: str) -> tuple[Certificate, ...]:
+    """Read the certificates of a hardware class; none when there is no file.
+
+    Raises:
+        CertificateError: The file is none, is damaged, or belongs to another class.
+    """
+    path = certificate_path(store, hardware_class)
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise CertificateError(f"{path}: too large for certificates; delete it")
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise CertificateError(f"{path}: cannot be read ({error}); mend or delete it") from error
+    if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
+        raise CertificateError(f"{path}: no certificates of schema {SCHEMA}; delete it")
+    if data.get("hardware_class") != hardware_class:
+        raise CertificateError(f"{path}: belongs to class {data.get('hardware_class')!r}")
+    pairs = data.get("pairs")
+    if not isinstance(pairs, list):
+        raise CertificateError(f"{path}: field 'pairs' must be a list")
+    try:
+        return tuple(from_plain(Certificate, one, where="pair") for one in pairs)
+    except WireError as error:
+        raise CertificateError(f"{path}: {error}") from error
+
+
+_Values = dict[str, dict[tuple[str, str], list[Measurement]]]
+
+
+def _values(records: Iterable[RunRecord]) -> _Values:
+    """Return benchmark -> (device, metric) -> measurements."""
+    found: _Values = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        for one in record.measurements:
+            found[one.benchmark][one.device, one.metric.name].append(one)
+    return found
+
+
+def _judge(pair: tuple[str, str], alone: _Values, together: _Values, alpha: float) -> Certificate:
+    from pytest_anubis.validator import one_sided
+
+    first, second = pair
+    worst, where = 1.0, ""
+    for benchmark in pair:
+        measured: Mapping[tuple[str, str], list[Measurement]] = together.get(benchmark, {})
+        if not measured:
+            return Certificate(first=first, second=second, reason=f"{benchmark} recorded nothing")
+        for key, samples in measured.items():
+            values = [value for one in samples for value in one.values]
+            base = [v for one in alone.get(benchmark, {}).get(key, []) for v in one.values]
+            if min(len(values), len(base)) < LEAST:
+                reason = f"too few values of {key[1]} on {key[0]}"
+                return Certificate(first=first, second=second, metric=key[1], reason=reason)
+            similarity = one_sided(values, base, samples[0].metric.better)
+            if similarity <= worst:
+                worst, where = similarity, key[1]
+    fine = worst >= alpha
+    reason = "" if fine else f"{where} is {worst:.3f} alike, {alpha:g} is needed"
+    return Certificate(
+        first=first,
+        second=second,
+        similarity=round(worst, 6),
+        metric=where,
+        granted=fine,
+        reason=reason,
+    )

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import PlannedTest, RunRecord
+from pytest_anubis.distributed.certificates import (
+    Certificate,
+    CertificateError,
+    certificate_path,
+    certify,
+    granted,
+    load_certificates,
+    overlaps,
+    save_certificates,
+)
+
+
+def run(
+    values: dict[str, list[float]], spans: dict[str, tuple[float, float]] | None = None
+) -> RunRecord:
+    """A run in which each benchmark measured a rate, at the given times."""
+    metric = Metric(name="rate", unit="GB/s", better="higher")
+    return RunRecord(
+        run="r",
+        node="n",
+        planned=tuple(PlannedTest(test=name, benchmark=name) for name in values),
+        measurements=tuple(
+            Measurement(
+                test=name,
+                benchmark=name,
+                component="c",
+                metric=metric,
+                device="node",
+                values=tuple(numbers),
+            )
+            for name, numbers in values.items()
+        ),
+        events=tuple(
+            {"event": "ran", "test": name, "start": start, "end": end}
+            for name, (start, end) in (spans or {}).items()
+        ),
+    )
+
+
+ALONE = run({"disk": [10.0, 10.1, 9.9], "gemm": [5.0, 5.0, 5.1], "net": [3.0, 3.0, 3.0]})
+BESIDE = {"disk": (0.0, 2.0), "gemm": (1.0, 3.0), "net": (2.0, 4.0)}
+
+
+def test_pairs_that_overlapped_are_found() -> None:
+    record = run({"disk": [1.0], "gemm": [1.0], "net": [1.0]}, BESIDE)
+    assert overlaps(record) == {("disk", "gemm"), ("gemm", "net")}  # disk ends as net starts
+
+
+def test_pair_is_certified_when_neither_is_worse() -> None:
+    both = run({"disk": [9.9, 10.0, 10.0], "gemm": [6.0, 6.0, 6.0], "net": [2.0, 2.0, 2.0]}, BESIDE)
+    found = {(c.first, c.second): c for c in certify([ALONE], [both])}
+    assert set(found) == {("disk", "gemm"), ("gemm", "net")}
+    assert found["disk", "gemm"].granted
+    assert found["disk", "gemm"].similarity >= 0.95
+    refused = found["gemm", "net"]
+    assert not refused.granted
+    assert refused.similarity == pytest.approx(2 / 3)
+    assert refused.reason == "rate is 0.667 alike, 0.95 is needed"
+    assert granted(found.values()) == {frozenset({"disk", "gemm"})}
+
+
+def test_too_few_values_certify_nothing() -> None:
+    both = run({"disk": [10.0, 10.0], "gemm": [5.0] * 3}, BESIDE)
+    (found,) = certify([ALONE], [both])
+    assert (found.granted, found.reason) == (False, "too few values of rate on node")
+    (found,) = certify([], [run({"disk": [10.0] * 3, "gemm": [5.0] * 3}, BESIDE)])
+    assert not found.granted
+
+
+def test_benchmark_that_recorded_nothing_certifies_nothing() -> None:
+    silent = run({"disk": [10.0] * 3}, BESIDE)
+    planned = (*silent.planned, PlannedTest(test="gemm", benchmark="gemm"))
+    record = RunRecord(
+        run="r",
+        node="n",
+        planned=planned,
+        measurements=silent.measurements,
+        events=silent.events,
+    )
+    (found,) = certify([ALONE], [record])
+    assert (found.granted, found.reason) == (False, "gemm recorded nothing")
+
+
+def test_certificates_survive_the_disk(tmp_path: Path) -> None:
+    assert load_certificates(tmp_path, "class") == ()
+    kept = (
+        Certificate(first="a", second="b", similarity=0.97, metric="rate", granted=True),
+        Certificate(first="a", second="c", reason="x"),
+    )
+    path = save_certificates(tmp_path, "class", kept)
+    assert path == certificate_path(tmp_path, "class")
+    assert load_certificates(tmp_path, "class") == kept
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"format": "x"}, "no certificates of schema 1"),
+        ({"schema": 9}, "no certificates of schema 1"),
+        ({"hardware_class": "other"}, "belongs to class 'other'"),
+        ({"pairs": {}}, "'pairs' must be a list"),
+        ({"pairs": [{"first": "a"}]}, "'second' is missing"),
+        ({"pairs": [{"first": "a", "second": "b", "granted": "yes"}]}, "granted"),
+    ],
+    ids=str,
+)
+def test_damaged_certificates_are_refused(
+    tmp_path: Path, change: dict[str, object], text: str
+) -> None:
+    path = save_certificates(tmp_path, "class", ())
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(CertificateError, match=text) as caught:
+        load_certificates(tmp_path, "class")
+    assert str(path) in str(caught.value)
+
+
+def test_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    path = save_certificates(tmp_path, "class", ())
+    path.write_text("{")
+    with pytest.raises(CertificateError, match="cannot be read"):
+        load_certificates(tmp_path, "class")
