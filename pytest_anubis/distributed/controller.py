@@ -28,7 +28,13 @@ from pytest_anubis.distributed.crash import Crash, benchmark_frames, crash_text,
 from pytest_anubis.distributed.evidence import Evidence, addresses
 from pytest_anubis.distributed.listening import Listener
 from pytest_anubis.distributed.planning import Plan, plan_lines
-from pytest_anubis.distributed.processes import how_it_died, memory_kills, wait_gone
+from pytest_anubis.distributed.processes import (
+    how_it_died,
+    is_gone,
+    kill_tree,
+    memory_kills,
+    wait_gone,
+)
 from pytest_anubis.distributed.scheduling import AnubisScheduling, ended_in_order
 from pytest_anubis.distributed.tasks import Certificates, Lane, Task, of_host
 from pytest_anubis.session.context import RunContext, Sink
@@ -153,8 +159,11 @@ class Controller:
         return bool(self._dsession().shuttingdown)
 
     def starts_alone(self) -> None:
-        """Wait until processes that have ended their tests have ended themselves."""
+        """Wait until processes that have ended their tests have ended themselves; help who does not."""
         wait_gone(self._leaving)
+        for pid in self._leaving:
+            if not is_gone(pid):
+                kill_tree(pid)
         self._leaving.clear()
 
     def lane_given_up(self, node: Any, lane: str) -> None:

@@ -44,7 +44,6 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
     if worker_input.get(IDLE):
         config.pluginmanager.register(Idle(), "anubis-idle")
     _prepare_process(worker_input.get(STACK_FILE, ""))
-    worker.send("hello", os.getpid())
     # The controller counts failures of all workers and stops in time; a worker that stopped by itself
     # would end the whole run as "interrupted".
     config.option.maxfail = 0
