@@ -14,8 +14,10 @@ def value_text(value: float | None, unit: str = "") -> str:
         return "-"
     if not math.isfinite(value):
         text = str(value)
-    elif value == 0 or 1e-4 <= abs(value) < 1e7:
-        digits = 0 if value == 0 else max(0, 3 - math.floor(math.log10(abs(value))))
+    elif value == 0:
+        text = "0"
+    elif 1e-4 <= abs(value) < 1e7:
+        digits = max(0, 3 - math.floor(math.log10(abs(value))))
         text = f"{value:.{digits}f}"
         if "." in text:
             text = text.rstrip("0").rstrip(".")
@@ -33,25 +35,68 @@ def similarity_text(value: float | None) -> str:
     return f"{value:.4f}"
 
 
+def comparison_text(similarity: float, threshold: float) -> str:
+    """Return ``similarity .88 < .95`` with as many digits as it takes to tell the two apart."""
+    sign = "<" if similarity < threshold else ">" if similarity > threshold else "="
+    for digits in range(2, 10):
+        left, right = f"{similarity:.{digits}f}", f"{threshold:.{digits}f}"
+        if left != right or sign == "=":
+            break
+    return f"similarity {left.removeprefix('0')} {sign} {right.removeprefix('0')}"
+
+
 def percent(share: float | None) -> str:
-    """Return a share as a percentage with about two significant digits."""
+    """Return a share as a percentage with about two significant digits; never a small loss as 0."""
     if share is None:
         return "-"
+    if not math.isfinite(share):
+        return f"{share} %"
     hundredth = 100 * share
     if hundredth == 0:
         return "0 %"
+    if abs(hundredth) < 0.005:
+        return "<0.01 %" if hundredth > 0 else ">-0.01 %"
     digits = 0 if abs(hundredth) >= 10 else 1 if abs(hundredth) >= 1 else 2
     return f"{hundredth:.{digits}f} %"
 
 
 def duration_text(seconds: float) -> str:
     """Return a duration for people: ``350 ms``, ``12.3 s``, ``4 min 05 s``, ``2 h 10 min``."""
-    if seconds < 1:
+    if not math.isfinite(seconds):
+        return f"{seconds} s"
+    if seconds < 0.9995:
         return f"{1000 * seconds:.0f} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 metric``, ``2 metrics``, ``2 boxes``."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+
+
+def bytes_text(count: float) -> str:
+    """Return an amount of memory in binary units: ``512 B``, ``80 GiB``, ``1.5 TiB``."""
+    size, units = float(count), iter(("B", "KiB", "MiB", "GiB", "TiB"))
+    unit = next(units)
+    for larger in units:
+        if abs(size) < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+
+
+def moment_text(iso: str) -> str:
+    """Return an ISO 8601 moment in UTC as ``2026-11-21 06:14:36 UTC``; other text as it is."""
+    day, separator, clock = iso.partition("T")
+    utc = clock.endswith(("+00:00", "Z"))
+    if not separator or not utc or len(clock) < 8:
+        return iso
+    return f"{day} {clock[:8]} UTC"

@@ -6,18 +6,31 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-_NUMBER = re.compile(r"-|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?")
+_NUMBER = re.compile(r"-|nan|-?inf|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?")
+_LEAST = 12
+"""Narrowest that a column is cut to."""
 
 
 def width_of(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
+    return sum(_width(character) for character in text)
 
 
-def table(rows: Sequence[Sequence[str]], *, gap: str = "  ") -> str:
+def _width(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):  # combining, joining, invisible
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def plain_line(text: str) -> str:
+    """Return text on one line and without control characters: it may come from a file of strangers."""
+    joined = " ".join(str(text).split())
+    return "".join(c if c.isprintable() else "?" for c in joined)
+
+
+def table(
+    rows: Sequence[Sequence[str]], *, gap: str = "  ", width: int | None = None, shrink: int = 0
+) -> str:
     """Return rows as aligned lines; the first row is the header.
 
     A column whose cells are all numbers (or dashes) is aligned to the right.
@@ -25,16 +38,27 @@ def table(rows: Sequence[Sequence[str]], *, gap: str = "  ") -> str:
     Args:
         rows: At least a header; every row has as many cells.
         gap: What stands between columns.
+        width: Columns of the terminal, if the table should fit where it can.
+        shrink: The column whose long cells are cut, in their middle, to make it fit.
+
+    Raises:
+        ValueError: The rows have different numbers of cells.
     """
-    clean = [[" ".join(str(cell).split()) for cell in row] for row in rows]
+    clean = [[plain_line(cell) for cell in row] for row in rows]
     columns = list(zip(*clean, strict=True))
     widths = [max(map(width_of, column)) for column in columns]
+    if width is not None and widths:
+        over = sum(widths) + width_of(gap) * (len(widths) - 1) - width
+        least = max(_LEAST, width_of(clean[0][shrink]))
+        if over > 0 and widths[shrink] > least:
+            widths[shrink] = max(least, widths[shrink] - over)
     right = [len(c) > 1 and all(_NUMBER.fullmatch(cell) for cell in c[1:]) for c in columns]
     lines = []
     for row in clean:
         cells = []
-        for cell, width, to_right in zip(row, widths, right, strict=True):
-            pad = " " * (width - width_of(cell))
+        for whole, size, to_right in zip(row, widths, right, strict=True):
+            cell = squeeze(whole, size)
+            pad = " " * (size - width_of(cell))
             cells.append(pad + cell if to_right else cell + pad)
         lines.append(gap.join(cells).rstrip())
     return "\n".join(lines)
@@ -44,9 +68,23 @@ def clip(text: str, width: int) -> str:
     """Return a text cut to a number of columns, with an ellipsis where something was cut."""
     if width_of(text) <= width:
         return text
-    kept = ""
-    for character in text:
-        if width_of(kept + character) > max(1, width - 1):
-            break
-        kept += character
-    return kept + "…"
+    return _head(text, max(1, width - 1)) + "…"
+
+
+def squeeze(text: str, width: int) -> str:
+    """Return a text cut in its middle: the end of a path or test id tells more than its beginning."""
+    if width_of(text) <= width:
+        return text
+    room = max(1, width - 1)
+    first = _head(text, room // 3)
+    last = _head(text[::-1], room - width_of(first))[::-1]
+    return f"{first}…{last}"
+
+
+def _head(text: str, width: int) -> str:
+    used = 0
+    for index, character in enumerate(text):
+        used += _width(character)
+        if used > width:
+            return text[:index]
+    return text
