@@ -1,0 +1,64 @@
+"""The README says what is true: options, marks, hooks and exit codes are compared with the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import pytest_anubis
+from pytest_anubis import hookspecs
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.session.marks import BenchmarkMark
+from pytest_anubis.settings import OPTIONS
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_option_is_described_and_none_is_invented() -> None:
+    described = set(re.findall(r"^\| `(--anubis[a-z-]*)", README, flags=re.MULTILINE))
+    assert described == {option.flag for option in OPTIONS}
+
+
+def test_every_choice_is_described() -> None:
+    for option in OPTIONS:
+        if option.choices:
+            choices = "\\|".join(option.choices)  # a bar inside a Markdown table is escaped
+            assert f"{option.flag}={choices}" in README
+
+
+def test_every_key_of_the_mark_is_named() -> None:
+    for name in BenchmarkMark.__dataclass_fields__:
+        assert f"`{name}`" in README
+
+
+def test_every_hook_is_named() -> None:
+    for name in vars(hookspecs):
+        if name.startswith("pytest_anubis_"):
+            assert f"`{name}`" in README
+
+
+def test_exit_codes_are_the_codes() -> None:
+    for decision in Decision:
+        assert re.search(rf"^\| {decision.exit_code} \|", README, flags=re.MULTILINE)
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(((?:docs|baselines)/[^)]+)\)", README):
+        assert (ROOT / target).is_file(), target
+
+
+def test_the_changelog_is_about_this_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## \[([\d.]+)\]", changelog, flags=re.MULTILINE)[1] == (  # type: ignore[index]
+        pytest_anubis.__version__
+    )
+
+
+def test_the_readmes_benchmark_works(pytester: pytest.Pytester) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    pytester.makepyfile(test_mine=code)
+    pytester.runpytest().assert_outcomes(passed=1)
+    pytester.runpytest("--anubis", "--anubis-mode=measure").assert_outcomes(passed=1)
