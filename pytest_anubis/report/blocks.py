@@ -156,13 +156,22 @@ def coverage(verdict: NodeVerdict) -> str:
     return f"judged{against}: {counts}{left}"
 
 
-def lines_block(title: str, lines: Sequence[str], *, open_: bool = False) -> str:
-    """Return a titled list that can be folded, or nothing when it is empty."""
+def lines_block(
+    title: str, lines: Sequence[str], *, open_: bool = False, count: int | None = None
+) -> str:
+    """Return a titled list that can be folded, or nothing when it is empty.
+
+    Args:
+        title: Of the list.
+        lines: Its lines, plain text.
+        open_: Whether it starts unfolded.
+        count: How many there are in truth, when only some are listed.
+    """
     if not lines:
         return ""
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     state = " open" if open_ else ""
-    head = f"<b>{html.escape(title)}</b> ({len(lines)})"
+    head = f"<b>{html.escape(title)}</b> ({len(lines) if count is None else count})"
     return f"<details{state}><summary>{head}</summary><ul>{items}</ul></details>"
 
 

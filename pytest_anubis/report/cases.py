@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -83,8 +84,8 @@ def _row(case: Case, link: str) -> str:
     measurement, verdict = case.measurement, case.verdict
     if verdict is not None:
         return _verdict_row(verdict, link)
-    ordered = sorted(measurement.values)
-    middle = value_text(ordered[len(ordered) // 2] if ordered else None, measurement.metric.unit)
+    values = measurement.values
+    middle = value_text(statistics.median(values) if values else None, measurement.metric.unit)
     name = _linked(measurement.benchmark, link)
     return (
         f"<tr><td>not judged</td><td>{name}</td><td>{html.escape(measurement.device)}</td>"

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _BYTES = frozenset({"memory", "total", "limit", "swap", "size"})
-_EMPTY: tuple[Any, ...] = (None, "", [], {}, ())
 _NAMES = ("index", "name", "slot", "pci")
+_KNOWN = frozenset({"schema", "node", "taken"})
+"""Said elsewhere on the page."""
 DEPTH = 8
 """Levels of nesting shown; a damaged file may hold more."""
 
@@ -30,10 +31,13 @@ def _nested(value: Any, key: str = "", depth: int = 0) -> str:
     if depth >= DEPTH:
         return "…"
     if isinstance(value, Mapping):
+        known = {str(name): item for name, item in value.items() if not _empty(item)}
+        if depth and not any(isinstance(item, Mapping | list | tuple) for item in known.values()):
+            return _flat(known)
         rows = "".join(
-            f"<tr><th>{_label(name)}</th><td>{_nested(item, str(name), depth + 1)}</td></tr>"
-            for name, item in value.items()
-            if item not in _EMPTY
+            f"<tr><th>{_label(name)}</th><td>{_nested(item, name, depth + 1)}</td></tr>"
+            for name, item in known.items()
+            if depth or name not in _KNOWN
         )
         return f"<table>{rows}</table>"
     if isinstance(value, list | tuple):
@@ -43,17 +47,31 @@ def _nested(value: Any, key: str = "", depth: int = 0) -> str:
     return html.escape(_leaf(key, value))
 
 
+def _empty(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_empty, value.values()))
+    return value is None or (isinstance(value, str | list | tuple) and not value)
+
+
+def _flat(part: Mapping[str, Any]) -> str:
+    """Return the readings of one part in lines that flow."""
+    return " ".join(
+        f"<span class='kv'><i>{_label(name)}</i> {html.escape(_leaf(name, item))}</span>"
+        for name, item in part.items()
+    )
+
+
 def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
     """Return parts of one kind: first what they share, then a table of what differs, a row each."""
     keys = list(dict.fromkeys(str(key) for part in parts for key in part))
-    filled = [key for key in keys if any(part.get(key) not in _EMPTY for part in parts)]
+    filled = [key for key in keys if not all(_empty(part.get(key)) for part in parts)]
     same = [
         key
         for key in filled
         if key not in _NAMES and all(part.get(key) == parts[0].get(key) for part in parts)
     ]
     shared = {key: parts[0].get(key) for key in same}
-    first = f"<div>all {len(parts)} alike in</div>{_nested(shared, '', depth)}" if same else ""
+    first = f"<div>all {len(parts)}: {_nested(shared, '', depth + 1)}</div>" if same else ""
     differing = [key for key in filled if key not in same]
     head = "".join(f"<th>{_label(key)}</th>" for key in differing)
     rows = "".join(
@@ -62,7 +80,7 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
         + "</tr>"
         for part in parts
     )
-    return f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>{first}"
+    return f"{first}<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"
 
 
 def _label(key: Any) -> str:

@@ -3,97 +3,211 @@
 from __future__ import annotations
 
 import html
+import statistics
 from collections.abc import Sequence
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
 from pytest_anubis.core.sample import Population
 from pytest_anubis.report import blocks
+from pytest_anubis.report.cases import short
 from pytest_anubis.report.headline import baseline_line
 from pytest_anubis.report.numbers import percent, similarity_text, value_text
-from pytest_anubis.report.style import BLOCKS
+from pytest_anubis.report.style import BLOCKS, PAGE
 from pytest_anubis.report.svg import fan_plot
 
-MOST = 200
+PLOTS = 150
 """Metrics with a plot; a page with thousands would not open."""
-UNITS = 120
-"""Units drawn in one plot, spread evenly over all."""
+UNITS = 400
+"""Units that one plot takes into account, spread evenly over all."""
+VALUES = 400
+"""Values of one unit that a plot takes into account."""
+LINES = 300
+"""Exclusions and findings listed; the file has all."""
+
+Key = tuple[str, str]
+"""Benchmark and metric."""
 
 
 def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
-    """Return the page of a baseline and the populations that it was learned from."""
-    left_out = {(e.node, e.device, e.benchmark, e.metric): e.reason for e in baseline.exclusions}
+    """Return the page of a baseline and the populations that it was learned from.
+
+    Metrics that people should look at (a finding, units left out, few units) are drawn first.
+
+    Args:
+        baseline: What was learned.
+        populations: The samples that it was learned from; a metric without one is shown without plot.
+    """
+    excluded: dict[Key, list[Exclusion]] = {}
+    for exclusion in baseline.exclusions:
+        excluded.setdefault((exclusion.benchmark, exclusion.metric), []).append(exclusion)
+    findings: dict[Key, list[Finding]] = {}
+    for finding in baseline.findings:
+        findings.setdefault((finding.benchmark, finding.metric), []).append(finding)
     known = {(p.benchmark, p.metric.name, p.group): p for p in populations}
-    criteria = [c for c in baseline.criteria if c.scope == "unit"]
-    parts = [
-        f"<h1>{html.escape(baseline.hardware_class)}</h1>",
-        f"<p>{html.escape(baseline_line(baseline))}</p>",
-        blocks.lines_block("findings", [f.text for f in baseline.findings], open_=True),
-        blocks.lines_block(
-            "left out",
-            [
-                f"{e.node} {e.device} {e.benchmark} {e.metric}: {e.reason}"
-                for e in baseline.exclusions
-            ],
-        ),
+
+    def interest(criterion: Criterion) -> int:
+        key = (criterion.benchmark, criterion.metric.name)
+        return -2 * (key in excluded) - (key in findings) - criterion.weak
+
+    criteria = sorted((c for c in baseline.criteria if c.scope == "unit"), key=interest)
+    pooled = len(baseline.criteria) - len(criteria)
+    body = [
+        f"<header class='banner'><h1>{html.escape(baseline.hardware_class)}</h1>",
+        f"<p>{html.escape(baseline_line(baseline))}</p></header>",
+        _lists(baseline),
+        f"<h2>All metrics</h2>{_table(criteria)}",
+        f"<p class='faint'>{pooled} more criteria judge a node's pooled values.</p>"
+        if pooled
+        else "",
+        f"<h2>Distributions</h2>{_capped(len(criteria))}<div class='fans'>",
     ]
-    if len(criteria) > MOST:
-        parts.append(
-            f"<p>the first {MOST} of {len(criteria)} metrics are drawn; the file has all</p>"
-        )
-    for criterion in criteria[:MOST]:
-        population = known.get((criterion.benchmark, criterion.metric.name, criterion.group))
-        parts.append(_section(criterion, population, left_out))
+    for number, criterion in enumerate(criteria[:PLOTS]):
+        key = (criterion.benchmark, criterion.metric.name)
+        population = known.get((*key, criterion.group))
+        own = findings.get(key, [])
+        body.append(_section(number, criterion, population, excluded.get(key, []), own))
+    body.append("</div>")
+    return blocks.document(baseline.hardware_class, BLOCKS + PAGE, "".join(body))
+
+
+def _capped(count: int) -> str:
+    if count <= PLOTS:
+        return ""
     return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{html.escape(baseline.hardware_class)}</title><style>:root{{color-scheme:light dark}}"
-        "body{margin:2em auto;max-width:72em;padding:0 1em}"
-        f"{BLOCKS}</style></head><body class='anubis'>{''.join(parts)}</body></html>\n"
+        f"<p><b>{PLOTS} of {count} metrics are drawn</b>: those with findings or units left out "
+        "first. The table above and the baseline's file have all.</p>"
     )
+
+
+def _lists(baseline: Baseline) -> str:
+    out = [
+        f"{e.node} {e.device}: {short(e.benchmark)} {e.metric}: {e.reason}"
+        for e in baseline.exclusions
+    ]
+    found = [
+        f"{short(f.benchmark)} {f.metric}: {f.text}" if f.benchmark else f.text
+        for f in baseline.findings
+    ]
+    return (
+        _list("findings", found)
+        + _list("left out of the learning", out)
+        + _list("learned from nodes", baseline.nodes)
+        + _list("learned from runs", baseline.runs)
+    )
+
+
+def _list(title: str, lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    shown = list(lines[:LINES])
+    if len(lines) > LINES:
+        shown.append(f"and {len(lines) - LINES} more in the baseline's file")
+    return blocks.lines_block(title, shown, count=len(lines))
+
+
+def _table(criteria: Sequence[Criterion]) -> str:
+    names = (
+        *("centre", "units", "nodes", "repeatability", "practical limit", "learned limit"),
+        "detectable loss",
+    )
+    head = "<th>benchmark</th><th>metric</th>" + "".join(f"<th class='n'>{n}</th>" for n in names)
+    rows = []
+    for number, criterion in enumerate(criteria):
+        name = html.escape(_name(criterion))
+        linked = f"<a href='#m{number}'>{name}</a>" if number < PLOTS else name
+        cells = (
+            value_text(_middle(criterion), criterion.metric.unit),
+            str(criterion.units),
+            str(criterion.nodes),
+            similarity_text(criterion.repeatability),
+            similarity_text(criterion.alpha),
+            similarity_text(criterion.limit),
+            percent(criterion.detectable),
+        )
+        rows.append(
+            f"<tr><td>{linked}</td><td>{html.escape(criterion.metric.name)}</td>"
+            f"{''.join(map(blocks.number, cells))}</tr>"
+        )
+    return f"<div class='wide'><table class='brief'><tr>{head}</tr>{''.join(rows)}</table></div>"
+
+
+def _name(criterion: Criterion) -> str:
+    return short(criterion.benchmark) + (f" ({criterion.group})" if criterion.group else "")
+
+
+def _middle(criterion: Criterion) -> float | None:
+    return statistics.median(criterion.centre) if criterion.centre else None
 
 
 def _section(
+    number: int,
     criterion: Criterion,
     population: Population | None,
-    left_out: dict[tuple[str, str, str, str], str],
+    excluded: Sequence[Exclusion],
+    findings: Sequence[Finding],
 ) -> str:
     metric = criterion.metric
     facts = [
-        f"centre {value_text(criterion.centre[len(criterion.centre) // 2], metric.unit)}",
-        f"{criterion.nodes} nodes, {criterion.units} units",
+        f"centre {value_text(_middle(criterion), metric.unit)}",
+        f"{criterion.units} units of {criterion.nodes} nodes",
         f"repeatability {similarity_text(criterion.repeatability)}",
-        f"practical limit {similarity_text(criterion.alpha)}",
+        f"practical limit {similarity_text(criterion.alpha)}, "
         f"learned limit {similarity_text(criterion.limit)}",
         f"smallest detectable loss {percent(criterion.detectable)}",
+        "weak: few units" if criterion.weak else "",
         *criterion.notes,
     ]
-    group = f" ({criterion.group})" if criterion.group else ""
-    head = f"{criterion.benchmark} {metric.name}{group}"
-    plot = _fan(criterion, population, left_out) if population is not None else ""
-    return f"<section><h2>{html.escape(head)}</h2><p>{html.escape('; '.join(facts))}</p>{plot}</section>"
+    title = f"{_name(criterion)} · {metric.name}"
+    notes = blocks.lines_block("findings", [finding.text for finding in findings], open_=True)
+    left = [f"{e.node} {e.device}: {e.reason}" for e in excluded]
+    plot = _fan(criterion, population, excluded) if population is not None else ""
+    return (
+        f"<section class='case' id='m{number}'><h3>{html.escape(title)}</h3>"
+        f"<p class='faint'>{html.escape('; '.join(fact for fact in facts if fact))}</p>"
+        f"{notes}{plot}{_list('left out', left)}</section>"
+    )
 
 
-def _fan(
-    criterion: Criterion,
-    population: Population,
-    left_out: dict[tuple[str, str, str, str], str],
-) -> str:
-    good: list[list[float]] = []
-    bad: list[list[float]] = []
+def _fan(criterion: Criterion, population: Population, excluded: Sequence[Exclusion]) -> str:
+    names = {(e.node, e.device) for e in excluded}
+    good: list[int] = []
+    bad: dict[str, Sequence[float]] = {}
     for row in range(len(population)):
         if row in population.problems:
             continue
-        key = (
-            *(population.nodes[row], population.devices[row]),
-            *(population.benchmark, population.metric.name),
-        )
-        values = population.sample(row).tolist()
-        (bad if key in left_out else good).append(values)
-    step = max(1, len(good) // UNITS)
+        if (population.nodes[row], population.devices[row]) in names:
+            name = f"{population.nodes[row]} {population.devices[row]} {population.runs[row]}"
+            bad[name.strip()] = _values(population, row)
+        else:
+            good.append(row)
+    step = max(1, -(-len(good) // UNITS))
+    more = f" ({len(good[::step])} of them drawn)" if step > 1 else ""
+    left = f", {len(bad)} left out" if bad else ""
     return fan_plot(
-        good[::step],
+        [_values(population, row) for row in good[::step]],
         criterion.centre,
         unit=population.metric.unit,
-        bad={str(i): b for i, b in enumerate(bad[:UNITS])},
-        label=f"{population.metric.name} of {len(good)} units; orange: left out",
+        bad=bad,
+        better=population.metric.better,
+        bound=_bound(criterion),
+        label=f"{population.metric.name}: {len(good)} units{more}{left}",
     )
+
+
+def _values(population: Population, row: int) -> Sequence[float]:
+    values: list[float] = population.sample(row).tolist()
+    if len(values) <= VALUES:
+        return values
+    ordered, last = sorted(values), len(values) - 1
+    return [ordered[round(i * last / (VALUES - 1))] for i in range(VALUES)]
+
+
+def _bound(criterion: Criterion) -> float | None:
+    """Return the median at which a uniformly worse unit fails: beyond both limits (design 6.3)."""
+    middle, better = _middle(criterion), criterion.metric.better
+    threshold = (
+        criterion.alpha if criterion.limit is None else min(criterion.alpha, criterion.limit)
+    )
+    if middle is None or better == "equal" or threshold <= 0:
+        return None
+    return middle * threshold if better == "higher" else middle / threshold

@@ -185,7 +185,7 @@ def _card(verdicts: Sequence[MetricVerdict], inventory: Mapping[str, Any]) -> st
     if known:
         lines.append(f"<div class='faint'>{html.escape(known)}</div>")
     shown = verdicts[:FOLD]
-    items = [f"{v.metric or v.benchmark}: {v.text}" for v in shown]
+    items = [_why(verdict) for verdict in shown]
     if len(verdicts) > len(shown):
         items.append(f"and {len(verdicts) - len(shown)} more")
     lines.append("<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>")
@@ -197,6 +197,11 @@ def _card(verdicts: Sequence[MetricVerdict], inventory: Mapping[str, Any]) -> st
         for text in list(dict.fromkeys(texts))[:FOLD]:
             lines.append(f"<div><b>{label}:</b> {html.escape(text)}</div>")
     return f"<div class='card {first.outcome.value}'>{''.join(lines)}</div>"
+
+
+def _why(verdict: MetricVerdict) -> str:
+    name = verdict.metric or verdict.benchmark
+    return verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
 
 
 def _unjudged(record: RunRecord) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_anubis.report.canvas import BAD, CENTRE, SAMPLE
+from pytest_anubis.report.canvas import BAD, CENTRE, SAMPLE, SHADE
 
 BLOCKS = """
 .anubis{--line:rgba(128,128,128,.28);--soft:rgba(128,128,128,.09);font:14px/1.45 system-ui,sans-serif}
@@ -25,12 +25,15 @@ background:#5c5c5c;font-size:.88em;font-weight:600;letter-spacing:.02em;white-sp
 .anubis summary{cursor:pointer}
 .anubis ul{margin:.3em 0;padding-left:1.4em}
 .anubis .faint{opacity:.72}
+.anubis .kv{display:inline-block;margin-right:1.1em}
+.anubis .kv i{font-style:normal;opacity:.65}
 """
 
 PAGE = f"""
 :root{{color-scheme:light dark}}
 body.anubis{{margin:0 auto;padding:1.6em 1.2em 4em;max-width:74em;font-size:15px;line-height:1.5;
 overflow-wrap:break-word}}
+a{{color:#00599b;text-decoration-thickness:1px;text-underline-offset:.15em}}
 h1{{font-size:1.65em;line-height:1.2;margin:.1em 0 .3em}}
 h2{{font-size:1.2em;margin:2.2em 0 .5em;padding-bottom:.25em;border-bottom:2px solid var(--line)}}
 h3{{font-size:1em;margin:0 0 .2em;overflow-wrap:anywhere}}
@@ -45,15 +48,16 @@ h3{{font-size:1em;margin:0 0 .2em;overflow-wrap:anywhere}}
 break-inside:avoid}}
 .card.FAIL{{border-left:5px solid #b3400b}}.card.MARGINAL{{border-left:5px solid #7f5a00}}
 .case{{padding:.9em 0;border-top:1px solid var(--line);break-inside:avoid}}
-details.case>summary h3{{display:inline}}
-.brief td{{overflow-wrap:anywhere}}
+.case h3{{display:inline}}
+h2+.case,h2+p+.case{{border-top:0}}
+.fans{{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(25em,100%),1fr));gap:0 2em}}
 @media (max-width:40em){{.facts{{grid-template-columns:1fr}}.facts dd{{margin-bottom:.4em}}
 body.anubis{{padding:1em .8em 3em}}}}
 @media (prefers-color-scheme:dark){{body.anubis{{background:#16181b;color:#e4e4e2}}
 a{{color:#8ec7f0}}
 svg [stroke='{SAMPLE}']{{stroke:#5fb3e8}}svg [fill='{SAMPLE}']{{fill:#5fb3e8}}
 svg [stroke='{CENTRE}']{{stroke:#35c198}}svg [stroke='{BAD}']{{stroke:#f0894a}}
-svg [fill='{BAD}']{{fill:#f0894a}}}}
+svg [fill='{BAD}']{{fill:#f0894a}}svg [fill='{SHADE}']{{fill:rgba(240,137,74,.26)}}}}
 @media print{{body.anubis{{padding:0;max-width:none;font-size:11px;background:#fff;color:#000}}
 .verdict,.banner,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 details::details-content{{content-visibility:visible;block-size:auto}}summary{{list-style:none}}

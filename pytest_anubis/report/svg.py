@@ -6,6 +6,7 @@ meaning is drawn in the page's own text colour, and every curve differs by its d
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 from pytest_anubis.report.canvas import (
@@ -57,9 +58,10 @@ def cdf_plot(
     limit = finite([bound]) if bound is not None and better != "equal" else []
     if not sample and not expected:
         return ""
+    edge = _edge(expected, limit)
     low, high = span([*sample, *expected, *limit])
-    frame = Frame(low=min([low, *limit]), high=max([high, *limit]))
-    parts = [_limit(frame, better, limit[0], unit, expected)] if limit else []
+    frame = Frame(low=min([low, *_inner(edge)]), high=max([high, *_inner(edge)]))
+    parts = [_limit(frame, better, limit[0], unit, edge)] if limit else []
     parts.append(axes(frame, unit))
     if expected:
         parts.append(_curve(frame, expected, CENTRE, f"expected: {_median(expected, unit)}", "9 6"))
@@ -99,13 +101,12 @@ def fan_plot(
     out = {name: ordered for name, s in (bad or {}).items() if (ordered := sorted(finite(s)))}
     drawn = dict(list(out.items())[:NAMED])
     expected = sorted(finite(centre))
-    ends = [value for sample in (*good, *drawn.values()) for value in (sample[0], sample[-1])]
-    if not ends and not expected:
+    if not good and not drawn and not expected:
         return ""
     limit = finite([bound]) if bound is not None and better != "equal" else []
-    low, high = span([*ends, *expected])
-    frame = Frame(low=min([low, *limit]), high=max([high, *limit]))
-    parts = [_limit(frame, better, limit[0], unit, expected)] if limit else []
+    edge = _edge(expected, limit)
+    frame = _fan_frame(good, drawn, [*_inner(edge), *expected])
+    parts = [_limit(frame, better, limit[0], unit, edge)] if limit else []
     parts.append(axes(frame, unit))
     parts.append(_bands(frame, good) if len(good) > LINES else _lines(frame, good))
     if expected:
@@ -116,12 +117,12 @@ def fan_plot(
         )
     more = f", {len(out)} left out" if out else ""
     parts.append(text(frame.left, 20, f"{len(good)} units{more}; dashed: centre"))
-    words = label or f"distributions of {len(good)} units and their centre{more}"
-    return picture(frame.width, frame.height, words, "".join(parts))
+    about = label or f"distributions of {len(good)} units and their centre{more}"
+    return picture(frame.width, frame.height, about, "".join(parts))
 
 
 def _median(ordered: Sequence[float], unit: str) -> str:
-    return f"median {value_text(ordered[len(ordered) // 2], unit)}"
+    return f"median {value_text(statistics.median(ordered), unit)}"
 
 
 def _thinned(ordered: Sequence[float], most: int) -> list[tuple[float, float]]:
@@ -141,23 +142,57 @@ def _steps(frame: Frame, ordered: Sequence[float], most: int = STEPS) -> str:
 
 
 def _curve(
-    frame: Frame, ordered: Sequence[float], colour: str, words: str, dashes: str = ""
+    frame: Frame,
+    ordered: Sequence[float],
+    colour: str,
+    words: str,
+    dashes: str = "",
+    most: int = STEPS,
 ) -> str:
     dash = f" stroke-dasharray='{dashes}'" if dashes else ""
     return (
-        f"<path d='{_steps(frame, ordered)}' fill='none' stroke='{colour}' stroke-width='3'{dash}>"
+        f"<path d='{_steps(frame, ordered, most)}' fill='none' stroke='{colour}' stroke-width='3'{dash}>"
         f"{tip(words)}</path>"
     )
 
 
-def _limit(frame: Frame, better: str, bound: float, unit: str, expected: Sequence[float]) -> str:
-    """Shade where a sample is beyond the limit: the worse side of the centre moved to the bound.
+def _edge(expected: Sequence[float], limit: Sequence[float]) -> list[float]:
+    """Return the distribution of a uniformly worse sample that just crosses the limit, ascending.
 
-    The bound is the centre's median times the loss that is still allowed, so the centre times the same
-    factor is the distribution of a uniformly worse sample that just crosses the limit.
+    The bound is the centre's median times the loss that is still allowed, so it is the centre times the
+    same factor; without a centre, or with one that is zero, it is the bound alone.
     """
-    middle = expected[len(expected) // 2] if expected else 0.0
-    edge = [value * bound / middle for value in expected] if middle > 0 else [bound]
+    middle = statistics.median(expected) if expected else 0.0
+    if not limit or middle <= 0:
+        return list(limit)
+    return [value * limit[0] / middle for value in expected]
+
+
+def _inner(ordered: Sequence[float]) -> list[float]:
+    """Return the values within which the middle 90 % lie: a long tail need not be shown."""
+    last = len(ordered) - 1
+    return [ordered[round(0.05 * last)], ordered[round(0.95 * last)]] if ordered else []
+
+
+def _fan_frame(
+    good: Sequence[Sequence[float]],
+    bad: Mapping[str, Sequence[float]],
+    further: Sequence[float],
+) -> Frame:
+    """Show all that took part; what was left out may widen the range threefold on either side."""
+    ends = [value for sample in good for value in (sample[0], sample[-1])]
+    out = [value for sample in bad.values() for value in (sample[0], sample[-1])]
+    low, high = span([*ends, *further] or out)
+    low, high = min([low, *further]), max([high, *further])
+    width = high - low
+    return Frame(
+        low=max(min([low, *out]), low - 3 * width, 0.0 if low >= 0 else low),
+        high=min(max([high, *out]), high + 3 * width),
+    )
+
+
+def _limit(frame: Frame, better: str, bound: float, unit: str, edge: Sequence[float]) -> str:
+    """Shade where a sample is beyond the limit: the worse side of `edge`."""
     if better == "higher":  # worse: to the left of and above the curve
         path = _steps(frame, edge) + f"V{frame.top}H{frame.left}Z"
     else:

@@ -1,0 +1,132 @@
+"""A node's verdict in Prometheus' text format, for the textfile collector of the node_exporter.
+
+Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text-based, version 0.0.4). The
+collector refuses a whole file when two samples have the same name and labels, so they are made unique.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def prometheus_text(node_verdict: NodeVerdict | None, verdicts: Sequence[MetricVerdict]) -> str:
+    """Return the verdicts as gauges; write them atomically to ``anubis.prom`` in the collector's folder.
+
+    An alert on acceptance asks for ``anubis_node_decision{decision="ACCEPTED"} != 1``, one on parts for
+    ``anubis_metric_outcome{outcome="FAIL"} == 1``.
+
+    Args:
+        node_verdict: The decision; None when the run reached none, then only metrics are told.
+        verdicts: All metric verdicts; of several on the same metric of the same unit the last counts.
+    """
+    families = [*_node(node_verdict), *_metrics(verdicts)] if node_verdict else _metrics(verdicts)
+    return "".join(_family(name, words, samples) for name, words, samples in families if samples)
+
+
+Family = tuple[str, str, dict[Labels, float]]
+
+
+def _node(verdict: NodeVerdict) -> list[Family]:
+    node = ("node", verdict.node)
+    decisions: dict[Labels, float] = {
+        (node, ("decision", decision.value)): float(verdict.decision is decision)
+        for decision in Decision
+    }
+    counted = dict(verdict.counts)
+    counts: dict[Labels, float] = {
+        (node, ("outcome", outcome.value)): float(counted.get(outcome.value, 0))
+        for outcome in Outcome
+    }
+    blamed: dict[Labels, float] = {
+        (node, ("component", component)): 1.0 for component in verdict.components
+    }
+    info: dict[Labels, float] = {(node, ("baseline", verdict.baseline)): 1.0}
+    risk = verdict.residual_risk
+    return [
+        ("anubis_node_decision", "1 for what was decided about the node, else 0.", decisions),
+        ("anubis_node_verdicts", "How many metric verdicts had each outcome.", counts),
+        ("anubis_node_blamed", "Components with at least one failed metric.", blamed),
+        (
+            "anubis_node_blocking",
+            "Obstacles that prevent acceptance.",
+            {(node,): float(len(verdict.blocking))},
+        ),
+        (
+            "anubis_node_listed",
+            "What was not judged and does not block.",
+            {(node,): float(len(verdict.listed))},
+        ),
+        (
+            "anubis_node_residual_risk",
+            "Probability of an incident that benchmarks left out leave.",
+            {} if risk is None else {(node,): risk},
+        ),
+        ("anubis_node_baseline_info", "The baseline that decided.", info),
+    ]
+
+
+def _metrics(verdicts: Sequence[MetricVerdict]) -> list[Family]:
+    last = {_labels(verdict): verdict for verdict in verdicts}
+    outcome: dict[Labels, float] = {
+        (*labels, ("outcome", v.outcome.value), ("reason", v.reason.value)): 1.0
+        for labels, v in last.items()
+    }
+    value: dict[Labels, float] = {
+        (*labels, ("unit", v.unit)): v.value for labels, v in last.items() if v.value is not None
+    }
+    expected: dict[Labels, float] = {
+        (*labels, ("unit", v.unit)): v.expected
+        for labels, v in last.items()
+        if v.expected is not None
+    }
+    return [
+        ("anubis_metric_outcome", "1 for the outcome that the metric has.", outcome),
+        ("anubis_metric_value", "Median of the measured values, in the unit of the label.", value),
+        ("anubis_metric_expected", "Median of what healthy units deliver.", expected),
+        (
+            "anubis_metric_similarity",
+            "One-sided similarity to the criterion, 1 is normal or better.",
+            {k: v.similarity for k, v in last.items() if v.similarity is not None},
+        ),
+        (
+            "anubis_metric_threshold",
+            "Similarity below which the verdict changes.",
+            {k: v.threshold for k, v in last.items() if v.threshold is not None},
+        ),
+    ]
+
+
+def _labels(verdict: MetricVerdict) -> Labels:
+    return (
+        ("node", verdict.node),
+        ("device", verdict.device),
+        ("component", verdict.component),
+        ("benchmark", verdict.benchmark),
+        ("metric", verdict.metric),
+        ("scope", verdict.scope),
+    )
+
+
+def _family(name: str, words: str, samples: dict[Labels, float]) -> str:
+    lines = [f"# HELP {name} {words}", f"# TYPE {name} gauge"]
+    for labels, value in samples.items():
+        said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
+        lines.append(f"{name}{{{said}}} {_number(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(float(value))
