@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.report.numbers import comparison_text, percent, similarity_text, value_text
-from pytest_anubis.report.table import plain_line, table
+from pytest_anubis.report.table import plain_line, table, width_of
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
+_SPARE = ("percentile", "limit", "threshold", "unit")
+"""Columns that a narrow terminal does without, in this order; ``-v`` shows all."""
 _COLUMNS = ("metric", "unit", "value", "expected", "limit", "similarity", "threshold")
 
 
@@ -59,7 +61,8 @@ def verdict_table(
         verdicts: In the order of the rows.
         benchmark: Name the benchmark and the device in a first column.
         baseline: Name the baseline in every row.
-        width: Columns of the terminal, if the first column should be cut to fit.
+        width: Columns of the terminal, if the first column should be cut, and less telling columns left
+            out, to fit.
     """
     header = [
         *(["benchmark"] if benchmark else []),
@@ -67,8 +70,18 @@ def verdict_table(
         *(["baseline"] if baseline else []),
         "verdict",
     ]
-    rows = [_row(verdict, benchmark=benchmark, baseline=baseline) for verdict in verdicts]
-    return table([header, *rows], width=width)
+    rows = [header]
+    rows += [_row(verdict, benchmark=benchmark, baseline=baseline) for verdict in verdicts]
+    text = table(rows, width=width)
+    for column in _SPARE if width is not None else ():
+        if max(map(width_of, text.splitlines())) <= (width or 0):
+            break
+        if column in header:
+            place = header.index(column)
+            rows = [[*row[:place], *row[place + 1 :]] for row in rows]
+            header = rows[0]
+        text = table(rows, width=width)
+    return text
 
 
 def summary_sentence(verdict: MetricVerdict) -> str:

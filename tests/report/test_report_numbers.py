@@ -23,7 +23,7 @@ from pytest_anubis.report.numbers import (
 SHARES = st.floats(0, 1)
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False, min_value=0))
+@given(st.floats(0, 1e300))
 def test_a_value_keeps_four_significant_digits(value: float) -> None:
     assert float(value_text(value)) == pytest.approx(value, rel=5.1e-4)
 
