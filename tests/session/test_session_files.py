@@ -1,0 +1,103 @@
+"""Files that go wrong: bad baselines are one line and exit 4; JUnit and HTML hold every metric."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.session.conftest import Learn
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+def edit(path: Path, change: Edit) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+BAD: dict[str, tuple[Edit, str]] = {
+    "wrong schema": (lambda d: d.update(schema=99), "schema"),
+    "NaN": (lambda d: d["criteria"][0]["centre"].__setitem__(0, float("nan")), "NaN"),
+    "negative": (lambda d: d["criteria"][0]["centre"].__setitem__(0, -1.0), "centre"),
+    "unsorted": (lambda d: d["criteria"][0]["centre"].reverse(), "centre"),
+    "no unit": (lambda d: d["criteria"][0].update(unit=""), "unit"),
+    "unit is a number": (lambda d: d["criteria"][0].update(unit=5), "unit"),
+    "another unit": (lambda d: d["criteria"][0].update(unit="TFLOP/s"), "edited"),
+    "another class": (lambda d: d.update(hardware_class="other"), "other"),
+    "no criteria list": (lambda d: d.update(criteria="none"), "criteria"),
+    "twice the same": (lambda d: d["criteria"].append(d["criteria"][0]), "criteria"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_baseline_is_one_line_and_exit_4(
+    project: pytest.Pytester, learn: Learn, case: str
+) -> None:
+    learn()
+    (path,) = (project.path / "baselines").glob("*.json")
+    change, word = BAD[case]
+    edit(path, change)
+    result = project.runpytest("--anubis")
+    assert result.ret == 4
+    lines = [line for line in result.stderr.lines if line.strip()]
+    assert len(lines) == 1
+    assert path.name in lines[0]
+    assert word in lines[0]
+
+
+def test_a_truncated_baseline_is_one_line_and_exit_4(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    (path,) = (project.path / "baselines").glob("*.json")
+    path.write_text(path.read_text()[:200])
+    result = project.runpytest("--anubis")
+    assert result.ret == 4
+    assert len([line for line in result.stderr.lines if line.strip()]) == 1
+
+
+@pytest.mark.parametrize("processes", [[], ["-n0"], ["-n2"]])
+def test_junit_holds_every_metric_and_the_right_counts(
+    project: pytest.Pytester, learn: Learn, processes: list[str]
+) -> None:
+    import xml.etree.ElementTree as Tree
+
+    learn()
+    (project.path / "speed.json").write_text(json.dumps([50.0] * 20))
+    path = project.path / "test_suite.py"
+    path.write_text(path.read_text() + "\ndef test_plain():\n    pass\n")
+    result = project.runpytest_subprocess("--anubis", "--junitxml=j.xml", *processes)
+    assert result.ret == 1
+    suite = Tree.parse(project.path / "j.xml").getroot().find("testsuite")  # noqa: S314  # our own file
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
+    found = {p.get("name"): p.get("value") for p in suite.iter("property")}
+    assert found["anubis.speed"] == "50 GFLOP/s"
+    assert found["anubis.speed.verdict"] == "FAIL"
+
+
+@pytest.mark.parametrize("processes", [[], ["-n2"]])
+def test_the_html_report_has_verdict_plot_and_inventory(
+    project: pytest.Pytester, learn: Learn, processes: list[str]
+) -> None:
+    learn()
+    arguments = ["--anubis", "--html=r.html", "--self-contained-html", *processes]
+    assert project.runpytest_subprocess(*arguments).ret == 0
+    page = (project.path / "r.html").read_text()
+    for word in ("ACCEPTED", "&lt;svg", "processor"):
+        assert word in page, word
+
+
+def test_the_store_that_cannot_be_written_is_one_line(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    (project.path / "file").write_text("")
+    result = project.runpytest("--anubis", "--anubis-store=file/inside")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*--anubis-store*"])
