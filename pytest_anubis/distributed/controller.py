@@ -242,7 +242,7 @@ class Controller:
         if times > 1:
             evidence.append(f"it ended like this on {task.device} {times} times in a row")
         kept = self._listener.kept(crashitem)
-        report.longrepr = crash_text(crash, kept, evidence)
+        report.longrepr = crash_text(crash, kept, evidence, self._evidence.blind)
         report.location = (report.location[0], None, crashitem.partition("::")[2] or crashitem)
         report.duration = self._listener.seconds(name)
         report.anubis = {  # type: ignore[attr-defined]  # read by the session's plugins

@@ -49,18 +49,23 @@ class Crash:
         return f"its process died: {self.death}"
 
 
-def crash_text(crash: Crash, kept: Sequence[Measurement], evidence: Sequence[str]) -> str:
+def crash_text(
+    crash: Crash, kept: Sequence[Measurement], evidence: Sequence[str], blind: str = ""
+) -> str:
     """Return the report's text: the first line says it all.
 
     Args:
         crash: What happened.
         kept: What the test had measured before.
         evidence: What points to the hardware.
+        blind: Why evidence may have been missed; empty if it was not.
     """
     lines = [crash.cause]
     lines += [f"evidence: {phrase}" for phrase in evidence]
     if not evidence:
         lines.append("no evidence against the hardware was found: INCONCLUSIVE")
+        if blind:
+            lines.append(f"it could not be looked for everywhere: {blind}")
     for one in kept:
         last = f", last {one.values[-1]:g} {one.metric.unit}" if one.values else ""
         lines.append(f"measured before: {one.metric.name}, {len(one.values)} values{last}")

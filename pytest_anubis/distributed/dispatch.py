@@ -19,7 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pytest_anubis.distributed.tasks import Certificates, Lane, Task, lane_of, may_overlap, of_host
+from pytest_anubis.distributed.tasks import (
+    NODE,
+    Certificates,
+    Lane,
+    Task,
+    lane_of,
+    may_overlap,
+    of_host,
+)
 
 STRIKES = 6
 """After how many strikes without a finished test between them a lane is given up.
@@ -185,7 +193,8 @@ class Dispatcher:
     def assign(self, tasks: Sequence[Task], certificates: Certificates) -> list[Instruction]:
         """The tests are known: put each into its lane.
 
-        Tests that may overlap come before those that may not; otherwise their order is kept.
+        In the node's lane those come first that may run beside most of the other lanes' tests, so that
+        they do not wait behind one that may not; exclusive ones come last. Else their order is kept.
 
         Raises:
             DispatchError: They were known before.
@@ -195,11 +204,8 @@ class Dispatcher:
             raise self._nonsense("the tests are known already")
         self._tasks = tuple(tasks)
         self._certificates = certificates
-        lanes = [track.lane for track in self._tracks.values()]
-        many = sum(not lane.name.startswith("spare") for lane in lanes) > 1
-        order = range(len(tasks))
-        for index in sorted(order, key=lambda i: tasks[i].exclusive) if many else order:
-            track = self._tracks[lane_of(tasks[index], lanes)]
+        for index in self._order(self._tasks):
+            track = self._tracks[self._lane_of(index)]
             (self._dropped if track.given_up else track.queue).append(index)
         return self._advance()
 
@@ -276,14 +282,34 @@ class Dispatcher:
         self._tell(f"test {index} is to be repeated")
         if self._tasks is None or not 0 <= index < len(self._tasks):
             raise self._nonsense(f"there is no test {index}")
-        lanes = [track.lane for track in self._tracks.values()]
-        track = self._tracks[lane_of(self._tasks[index], lanes)]
+        track = self._tracks[self._lane_of(index)]
         if track.state is not State.BOOTING or track.given_up:
             raise self._nonsense(f"lane {track.lane.name} takes no more tests")
         track.queue.appendleft(index)
         return self._advance()
 
     # How one thing leads to the next.
+
+    def _order(self, tasks: tuple[Task, ...]) -> list[int]:
+        lanes = [self._lane_of(index) for index in range(len(tasks))]
+        if len(set(lanes)) < 2:
+            return list(range(len(tasks)))
+
+        def company(index: int) -> tuple[bool, int]:
+            if lanes[index] != NODE:
+                return False, 0
+            beside = sum(
+                may_overlap(tasks[index], task, self._certificates)
+                for task, lane in zip(tasks, lanes, strict=True)
+                if lane != NODE
+            )
+            return tasks[index].exclusive, -beside
+
+        return sorted(range(len(tasks)), key=company)
+
+    def _lane_of(self, index: int) -> str:
+        tasks = self._tasks or ()
+        return lane_of(tasks[index], [track.lane for track in self._tracks.values()])
 
     def _advance(self) -> list[Instruction]:
         """Let every lane do what it may do now; lanes of devices go first."""

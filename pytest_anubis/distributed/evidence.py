@@ -35,6 +35,11 @@ class Evidence:
         self._log = log or KernelLog()
         self._bus = bus
 
+    @property
+    def blind(self) -> str:
+        """Why evidence may be missed; empty when everything can be read."""
+        return self._log.unreadable
+
     def against(self, device: str) -> tuple[str, ...]:
         """Return what has been logged since the last call, and what is missing, one phrase each.
 

@@ -288,6 +288,21 @@ def test_plan_overlaps_devices_and_adds_what_runs_alone() -> None:
     assert plan(tasks, layout(GPUS, 1)).wall == pytest.approx(15.0)
 
 
+def test_host_test_with_company_does_not_wait_behind_one_without() -> None:
+    lanes = layout(("cpu",), 2, overlapping=True)
+    tasks = [
+        on_host("net", "cpu", "network", cost=2.0),
+        on_host("disk", "disk", cost=2.0),
+        make_task("gemm", device="cpu", scope="device", cost=3.0),
+    ]
+    predicted = plan(tasks, lanes, pair("gemm", "disk") | pair("gemm", "net"))
+    assert [(s.test, s.start) for s in predicted.slots] == [
+        ("gemm", 0.0),
+        ("disk", 0.0),
+        ("net", 3.0),
+    ]
+
+
 def test_plan_prefers_measured_costs_and_counts_unknown_ones() -> None:
     tasks = [alone("a", 100.0), alone("b")]
     predicted = plan(tasks, layout(("cpu",), 1), costs={"a": 2.0}, overhead=0.5)

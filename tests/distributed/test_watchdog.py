@@ -228,6 +228,7 @@ def test_crash_is_failure_with_evidence_and_undecided_without() -> None:
     assert verdict.outcome == "FAIL"
     assert (verdict.device, verdict.evidence) == ("cuda:0", ("XID 79",))
     assert "evidence: XID 79" in crash_text(crash, [], ["XID 79"])
+    assert "could not be looked for everywhere: no" in crash_text(crash, [], [], "no")
 
 
 def test_stack_is_cut_where_the_benchmark_ends() -> None:
@@ -269,7 +270,9 @@ def test_evidence_counts_for_the_card_it_speaks_of(tmp_path: Path) -> None:
     evidence = Evidence(places, log=kernel(tmp_path), bus=bus)
     assert evidence.against("cuda:2") == ("cuda:2 at 0000:7f:00.0 is gone from the PCI bus",)
     assert evidence.against(NODE) == ()
+    assert evidence.blind == ""
     evidence.close()
+    assert "kernel log" in Evidence({}, log=KernelLog(tmp_path / "none"), bus=bus).blind
 
 
 def test_workers_are_bound_by_what_does_not_change_with_enumeration() -> None:
