@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
 from pytest_anubis.report.failure import verdict_table
@@ -14,6 +16,7 @@ Line = tuple[str, str]
 
 _STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECIDED: "yellow"}
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
+_FOLDERS = re.compile(r"(?<!\S)(?:[^\s/:]+/)+(?=[^\s/:]+\.py::)")
 MOST = 12
 """Lines of one list, and rows of the table, shown without ``-v``."""
 
@@ -79,6 +82,11 @@ def grouped(texts: Sequence[str]) -> list[str]:
     return lines
 
 
+def without_folders(text: str) -> str:
+    """Return text with test ids cut to file and test: the folders fill a line and tell little."""
+    return _FOLDERS.sub("", text)
+
+
 def _table(verdicts: Sequence[MetricVerdict], verbosity: int, width: int) -> list[Line]:
     shown = [
         verdict for verdict in verdicts if verdict.metric and (verbosity > 0 or _telling(verdict))
@@ -87,6 +95,8 @@ def _table(verdicts: Sequence[MetricVerdict], verbosity: int, width: int) -> lis
         return []
     worst_first = sorted(shown, key=_severity) if verbosity <= 0 else shown
     rows = worst_first if verbosity > 0 else worst_first[:MOST]
+    if verbosity <= 0:
+        rows = [replace(verdict, benchmark=without_folders(verdict.benchmark)) for verdict in rows]
     text = verdict_table(
         rows, benchmark=True, baseline=False, width=None if verbosity > 0 else max(width, 60)
     )
@@ -129,7 +139,12 @@ def _list(title: str, texts: Sequence[str], verbosity: int, width: int) -> list[
     shown = grouped(texts) if verbosity <= 0 else [plain_line(text) for text in texts]
     most = len(shown) if verbosity > 0 else MOST
     lines += [
-        (f"  {text}" if verbosity > 0 else clip(f"  {text}", max(width, 60)), "")
+        (
+            f"  {text}"
+            if verbosity > 0
+            else clip(f"  {without_folders(text)}", 2 * max(width, 60)),
+            "",
+        )
         for text in shown[:most]
     ]
     if len(shown) > most:

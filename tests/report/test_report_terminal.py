@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.table import width_of
-from pytest_anubis.report.terminal import coverage_text, grouped, summary_lines
+from pytest_anubis.report.terminal import coverage_text, grouped, summary_lines, without_folders
 
 NODE = NodeVerdict(
     node="node7",
@@ -118,3 +118,17 @@ def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
 def test_texts_from_strangers_cannot_move_the_cursor() -> None:
     lines = texts(1, headline="a\x1b[2Jb", blocking=("x: \x1b[1mbold\nnext",))
     assert all(line.isprintable() for line in lines)
+
+
+def test_folders_of_tests_are_left_out_where_there_is_little_room() -> None:
+    line = "FAIL suites/a/test_b.py::test_c[x/y] cuda:0: 3 GB/s below a/b"
+    assert without_folders(line) == "FAIL test_b.py::test_c[x/y] cuda:0: 3 GB/s below a/b"
+    blocking = ("NOT_TESTED suites/a/test_b.py::test_c: gone",)
+    assert "  NOT_TESTED test_b.py::test_c: gone" in texts(blocking=blocking)
+    assert "  NOT_TESTED suites/a/test_b.py::test_c: gone" in texts(1, blocking=blocking)
+
+
+def test_a_reason_is_read_to_its_end_on_a_narrow_terminal() -> None:
+    reason = "disturbed by another process on every core, measure again"
+    blocking = (f"INCONCLUSIVE suites/a/test_b.py::test_c rate cuda:0: {reason}",)
+    assert any(line.endswith(reason) for line in texts(width=80, blocking=blocking))
