@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
-from pytest_anubis.report.numbers import percent, similarity_text, value_text
+from pytest_anubis.report.numbers import similarity_text, value_text
 from pytest_anubis.report.strip import series_text, spark, strip_plot
 from pytest_anubis.report.svg import cdf_plot
+from pytest_anubis.report.terminal import coverage_text
 
 SEVERITY = (
     *(Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED),
@@ -84,9 +85,20 @@ def explanation(verdict: MetricVerdict) -> str:
 
 
 def plots(
-    measurement: Measurement, criterion: Criterion | None, verdict: MetricVerdict | None
+    measurement: Measurement,
+    criterion: Criterion | None,
+    verdict: MetricVerdict | None,
+    *,
+    points: int = 90,
 ) -> str:
-    """Return the plots of one measurement: its distribution, and its values in time order."""
+    """Return the plots of one measurement: its distribution, and its values in time order.
+
+    Args:
+        measurement: What was recorded.
+        criterion: What is expected, None when nothing is.
+        verdict: What was concluded, None when nothing was.
+        points: Most points of a curve.
+    """
     metric = measurement.metric
     bound = verdict.bound if verdict else None
     parts = [
@@ -97,6 +109,7 @@ def plots(
             better=metric.better,
             bound=bound,
             label=f"{metric.name}: distribution of the measured values against the expected one",
+            steps=points,
         ),
         strip_plot(
             measurement.values,
@@ -104,6 +117,7 @@ def plots(
             label="in time order",
             expected=verdict.expected if verdict else None,
             bound=bound,
+            points=points,
         ),
     ]
     return f"<div class='plots'>{''.join(parts)}</div>"
@@ -144,16 +158,7 @@ def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
     ]
     if verdict.components and verdict.decision is Decision.REJECTED:
         parts.append(f"<p>blamed: <b>{html.escape(', '.join(verdict.components))}</b></p>")
-    return "".join(parts) + f"<p class='faint'>{html.escape(coverage(verdict))}</p>"
-
-
-def coverage(verdict: NodeVerdict) -> str:
-    """Say in one line how much was judged, against what, and which risk is left."""
-    counts = ", ".join(f"{count} {name}" for name, count in verdict.counts) or "nothing"
-    against = f" against baseline {verdict.baseline}" if verdict.baseline else ""
-    risk = verdict.residual_risk
-    left = "" if risk is None else f"; residual risk of what was left out: {percent(risk)}"
-    return f"judged{against}: {counts}{left}"
+    return "".join(parts) + f"<p class='faint'>{html.escape(coverage_text(verdict))}</p>"
 
 
 def lines_block(

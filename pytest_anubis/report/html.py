@@ -18,8 +18,9 @@ from pytest_anubis.report.numbers import similarity_text
 from pytest_anubis.report.style import BLOCKS
 from pytest_anubis.wire import WireError, from_plain
 
-SERIES, POINTS = 6, 24
-"""Telemetry in one row of a report that may have hundreds; the dossier shows more."""
+POINTS, SERIES, COURSE = 48, 4, 16
+"""Points of a curve, telemetry series and their points in one row: a report may have hundreds of rows, and
+whatever stands in them is escaped twice. The dossier shows more."""
 
 
 class Context(Protocol):
@@ -133,8 +134,8 @@ class HtmlReport:
             criterion = blocks.criterion_of(measurement, self._criteria)
             if len(measurements) > 1 or not verdicts:
                 parts.append(f"<p>{html.escape(name)}</p>")
-            parts.append(blocks.plots(measurement, criterion, by_metric.get(name)))
-            parts.append(blocks.telemetry(measurement, most=SERIES, points=POINTS))
+            parts.append(blocks.plots(measurement, criterion, by_metric.get(name), points=POINTS))
+            parts.append(blocks.telemetry(measurement, most=SERIES, points=COURSE))
         return f"<div class='anubis'>{''.join(parts)}</div>"
 
 

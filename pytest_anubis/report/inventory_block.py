@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_anubis.report.numbers import bytes_text
+
 _BYTES = frozenset({"memory", "total", "limit", "swap", "size"})
 _NAMES = ("index", "name", "slot", "pci")
 _KNOWN = frozenset({"schema", "node", "taken"})
@@ -92,6 +94,6 @@ def _leaf(key: str, value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if key in _BYTES and isinstance(value, int | float) and value >= 2**20:
-        return f"{value / 2**30:.1f} GiB"
+    if key in _BYTES and isinstance(value, int | float):
+        return bytes_text(value)
     return str(value)

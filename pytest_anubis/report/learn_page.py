@@ -107,7 +107,7 @@ def _list(title: str, lines: Sequence[str]) -> str:
 
 def _table(criteria: Sequence[Criterion]) -> str:
     names = (
-        *("centre", "units", "nodes", "repeatability", "practical limit", "learned limit"),
+        *("centre", "units", "nodes", "repeatability", "practical", "learned"),
         "detectable loss",
     )
     head = "<th>benchmark</th><th>metric</th>" + "".join(f"<th class='n'>{n}</th>" for n in names)

@@ -30,9 +30,8 @@ def similarity_text(value: float | None) -> str:
     """Return a similarity in [0, 1] with four decimals, never rounded up to 1."""
     if value is None:
         return "-"
-    if 1 - 5e-5 < value < 1:
-        return "0.9999"
-    return f"{value:.4f}"
+    text = f"{value:.4f}"
+    return "0.9999" if text == "1.0000" and value < 1 else text
 
 
 def comparison_text(similarity: float, threshold: float) -> str:

@@ -15,7 +15,7 @@ from pytest_anubis.report.cases import Case, cases_of, overview, section
 from pytest_anubis.report.headline import baseline_line
 from pytest_anubis.report.identity import identity_text
 from pytest_anubis.report.inventory_block import inventory_block
-from pytest_anubis.report.numbers import duration_text, percent
+from pytest_anubis.report.numbers import bytes_text, duration_text, moment_text, percent
 from pytest_anubis.report.style import BLOCKS, PAGE
 
 PLOTS = 300
@@ -130,7 +130,7 @@ def _hardware(inventory: Mapping[str, Any]) -> str:
         parts.append(f"{processor['model']}{threads}")
     total = memory.get("total") if isinstance(memory, Mapping) else None
     if isinstance(total, int | float):
-        parts.append(f"{total / 2**30:.0f} GiB")
+        parts.append(f"{bytes_text(total)} of memory")
     system = inventory.get("system")
     if isinstance(system, Mapping):
         named = " ".join(str(system[key]) for key in ("vendor", "product") if system.get(key))
@@ -145,14 +145,8 @@ def _time(record: RunRecord) -> str:
         ended = datetime.datetime.fromisoformat(record.ended)
         took = (ended - began).total_seconds()
     except (ValueError, TypeError):  # TypeError: one of them has no time zone
-        return (
-            f"{_moment(record.started)}, {'ended ' + record.ended if record.ended else 'cut short'}"
-        )
-    return f"{_moment(record.started)}, took {duration_text(took)}"
-
-
-def _moment(stamp: str) -> str:
-    return f"{stamp[:19].replace('T', ' ')} UTC" if stamp.endswith(("+00:00", "Z")) else stamp
+        return f"{moment_text(record.started)}, {'ended ' + record.ended if record.ended else 'cut short'}"
+    return f"{moment_text(record.started)}, took {duration_text(took)}"
 
 
 def _wrong(record: RunRecord) -> str:
@@ -264,7 +258,7 @@ def _provenance(record: RunRecord, baseline: Baseline | None) -> str:
     sure = f" with {percent(confidence)} confidence" if confidence is not None else " on average"
     nodes = len(baseline.nodes)
     rows = [
-        ("baseline", f"{baseline.digest}, learned {_moment(baseline.created)}"),
+        ("baseline", f"{baseline.digest}, learned {moment_text(baseline.created)}"),
         ("hardware class", baseline.hardware_class),
         ("made of", ", ".join(f"{k} {v}" for k, v in sorted(baseline.attributes.items()))),
         ("nodes", "1: this machine against itself" if baseline.one_machine else str(nodes)),

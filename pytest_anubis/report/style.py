@@ -5,7 +5,9 @@ from __future__ import annotations
 from pytest_anubis.report.canvas import BAD, CENTRE, SAMPLE, SHADE
 
 BLOCKS = """
-.anubis{--line:rgba(128,128,128,.28);--soft:rgba(128,128,128,.09);font:14px/1.45 system-ui,sans-serif}
+.anubis{--ink:#1d1d1f;--line:rgba(128,128,128,.28);
+font:14px/1.45 system-ui,sans-serif;color:var(--ink)}
+.anubis :is(td,th,summary,p,li){color:var(--ink)}
 .anubis table{border-collapse:collapse;margin:.4em 0}
 .anubis th,.anubis td{padding:.2em .9em .2em 0;text-align:left;vertical-align:top;
 border-bottom:1px solid var(--line)}
@@ -53,12 +55,12 @@ h2+.case,h2+p+.case{{border-top:0}}
 .fans{{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(25em,100%),1fr));gap:0 2em}}
 @media (max-width:40em){{.facts{{grid-template-columns:1fr}}.facts dd{{margin-bottom:.4em}}
 body.anubis{{padding:1em .8em 3em}}}}
-@media (prefers-color-scheme:dark){{body.anubis{{background:#16181b;color:#e4e4e2}}
+@media (prefers-color-scheme:dark){{body.anubis{{--ink:#e4e4e2;background:#16181b}}
 a{{color:#8ec7f0}}
 svg [stroke='{SAMPLE}']{{stroke:#5fb3e8}}svg [fill='{SAMPLE}']{{fill:#5fb3e8}}
 svg [stroke='{CENTRE}']{{stroke:#35c198}}svg [stroke='{BAD}']{{stroke:#f0894a}}
 svg [fill='{BAD}']{{fill:#f0894a}}svg [fill='{SHADE}']{{fill:rgba(240,137,74,.26)}}}}
-@media print{{body.anubis{{padding:0;max-width:none;font-size:11px;background:#fff;color:#000}}
+@media print{{body.anubis{{padding:0;max-width:none;font-size:11px;background:#fff;--ink:#000}}
 .verdict,.banner,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 details::details-content{{content-visibility:visible;block-size:auto}}summary{{list-style:none}}
 h2{{break-after:avoid}}}}

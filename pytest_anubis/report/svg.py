@@ -26,6 +26,8 @@ from pytest_anubis.report.numbers import percent, value_text
 
 STEPS = 90
 """Most steps of one curve, which is about 300 pixels wide."""
+EDGE = 32
+"""Most steps of the edge of the shaded area."""
 NAMED = 12
 """Units of a fan that are drawn one by one when they were left out."""
 LINES = 24
@@ -40,6 +42,7 @@ def cdf_plot(
     better: str,
     bound: float | None = None,
     label: str = "",
+    steps: int = STEPS,
 ) -> str:
     """Return the empirical distribution of a sample against what is expected.
 
@@ -50,6 +53,7 @@ def cdf_plot(
         better: Direction; the side that is worse than the limit is shaded.
         bound: Median at which a uniformly worse sample crosses the limit, None without a criterion.
         label: What the picture shows, for people who cannot see it.
+        steps: Most steps of a curve.
 
     Returns:
         An ``<svg>`` of at most 8 kB, or an empty text when there is nothing to draw.
@@ -64,10 +68,12 @@ def cdf_plot(
     parts = [_limit(frame, better, limit[0], unit, edge)] if limit else []
     parts.append(axes(frame, unit))
     if expected:
-        parts.append(_curve(frame, expected, CENTRE, f"expected: {_median(expected, unit)}", "9 6"))
+        parts.append(
+            _curve(frame, expected, CENTRE, f"expected: {_median(expected, unit)}", "9 6", steps)
+        )
     if sample:
         measured = f"measured: {_median(sample, unit)}, {len(sample)} values"
-        parts.append(_curve(frame, sample, SAMPLE, measured))
+        parts.append(_curve(frame, sample, SAMPLE, measured, "", steps))
     parts += [_legend(frame, sample, expected, limit), _outside(frame, sample, unit)]
     words = label or "distribution of the measured values"
     return picture(frame.width, frame.height, words, "".join(parts))
@@ -194,9 +200,9 @@ def _fan_frame(
 def _limit(frame: Frame, better: str, bound: float, unit: str, edge: Sequence[float]) -> str:
     """Shade where a sample is beyond the limit: the worse side of `edge`."""
     if better == "higher":  # worse: to the left of and above the curve
-        path = _steps(frame, edge) + f"V{frame.top}H{frame.left}Z"
+        path = _steps(frame, edge, EDGE) + f"V{frame.top}H{frame.left}Z"
     else:
-        path = _steps(frame, edge) + f"V{frame.floor}Z"
+        path = _steps(frame, edge, EDGE) + f"V{frame.floor}Z"
     return (
         f"<path d='{path}' fill='{SHADE}'>{tip('limit: median ' + value_text(bound, unit))}</path>"
     )

@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_anubis.report.numbers import (
@@ -43,6 +43,7 @@ def test_values_read_as_people_write_them(value: float | None, text: str) -> Non
 
 
 @given(SHARES)
+@example(0.99995)
 def test_a_similarity_is_never_rounded_up_to_one(similarity: float) -> None:
     text = similarity_text(similarity)
     assert (text == "1.0000") == (similarity == 1)
