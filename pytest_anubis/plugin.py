@@ -29,6 +29,17 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Soak with ``--anubis-duration``: cycles of processes instead of one session."""
+    if not config.getoption("anubis") or not config.getoption("anubis_duration"):
+        return None
+    settings = resolve(config)
+    from pytest_anubis.session.campaign import soak
+
+    return soak(config, settings, settings.duration or 0.0)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Resolve the settings and register the rooms of this run."""
     config.addinivalue_line("markers", MARKER_LINE)

@@ -39,6 +39,8 @@ class Settings:
         inventory: Recorded inventory to use in place of this machine's; None reads the machine.
         timeout: Deadline of every test in seconds; None derives it from the declared cost.
         gate: What a failed inventory does: ``stop`` the run, let it ``continue``, or ``off``.
+        resume: Id of the interrupted run to go on with, ``latest``, or empty.
+        duration: Seconds to soak, cycling the set; None runs it once.
         scratch: Folder on the disk to be tested; None is pytest's temporary folder.
     """
 
@@ -56,6 +58,8 @@ class Settings:
     timeout: float | None = None
     scratch: Path | None = None
     gate: Literal["stop", "continue", "off"] = "stop"
+    resume: str = ""
+    duration: float | None = None
 
 
 def seconds(text: str | float) -> float:
@@ -83,6 +87,7 @@ class _Option:
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     switch: bool = False
+    optional: str = ""
     default: str = ""
 
     @property
@@ -164,6 +169,19 @@ OPTIONS: tuple[_Option, ...] = (
         help="Deadline of every test; default: from its declared cost",
     ),
     _Option(
+        flag="--anubis-resume",
+        metavar="RUN",
+        ini=False,
+        optional="latest",
+        help="Go on with an interrupted run: the latest, or the one that is named",
+    ),
+    _Option(
+        flag="--anubis-duration",
+        metavar="TIME",
+        ini=False,
+        help="Soak: repeat the set until this time is over, e.g. 48h",
+    ),
+    _Option(
         flag="--anubis-scratch",
         metavar="DIR",
         help="Folder on the disk that is to be tested; default: pytest's temporary folder",
@@ -181,6 +199,16 @@ def add_options(parser: pytest.Parser) -> None:
         elif option.choices:
             group.addoption(
                 option.flag, dest=option.dest, choices=option.choices, default=None, help=text
+            )
+        elif option.optional:
+            group.addoption(
+                option.flag,
+                dest=option.dest,
+                metavar=option.metavar,
+                nargs="?",
+                const=option.optional,
+                default=None,
+                help=text,
             )
         else:
             group.addoption(
@@ -224,6 +252,8 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         redact=bool(raw["anubis_redact"]),
         inventory=_optional(raw["anubis_inventory"], lambda text: base / text),
         gate=raw["anubis_gate"],
+        resume=_resume(raw["anubis_resume"]),
+        duration=_optional(raw["anubis_duration"], _duration),
         timeout=_optional(raw["anubis_timeout"], _timeout),
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
     )
@@ -267,6 +297,22 @@ def _timeout(text: str) -> float:
     if limit <= 0:
         raise pytest.UsageError("--anubis-timeout must be more than 0 seconds")
     return limit
+
+
+def _duration(text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise pytest.UsageError(f"--anubis-duration: {error}") from error
+
+
+def _resume(text: str) -> str:
+    if "/" in text or text.endswith(".py"):
+        # An optional value swallows the argument behind it.
+        raise pytest.UsageError(
+            f"--anubis-resume {text}: that is no run; write the tests first, or --anubis-resume=RUN"
+        )
+    return text
 
 
 def _run_id(text: str) -> str:

@@ -30,6 +30,7 @@ class RunContext:
         baseline: The class's baseline, None when there is none.
         root_pid: Process whose tree is this run's own load; None: this process. In a worker the
             controller, so that a neighbouring worker is not taken for a stranger.
+        done: Node ids of tests that ended in the earlier part of a run that is resumed.
         baseline_note: Why there is no baseline and what to do next, one sentence; empty if there is one.
     """
 
@@ -43,6 +44,7 @@ class RunContext:
     baseline: Baseline | None = None
     baseline_note: str = ""
     root_pid: int | None = None
+    done: tuple[str, ...] = ()
 
     @property
     def judging(self) -> bool:

@@ -12,6 +12,7 @@ from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.run import PlannedTest
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.session.context import RunContext
+from pytest_anubis.session.resume import Earlier
 from pytest_anubis.store import events
 from pytest_anubis.store.events import Event, JournalError
 from pytest_anubis.store.journal import Journal
@@ -34,8 +35,11 @@ class Run:
         usage_errors: One line per benchmark that is written wrongly.
     """
 
-    def __init__(self, config: pytest.Config, context: RunContext) -> None:
+    def __init__(
+        self, config: pytest.Config, context: RunContext, earlier: Earlier | None = None
+    ) -> None:
         self._config = config
+        self._earlier = earlier
         self.context = context
         self.planned: dict[str, PlannedTest] = {}
         self.results: dict[str, TestResult] = {}
@@ -76,6 +80,10 @@ class Run:
             return
         context = self.context
         try:
+            if self._earlier is not None:
+                self._journal = Journal.open_existing(self._earlier.path)
+                self._take_over(self._earlier)
+                return
             self._journal = Journal.create(context.settings.store, context.run_id)
         except JournalError as error:
             raise pytest.UsageError(f"--anubis-store: {error}") from error
@@ -93,6 +101,38 @@ class Run:
             settings=to_plain(context.settings),
         )
         self.sink({**started, "baseline": context.baseline.digest if context.baseline else ""})
+
+    def _take_over(self, earlier: Earlier) -> None:
+        """Take what the earlier part of this run measured and concluded as our own."""
+        record = earlier.record
+        self.record_path = str(earlier.path)
+        self.planned = {plan.test: plan for plan in record.planned}
+        self.results = {r.test: r for r in record.results if r.test in set(earlier.done)}
+        self.measurements = list(record.measurements)
+        tests = {(plan.benchmark, plan.device): plan.test for plan in record.planned}
+        for verdict in record.verdicts:
+            test = tests.get((verdict.benchmark, verdict.device))
+            if test in self.results:
+                self.verdicts.setdefault(str(test), []).append(verdict)
+        self._waived = {r.test for r in self.results.values() if r.outcome == "xfailed"}
+        self.sink(
+            {
+                "event": "resumed",
+                "started": _now(),
+                "done": len(self.results),
+                "interrupted": list(earlier.interrupted),
+            }
+        )
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what is not repeated."""
+        if self._earlier is None:
+            return []
+        cut = ", ".join(self._earlier.interrupted) or "none"
+        return [
+            f"anubis: going on with run {self.context.run_id}: {len(self._earlier.done)} tests are "
+            f"done, interrupted: {cut}"
+        ]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take note of how tests end; crash reports have no ``when`` that we know."""

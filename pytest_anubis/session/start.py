@@ -15,6 +15,7 @@ import pytest
 from pytest_anubis.session.context import RunContext, context_key, sink_key
 from pytest_anubis.session.devices import names_from_inventory
 from pytest_anubis.session.judge import Judge
+from pytest_anubis.session.resume import SkipDone, check_same, find_earlier
 from pytest_anubis.settings import Settings
 from pytest_anubis.wire import from_plain, to_plain
 
@@ -37,11 +38,17 @@ def start(config: pytest.Config, settings: Settings) -> None:
         _start_worker(config, worker_input)
         return
     context = prepare(config, settings)
+    earlier = None
+    if settings.resume:
+        earlier = find_earlier(settings)
+        check_same(earlier, context)
+        context = replace(context, run_id=earlier.record.run, done=earlier.done)
+        config.pluginmanager.register(SkipDone(), "anubis-resume")
     config.stash[context_key] = context
     from pytest_anubis.session.run import Run
     from pytest_anubis.session.terminal import Terminal
 
-    run = Run(config, context)
+    run = Run(config, context, earlier)
     config.stash[sink_key] = run.sink
     manager = config.pluginmanager
     manager.register(run, "anubis-run")
@@ -81,6 +88,8 @@ def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
 
     config.stash[sink_key] = worker.register(config, context, worker_input)
     config.pluginmanager.register(Judge(config, context), "anubis-judge")
+    if context.done:
+        config.pluginmanager.register(SkipDone(), "anubis-resume")
 
 
 def prepare(config: pytest.Config, settings: Settings) -> RunContext:
@@ -182,6 +191,9 @@ def context_to_plain(context: RunContext) -> dict[str, Any]:
     return data
 
 
+_REBUILT = ("settings", "baseline", "devices", "done")
+
+
 def context_from_plain(data: dict[str, Any]) -> RunContext:
     """Build the context from what the controller sent."""
     from pytest_anubis.core.baseline import Baseline
@@ -190,12 +202,13 @@ def context_from_plain(data: dict[str, Any]) -> RunContext:
     for name in ("baselines", "store", "inventory", "scratch"):
         settings[name] = _path(settings[name])
     settings["goals_required"] = tuple(_path(path) for path in settings["goals_required"])
-    rest = {k: v for k, v in data.items() if k not in ("settings", "baseline", "devices")}
+    rest = {k: v for k, v in data.items() if k not in _REBUILT}
     baseline = data["baseline"]
     return RunContext(
         settings=Settings(**settings),
         baseline=None if baseline is None else from_plain(Baseline, baseline),
         devices=tuple(data["devices"]),
+        done=tuple(data["done"]),
         **rest,
     )
 
