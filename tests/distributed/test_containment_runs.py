@@ -60,8 +60,8 @@ def test_good(anubis_metric, number):
 """
 
 CAUSES = {
-    "hang": "hung: no end within 4 s (--anubis-timeout); the process was killed",
-    "hang_holding_the_lock": "hung: no end within 4 s (--anubis-timeout); the process was killed",
+    "hang": "hung: no end within 6 s (--anubis-timeout); the process was killed",
+    "hang_holding_the_lock": "hung: no end within 6 s (--anubis-timeout); the process was killed",
     "segmentation_fault": "its process died: segmentation fault (SIGSEGV)",
     "out_of_memory": "its process died: killed (SIGKILL)",
     "leave": "its process died: exit with status 0",
@@ -120,7 +120,7 @@ def junit(pytester: pytest.Pytester) -> ET.Element:
 def test_every_way_to_die_is_contained(pytester: pytest.Pytester, gpus: str, workers: str) -> None:
     pytester.makepyfile(test_it=BENCHMARKS)
     node = [gpus] if workers == "-n2" else []
-    result = run(pytester, workers, "--anubis-timeout=4", "-rf", *node)
+    result = run(pytester, workers, "--anubis-timeout=6", "-rf", *node)
     record = journal_of(pytester)
 
     bad = {f"test_bad[{way}]": "crashed" for way in CAUSES}
