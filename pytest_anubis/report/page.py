@@ -122,8 +122,9 @@ def _hardware(inventory: Mapping[str, Any]) -> str:
     """Say in one line what the machine is; parts of an unknown shape are left out."""
     parts = []
     cards = inventory.get("accelerators")
-    names = [str(card.get("name", "")) for card in cards or () if isinstance(card, Mapping)]
-    parts += [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
+    if isinstance(cards, list | tuple):
+        names = [str(c["name"]) for c in cards if isinstance(c, Mapping) and c.get("name")]
+        parts += [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
     processor, memory = inventory.get("processor"), inventory.get("memory")
     if isinstance(processor, Mapping) and processor.get("model"):
         threads = f", {processor['usable']} usable threads" if processor.get("usable") else ""

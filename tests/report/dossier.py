@@ -124,7 +124,7 @@ def _series(card: int) -> tuple[tuple[str, tuple[float, ...]], ...]:
     )
 
 
-def _judged(found: Measurement, learned: Baseline, node: str) -> MetricVerdict:
+def judged(found: Measurement, learned: Baseline, node: str) -> MetricVerdict:
     return judge_sample(
         found.values,
         learned.find(found.benchmark, found.metric.name),
@@ -155,7 +155,7 @@ def record(learned: Baseline | None = None, *, node: str = "rack4-node17") -> Ru
                     telemetry=_series(card),
                 )
             )
-    verdicts = [_judged(one, learned, node) for one in found]
+    verdicts = [judged(one, learned, node) for one in found]
     verdicts = [
         dataclasses.replace(v, evidence=("GPU 3: remapped rows +2", "GPU 3: ECC corrected +118"))
         if v.outcome is Outcome.FAIL
