@@ -125,7 +125,8 @@ def show(label: str, code: int, verdicts: Sequence[dict[str, object]], headline:
 
 def quiet(folder: Path, rounds: int, runs: int) -> None:
     """Judge an undisturbed machine again and again."""
-    learn(folder, rounds)
+    if not (folder / "baselines").exists():
+        learn(folder, rounds)
     codes: list[int] = []
     lowest: list[float] = []
     for number in range(1, runs + 1):
