@@ -13,6 +13,9 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.report import blocks
 from pytest_anubis.report.numbers import duration_text, similarity_text, value_text
 
+ROWS = 2000
+"""Rows of the table of all metrics; a node with more is read from its journal."""
+
 Key = tuple[str, str, str]
 
 
@@ -76,8 +79,10 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
         f"<th class='n'>{name}</th>"
         for name in ("value", "expected", "limit", "similarity", "threshold")
     )
-    inner = "".join(row for _, row in rows)
-    return f"<div class='wide'><table class='brief'><tr>{head}</tr>{inner}</table></div>"
+    inner = "".join(row for _, row in rows[:ROWS])
+    left = len(rows) - ROWS
+    more = f"<p>and {left} more, none of them worse; the journal has all</p>" if left > 0 else ""
+    return f"<div class='wide'><table class='brief'><tr>{head}</tr>{inner}</table></div>{more}"
 
 
 def _row(case: Case, link: str) -> str:

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_anubis.report.numbers import bytes_text
+from pytest_anubis.report.numbers import bytes_text, value_text
 
 _BYTES = frozenset({"memory", "total", "limit", "swap", "size"})
 _NAMES = ("index", "name", "slot", "pci")
@@ -45,7 +45,8 @@ def _nested(value: Any, key: str = "", depth: int = 0) -> str:
     if isinstance(value, list | tuple):
         if len(value) > 1 and all(isinstance(item, Mapping) for item in value):
             return _parts(value, depth)
-        return "<br>".join(_nested(item, key, depth + 1) for item in value)
+        nested = any(isinstance(item, Mapping | list | tuple) for item in value)
+        return ("<br>" if nested else ", ").join(_nested(item, key, depth + 1) for item in value)
     return html.escape(_leaf(key, value))
 
 
@@ -75,6 +76,8 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
     shared = {key: parts[0].get(key) for key in same}
     first = f"<div>all {len(parts)}: {_nested(shared, '', depth + 1)}</div>" if same else ""
     differing = [key for key in filled if key not in same]
+    if len(differing) == 1:
+        return first + _nested({f"{differing[0]}s": [p.get(differing[0]) for p in parts]}, "", 1)
     head = "".join(f"<th>{_label(key)}</th>" for key in differing)
     rows = "".join(
         "<tr>"
@@ -96,4 +99,4 @@ def _leaf(key: str, value: Any) -> str:
         return "yes" if value else "no"
     if key in _BYTES and isinstance(value, int | float):
         return bytes_text(value)
-    return str(value)
+    return value_text(value) if isinstance(value, float) else str(value)

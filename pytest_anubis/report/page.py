@@ -16,6 +16,7 @@ from pytest_anubis.report.headline import baseline_line
 from pytest_anubis.report.identity import identity_text
 from pytest_anubis.report.inventory_block import inventory_block
 from pytest_anubis.report.numbers import bytes_text, duration_text, moment_text, percent
+from pytest_anubis.report.peers import peers_section
 from pytest_anubis.report.style import BLOCKS, PAGE
 
 PLOTS = 300
@@ -71,6 +72,7 @@ def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
         _facts(record, baseline),
         _wrong(record),
         _unjudged(record),
+        _peers(cases),
         "<h2>All metrics</h2>" + overview(cases, record.verdicts, PLOTS) if cases else "",
         _sections(cases, baseline),
         _provenance(record, baseline),
@@ -80,6 +82,11 @@ def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
         _reading(),
     ]
     return blocks.document(f"{record.node}: {decision}", BLOCKS + PAGE, "".join(body))
+
+
+def _peers(cases: Sequence[Case]) -> str:
+    section = peers_section(cases)
+    return f"<h2>Devices side by side</h2>{section}" if section else ""
 
 
 def _banner(record: RunRecord) -> str:
@@ -245,8 +252,8 @@ def _sections(cases: Sequence[Case], baseline: Baseline | None) -> str:
     more = ""
     if len(cases) > PLOTS:
         more = (
-            f"<p>The {PLOTS} worst of {len(cases)} measurements are drawn; the table above has all "
-            "of them, the journal every value.</p>"
+            f"<p>The {PLOTS} worst of {len(cases)} measurements are drawn; the journal has every "
+            "value of all.</p>"
         )
     return f"<h2>Measurements</h2>{more}{''.join(drawn)}"
 

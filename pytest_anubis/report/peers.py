@@ -24,6 +24,9 @@ from pytest_anubis.report.cases import Case
 from pytest_anubis.report.numbers import value_text
 
 _ODD = (Outcome.FAIL, Outcome.MARGINAL)
+_NAMED = (*_ODD, Outcome.INCONCLUSIVE)
+MOST = 60
+"""Metrics drawn, those with a bad device first."""
 _TOP, _FLOOR, _HEIGHT = 34, 86, 122
 
 
@@ -51,7 +54,9 @@ def peers_plot(
     bound: float | None = None,
     label: str = "",
 ) -> str:
-    """Return the devices as marks on one axis; bad ones are diamonds with their name, others dots.
+    """Return the devices as marks on one axis; bad ones are diamonds, undecided ones rings.
+
+    Both have their name; the others are dots.
 
     Args:
         devices: Any order; those whose value is not finite are left out.
@@ -87,7 +92,7 @@ def peers_plot(
 
 
 def peers_section(cases: Sequence[Case]) -> str:
-    """Return a picture for every metric that more than one device has; empty when there is none.
+    """Return pictures of the metrics that more than one device has; empty when there is none.
 
     Args:
         cases: All measurements; of a device that was measured several times the last counts.
@@ -96,9 +101,9 @@ def peers_section(cases: Sequence[Case]) -> str:
     for case in cases:
         key = (case.measurement.benchmark, case.measurement.metric.name)
         by_metric.setdefault(key, {})[case.measurement.device] = case
-    figures = [
-        _figure(list(devices.values())) for devices in by_metric.values() if len(devices) > 1
-    ]
+    several = [list(devices.values()) for devices in by_metric.values() if len(devices) > 1]
+    several.sort(key=lambda own: min(case.severity for case in own))
+    figures = [_figure(own) for own in several[:MOST]]
     return f"<div class='plots'>{''.join(figures)}</div>" if figures else ""
 
 
@@ -149,16 +154,19 @@ def _mark(frame: Frame, device: Device, unit: str) -> str:
     words = tip(f"{device.name}: {value_text(device.value, unit)}, {word}")
     if device.outcome in _ODD:
         return f"<path d='M{x} {y - 13}l13 13l-13 13l-13 -13z' fill='{BAD}'>{words}</path>"
-    return f"<circle cx='{x}' cy='{y}' r='9' fill='{SAMPLE}' fill-opacity='.6'>{words}</circle>"
+    fill = f"fill='{SAMPLE}' fill-opacity='.6'"
+    if device.outcome is Outcome.INCONCLUSIVE:
+        fill = f"fill='none' stroke='{SAMPLE}' stroke-width='3'"
+    return f"<circle cx='{x}' cy='{y}' r='9' {fill}>{words}</circle>"
 
 
 def _names(frame: Frame, devices: Sequence[Device]) -> str:
-    """Name the bad devices above their marks; where two would overlap, only the first is named."""
+    """Name what is not fine above its mark; where two names would overlap, only the first is shown."""
     parts, free = [], 0
     for device in devices:
         half = 6 * len(device.name)
         x = min(max(frame.x(device.value), half), frame.width - half)
-        if device.outcome in _ODD and x - half >= free:
+        if device.outcome in _NAMED and x - half >= free:
             parts.append(text(x, 24, device.name, anchor="middle"))
             free = x + half + 8
     return "".join(parts)

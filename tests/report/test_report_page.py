@@ -18,6 +18,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import PlannedTest, RunRecord
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.report import cases as cases_module
 from pytest_anubis.report import learn_page as learn_module
 from pytest_anubis.report import page as page_module
 from pytest_anubis.report.cases import short
@@ -239,6 +240,16 @@ def test_only_the_worst_of_very_many_measurements_are_drawn(
     assert "The 5 worst of 32 measurements are drawn" in page.text
     assert [attrs["id"] for _, attrs in page.tags if attrs.get("id")] == [f"c{i}" for i in range(5)]
     assert page.text.count("test_stream.py::test_triad") >= 8  # the table still has all
+
+
+def test_the_table_of_very_many_metrics_is_cut_and_keeps_the_worst(
+    record: RunRecord, learned: Baseline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cases_module, "ROWS", 3)
+    text = Page(run_page(record, learned)).text
+    table = text[text.index("All metrics") : text.index("Measurements")]
+    assert all(word in table for word in ("FAIL", "INCONCLUSIVE", "NOT_TESTED", "and 30 more"))
+    assert "PASS" not in table
 
 
 def test_what_cards_share_is_said_once_and_what_differs_side_by_side() -> None:

@@ -14,7 +14,7 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.cases import Case
-from pytest_anubis.report.peers import Device, peers_plot, peers_section
+from pytest_anubis.report.peers import MOST, Device, peers_plot, peers_section
 
 VALUES = st.floats(min_value=0)
 
@@ -125,6 +125,24 @@ def test_the_limit_is_that_of_any_judged_device_and_the_last_measurement_counts(
     assert "cuda:0: 10 GB/s" not in section
     assert "median 95 GB/s" in section
     assert "expected: 100 GB/s" in section
+
+
+def test_an_undecided_device_is_a_ring_with_its_name() -> None:
+    good = [Device(f"cuda:{i}", 100.0, Outcome.PASS) for i in range(3)]
+    svg = peers_plot(
+        [*good, Device("cuda:3", 80.0, Outcome.INCONCLUSIVE)], unit="x", better="higher"
+    )
+    rings = [c for c in parse(svg).iter() if c.tag.endswith("circle") and c.get("fill") == "none"]
+    assert len(rings) == 1
+    assert ">cuda:3</text>" in svg
+
+
+def test_of_very_many_metrics_the_worst_are_drawn() -> None:
+    cases = [case(f"b{i}", f"cuda:{d}", 99.0, Outcome.PASS) for i in range(99) for d in (0, 1)]
+    cases += [case("bad", "cuda:0", 80.0, Outcome.FAIL), case("bad", "cuda:1", 99.0, Outcome.PASS)]
+    section = peers_section(cases)
+    assert section.count("<svg") == MOST
+    assert section.index("bad · rate") < section.index("b0 · rate")
 
 
 def test_a_device_without_a_number_is_left_out() -> None:

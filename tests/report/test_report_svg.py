@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_anubis.report.canvas import BAD, CENTRE, SAMPLE, Frame, span, ticks
@@ -213,6 +213,7 @@ def test_a_range_has_a_width_and_never_goes_below_zero(sample: list[float]) -> N
     assert 0 <= low < high
 
 
+@example(low=137438953473.0, width=6.103515625e-05)
 @given(st.floats(0, 1e12), st.floats(1e-9, 1e12))
 def test_ticks_are_few_ascending_and_inside(low: float, width: float) -> None:
     high = low + width
