@@ -96,7 +96,7 @@ def span(values: Sequence[float]) -> tuple[float, float]:
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Return at most `most` round numbers within [low, high] (steps of 1, 2 or 5 times a power of ten)."""
     width = high - low
-    if not (math.isfinite(width) and width > 0):
+    if not (math.isfinite(width) and width > 1e-300):  # smaller ones have no power of ten
         return []
     power = 10.0 ** math.floor(math.log10(width / most))
     for factor in (1, 2, 5, 10, 20):
@@ -104,8 +104,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
         first = math.ceil(low / step)
         last = math.floor(high / step)
         if 0 <= last - first < most:
-            # Where the range is as fine as numbers are, neighbours may fall on the same number.
-            return list(dict.fromkeys(number * step for number in range(first, last + 1)))
+            return [number * step for number in range(first, last + 1)]
     return []
 
 
