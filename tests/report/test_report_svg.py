@@ -194,6 +194,13 @@ def test_any_frontier_is_well_formed(
     assert len(list(root.iter("circle"))) == count
 
 
+@pytest.mark.parametrize("tiny", [5e-324, 1e-310, 2.5e-300])
+def test_the_smallest_numbers_can_be_drawn(tiny: float) -> None:
+    svg = frontier_plot([("none", [(0.0, tiny), (tiny, 0.0)])], x_label="x", y_label="y")
+    assert svg.startswith("<svg")
+    assert cdf_plot([0.0, tiny], [tiny], unit="x", better="higher", bound=tiny).startswith("<svg")
+
+
 def test_names_are_escaped_everywhere() -> None:
     pictures = (
         cdf_plot([1, 2], [1], unit=EVIL, better="higher", bound=1, label=EVIL),
