@@ -104,7 +104,8 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
         first = math.ceil(low / step)
         last = math.floor(high / step)
         if 0 <= last - first < most:
-            return [number * step for number in range(first, last + 1)]
+            # Where the range is as fine as numbers are, neighbours may fall on the same number.
+            return list(dict.fromkeys(number * step for number in range(first, last + 1)))
     return []
 
 
