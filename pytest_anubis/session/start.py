@@ -8,6 +8,7 @@ import platform
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,12 +124,15 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
 def _inventory(settings: Settings) -> Inventory:
     from pytest_anubis.hardware.inventory import read_inventory, redact
 
-    if settings.inventory is None:
-        return redact(read_inventory()) if settings.redact else read_inventory()
+    inventory = read_inventory() if settings.inventory is None else _recorded(settings.inventory)
+    return redact(inventory) if settings.redact else inventory
+
+
+def _recorded(path: Path) -> Inventory:
     from pytest_anubis.hardware.recorded import RecordingError, replay
 
     try:
-        return replay(settings.inventory).inventory
+        return replay(path).inventory
     except (OSError, RecordingError) as error:
         raise pytest.UsageError(f"--anubis-inventory: {error}") from error
 
@@ -214,6 +218,4 @@ def context_from_plain(data: dict[str, Any]) -> RunContext:
 
 
 def _path(text: str | None) -> Any:
-    from pathlib import Path
-
     return None if text is None else Path(text)

@@ -107,3 +107,13 @@ def test_an_unreadable_sensor_is_never_fine(eight: pytest.Pytester) -> None:
     result = run(eight)
     assert result.ret == 20
     result.stdout.fnmatch_lines(["*ecc_uncorrected*"])
+
+
+def test_redaction_leaves_serial_numbers_out(eight: pytest.Pytester) -> None:
+    serials = [
+        card.serial for card in replay(RECORDED).inventory.accelerators if card.serial is not None
+    ]
+    assert serials
+    run(eight, "--anubis-redact")
+    (journal,) = eight.path.glob(".anubis/runs/*/journal.jsonl")
+    assert not [serial for serial in serials if serial in journal.read_text()]
