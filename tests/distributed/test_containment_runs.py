@@ -399,11 +399,19 @@ def test_interrupted_run_keeps_what_it_has(pytester: pytest.Pytester) -> None:
             time.sleep(600)
         """
     )
-    command = [sys.executable, "-m", "pytest", "--anubis", "-n0", "-p", "no:cacheprovider"]
+    # Whoever starts these tests in the background has made their children deaf to SIGINT.
+    code = (
+        "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "sys.exit(pytest.main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "--anubis", "-n0", "-p", "no:cacheprovider"]
     with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
-        pid = wait_for(pytester.path / "worker.pid")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == pytest.ExitCode.INTERRUPTED
+        try:
+            pid = wait_for(pytester.path / "worker.pid")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == pytest.ExitCode.INTERRUPTED
+        finally:
+            process.kill()
     assert gone(pid)
     record = journal_of(pytester)
     assert record.exit_status == pytest.ExitCode.INTERRUPTED
