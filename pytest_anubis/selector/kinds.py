@@ -1,0 +1,98 @@
+"""Which kind of trouble a node is likely to have next, and which components that points to."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from pytest_anubis.core.history import Incident
+
+# Words that operators use for incidents and authors for components, by the part that both mean.
+_FAMILIES: dict[str, frozenset[str]] = {
+    "network": frozenset(
+        {"nic", "hca", "ib", "infiniband", "rdma", "roce", "ethernet", "network", "optics", "cable"}
+        | {"transceiver", "switch", "port", "collective"}
+    ),
+    "storage": frozenset({"disk", "ssd", "nvme", "storage", "filesystem", "drive"}),
+    "accelerator": frozenset({"gpu", "accelerator", "xid", "nvlink", "hbm", "compute", "training"}),
+    "memory": frozenset({"memory", "dram", "dimm", "ecc", "numa"}),
+    "processor": frozenset({"cpu", "socket", "processor", "core"}),
+    "cooling": frozenset({"cooling", "fan", "thermal", "temperature", "overheat"}),
+}
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the lower-case words of a kind or a component."""
+    return frozenset(word for word in re.split(r"[^a-z0-9]+", text.lower()) if word)
+
+
+def relates(kind: str, component: str) -> bool:
+    """Return whether an incident of a kind points to a component.
+
+    They are related when they share a word (``gpu-memory`` and ``accelerator.memory``), or when a
+    word of each means the same part (``nic`` and ``network.loopback``).
+    """
+    left, right = _words(kind), _words(component)
+    if left & right:
+        return True
+    return any(left & family and right & family for family in _FAMILIES.values())
+
+
+def _name(incident: Incident) -> str:
+    return incident.kind or incident.component
+
+
+def kind_mix(
+    incidents: Iterable[Incident],
+    node: str,
+    *,
+    strength: float = 4.0,
+    persistence: float = 0.5,
+) -> Mapping[str, float]:
+    """Return how likely each kind is to be a node's next incident.
+
+    Repairs are often partial, so that an incident tends to come back as the same kind. How much is
+    learned: of all incidents that followed one of the same kind on the same node, the share of each
+    kind, with `strength` pseudo-incidents of which the share `persistence` repeats the kind and the
+    rest falls as in the whole fleet (a Dirichlet prior for the rows of a transition matrix).
+
+    Args:
+        incidents: Incidents of the fleet, in any order.
+        node: The node that is asked about.
+        strength: Weight of the prior, in incidents; positive.
+        persistence: Share of the prior that repeats the latest kind.
+
+    Returns:
+        Kind -> probability, sorted by kind, summing to 1; empty when the node has had no incident,
+        which leaves the whole fleet's mix of defects as it is.
+    """
+    histories: dict[str, list[Incident]] = defaultdict(list)
+    for incident in incidents:
+        if _name(incident):
+            histories[incident.node].append(incident)
+    if node not in histories:
+        return {}
+    overall: Counter[str] = Counter()
+    follows: Counter[str] = Counter()
+    latest = ""
+    sequences: dict[str, Sequence[str]] = {}
+    for name, history in histories.items():
+        history.sort(key=lambda incident: (incident.started, incident.number, incident.kind))
+        sequences[name] = [_name(incident) for incident in history]
+        overall.update(sequences[name])
+    latest = sequences[node][-1]
+    for sequence in sequences.values():
+        pairs = itertools.pairwise(sequence)
+        follows.update(after for before, after in pairs if before == latest)
+    total, count = follows.total() + strength, overall.total()
+    return {
+        kind: (
+            follows[kind]
+            + strength
+            * (persistence * (kind == latest) + (1 - persistence) * overall[kind] / count)
+        )
+        / total
+        for kind in sorted(overall)
+    }
