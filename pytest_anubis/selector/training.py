@@ -1,0 +1,189 @@
+"""Train the network of Cox-Time with torch, which is loaded here and nowhere else in the Selector.
+
+Kvamme, Borgan, Scheel (2019): for every incident i at t_i draw controls j from those still at risk and
+minimise ``log(1 + sum_j exp(g(t_i, z_j) - g(t_i, z_i)))``. Case and controls go through the network in
+one pass: batch normalisation would otherwise standardise the two apart and erase their difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.covariates import Floats
+from pytest_anubis.selector.network import Clock, Layer, Network
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a network is trained.
+
+    Attributes:
+        hidden: Width of each hidden layer.
+        dropout: Share of activations that are dropped in training.
+        rate: Learning rate.
+        decay: Weight decay.
+        batch: Incidents in one step.
+        controls: Controls for each incident.
+        epochs: Passes over the incidents, at most.
+        patience: Passes without a better validation loss after which training stops.
+    """
+
+    hidden: tuple[int, ...] = (32, 32)
+    dropout: float = 0.1
+    rate: float = 3e-3
+    decay: float = 1e-2
+    batch: int = 256
+    controls: int = 4
+    epochs: int = 200
+    patience: int = 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows sorted by time, so that the risk set of an incident is everything from a place on."""
+
+    z: Floats
+    cases: npt.NDArray[np.int64]
+    times: Floats
+    first: npt.NDArray[np.int64]
+
+    def controls(self, cases: npt.NDArray[np.int64], k: int, rng: np.random.Generator) -> Any:
+        """Return k random rows still at risk for each case, shape (cases, k)."""
+        low = self.first[cases][:, None]
+        span = len(self.z) - low
+        return low + np.floor(rng.random((len(cases), k)) * span).astype(np.int64)
+
+
+def sorted_rows(z: Floats, duration: Floats, event: npt.NDArray[np.bool_], clock: Clock) -> Rows:
+    """Return rows by time, with the incidents among them."""
+    order = np.argsort(duration, kind="stable")
+    time = duration[order]
+    cases = np.flatnonzero(event[order])
+    return Rows(
+        z=z[order],
+        cases=cases,
+        times=clock.of(time[cases]),
+        first=np.searchsorted(time, time[cases], side="left"),
+    )
+
+
+def train(fit: Rows, check: Rows, recipe: Recipe, seed: int) -> tuple[Network, int]:
+    """Train one network, stopping early by the loss on other rows.
+
+    Args:
+        fit: Rows to learn from.
+        check: Rows to stop by, with at least one incident.
+        recipe: How.
+        seed: Seed of everything random.
+
+    Returns:
+        The network of the best epoch, and the number of epochs that it saw.
+    """
+    import torch
+
+    rng = np.random.default_rng(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = _build(fit.z.shape[1] + 1, recipe)
+        step = torch.optim.AdamW(net.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
+        fixed = _batch(
+            check, np.arange(len(check.cases)), 4 * recipe.controls, np.random.default_rng(1)
+        )
+        best, kept, kept_epoch, since = np.inf, _state(net), 0, 0
+        for epoch in range(1, recipe.epochs + 1):
+            _epoch(net, step, fit, recipe, rng)
+            with torch.no_grad():
+                net.train(False)
+                loss = float(_loss(net, fixed, 4 * recipe.controls))
+            since += 1
+            if loss < best:
+                best, kept, kept_epoch, since = loss, _state(net), epoch, 0
+            if since >= recipe.patience:
+                break
+        net.load_state_dict(kept)
+    return _export(net), kept_epoch
+
+
+def _epoch(
+    net: torch.nn.Sequential,
+    step: torch.optim.Optimizer,
+    rows: Rows,
+    recipe: Recipe,
+    rng: np.random.Generator,
+) -> None:
+    net.train(True)
+    order = rng.permutation(len(rows.cases))
+    for start in range(0, len(order), recipe.batch):
+        cases = order[start : start + recipe.batch]
+        if start and len(cases) < 8:
+            continue  # too few rows for a batch's statistics; another epoch has them elsewhere
+        step.zero_grad()
+        loss = _loss(net, _batch(rows, cases, recipe.controls, rng), recipe.controls)
+        loss.backward()  # type: ignore[no-untyped-call]
+        step.step()
+
+
+def _batch(
+    rows: Rows, cases: npt.NDArray[np.int64], controls: int, rng: np.random.Generator
+) -> torch.Tensor:
+    """Return cases and their controls as input, shape (cases * (1 + controls), width + 1)."""
+    import torch
+
+    drawn = rows.controls(cases, controls, rng)
+    who = np.concatenate([rows.cases[cases][:, None], drawn], axis=1).ravel()
+    when = np.repeat(rows.times[cases], 1 + controls)
+    return torch.from_numpy(np.column_stack([rows.z[who], when]).astype(np.float32))
+
+
+def _loss(net: torch.nn.Sequential, inputs: torch.Tensor, controls: int) -> torch.Tensor:
+    import torch
+
+    g = net(inputs).reshape(-1, 1 + controls)
+    # log(1 + sum exp(g_j - g_i)) is the softmax loss of picking the case out of its group.
+    loss: torch.Tensor = (torch.logsumexp(g, dim=1) - g[:, 0]).mean()
+    return loss
+
+
+def _build(width: int, recipe: Recipe) -> torch.nn.Sequential:
+    import torch
+
+    parts: list[torch.nn.Module] = []
+    for size in recipe.hidden:
+        parts += [
+            torch.nn.Linear(width, size),
+            torch.nn.ReLU(),
+            torch.nn.BatchNorm1d(size),
+            torch.nn.Dropout(recipe.dropout),
+        ]
+        width = size
+    parts.append(torch.nn.Linear(width, 1, bias=False))
+    return torch.nn.Sequential(*parts)
+
+
+def _state(net: torch.nn.Sequential) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in net.state_dict().items()}
+
+
+def _export(net: torch.nn.Sequential) -> Network:
+    """Return the network as arrays, with batch normalisation folded to a scale and a shift."""
+    state = {name: value.numpy().astype(np.float32) for name, value in net.state_dict().items()}
+    layers = []
+    for part in range(0, len(net) - 1, 4):
+        norm = part + 2
+        scale = state[f"{norm}.weight"] / np.sqrt(state[f"{norm}.running_var"] + 1e-5)
+        layers.append(
+            Layer(
+                weight=state[f"{part}.weight"].T.copy(),
+                bias=state[f"{part}.bias"],
+                scale=scale,
+                shift=state[f"{norm}.bias"] - scale * state[f"{norm}.running_mean"],
+            )
+        )
+    return Network(layers=tuple(layers), out=state[f"{len(net) - 1}.weight"][0])
