@@ -7,6 +7,8 @@ one pass: batch normalisation would otherwise standardise the two apart and eras
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +91,7 @@ def train(fit: Rows, check: Rows, recipe: Recipe, seed: int) -> tuple[Network, i
     import torch
 
     rng = np.random.default_rng(seed)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(seed)
         net = _build(fit.z.shape[1] + 1, recipe)
         step = torch.optim.AdamW(net.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
@@ -109,6 +111,19 @@ def train(fit: Rows, check: Rows, recipe: Recipe, seed: int) -> tuple[Network, i
                 break
         net.load_state_dict(kept)
     return _export(net), kept_epoch
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep torch to one thread: such small steps are not faster on more, and far slower beside others."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _epoch(
