@@ -166,8 +166,13 @@ def learn_rates(past: Past, *, guess: Rates | None = None) -> Rates:
         pull = 0.02 * float(((theta - first) ** 2).sum())
         return pull - _likelihood(past, waves, _rates(bounded, shares))
 
+    # The default simplex hardly moves a figure that starts at 0, such as the logit of a half.
+    simplex = np.vstack([first, first + np.diag([0.5, 0.5, 1.0, 0.5])])
     found = minimize(
-        loss, first, method="Nelder-Mead", options={"xatol": 0.01, "fatol": 0.02, "maxfev": 400}
+        loss,
+        first,
+        method="Nelder-Mead",
+        options={"initial_simplex": simplex, "xatol": 0.01, "fatol": 0.02, "maxfev": 400},
     )
     best = np.clip(found.x, [-25, -12, -9, -9], [0, 3, 9, 9])
     return replace(_rates(best, shares), shares=shares)
