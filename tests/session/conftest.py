@@ -11,6 +11,7 @@ import pytest
 import scipy.special  # noqa: F401
 import sqlalchemy  # noqa: F401
 
+import pytest_anubis.hardware.quiet  # noqa: F401
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
