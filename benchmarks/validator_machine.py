@@ -56,20 +56,22 @@ class Machine:
     def run_to_run(self, metric: int) -> float:
         """Return the standard deviation of the mean of one run."""
         values = self.within[metric] ** 2 + 0.01 * 2 * 0.1**2
-        return float(np.sqrt(self.between[metric] ** 2 * 10 / 9 + values / self.size[metric]))
+        return float(np.sqrt(self.between[metric] ** 2 + values / self.size[metric]))
 
     def next_run(self) -> None:
         """Move every metric's shift on to the next run."""
         keep = self.drift
         self.shift = keep * self.shift + np.sqrt(1 - keep**2) * self._fresh()
 
-    def stage(self, metric: int, slow: float = 0.0) -> Values:
-        """Return one stage of values (times, lower is better)."""
-        n = int(self.size[metric])
+    def stage(self, metric: int, slow: float = 0.0, share: int = 1) -> Values:
+        """Return one stage of values (times, lower is better), or a part of one for a further look."""
+        n = int(self.size[metric]) // share
         noise = self.rng.normal(0, self.within[metric], n)
         noise += np.where(self.rng.random(n) < 0.01, self.rng.exponential(0.1, n), 0)
         late = 0.15 if self.rng.random() < self.burst else 0.0
-        move = self.shift[metric] + self.rng.normal(0, self.between[metric] / 3)
+        # Half of a run's variance passes within seconds: further looks see it anew.
+        lasting = self.shift[metric] * np.sqrt(0.5)
+        move = lasting + self.rng.normal(0, self.between[metric] * np.sqrt(0.5))
         return np.asarray(100 * (1 + slow + late) * np.exp(move + noise))
 
 
@@ -95,13 +97,13 @@ def learn(machine: Machine, runs: int) -> Baseline:
 
 
 def judge(
-    take: Callable[[], Values], criterion: Criterion, baseline: Baseline
+    take: Callable[..., Values], criterion: Criterion, baseline: Baseline
 ) -> tuple[Outcome, int]:
-    """Judge one metric of one run, measuring again where the call is close."""
+    """Judge one metric of one run, looking again where the call is close."""
     stages = [take()]
     while closer_look(stages, criterion) == "more":
-        stages.append(take())
-    verdict = judge_sample(np.concatenate(stages), criterion, baseline)
+        stages.append(take(share=5))
+    verdict = judge_sample(np.concatenate(stages), criterion, baseline, looks=len(stages))
     return verdict.outcome, len(stages)
 
 

@@ -1,7 +1,8 @@
 """What measuring again only on a close call saves, against always measuring long, at equal error rates.
 
-A stage is 30 values. Healthy units lose 0 to 3 %, bad ones 7 % and more; the practical limit is 5 %. The
-fixed plan is the smallest number of stages whose error rates are no larger than the sequential test's.
+A measurement is 30 values, a further look 6. Healthy units lose 0 to 3 %, bad ones 7 % and more; the
+practical limit is 5 %. The fixed plan is the smallest number of looks whose error rates are no larger than
+the sequential test's; time is counted in values.
 
 Usage: python benchmarks/validator_sequential.py [--units 400]
 """
@@ -21,15 +22,16 @@ from pytest_anubis.validator import closer_look, judge_sample
 from pytest_anubis.validator.sequential import STAGES
 
 METRIC = Metric(name="t", unit="ms", better="lower")
+FIRST, LOOK = 30, 6
 LOSSES = (0.0, 0.02, 0.03, 0.04, 0.06, 0.07, 0.10, 0.20)
 
 
 def stage(
-    rng: np.random.Generator, loss: float, noise: float, memory: float
+    rng: np.random.Generator, loss: float, noise: float, memory: float, count: int
 ) -> npt.NDArray[np.float64]:
-    """Return 30 values with a loss; `memory` is the correlation of successive values."""
-    steps = rng.normal(0, noise * np.sqrt(1 - memory**2), 30)
-    values = np.empty(30)
+    """Return `count` values with a loss; `memory` is the correlation of successive values."""
+    steps = rng.normal(0, noise * np.sqrt(1 - memory**2), count)
+    values = np.empty(count)
     state = rng.normal(0, noise)
     for i, step in enumerate(steps):
         state = memory * state + step
@@ -59,11 +61,13 @@ def compare(units: int, noise: float, memory: float) -> None:
         wrong = dict.fromkeys(worst, 0)
         stages = 0
         for _ in range(units):
-            taken = [stage(rng, loss, noise, memory) for _ in range(STAGES)]
+            taken = [
+                stage(rng, loss, noise, memory, FIRST if i == 0 else LOOK) for i in range(STAGES)
+            ]
             used = 1
             while closer_look(taken[:used], criterion) == "more":
                 used += 1
-            stages += used
+            stages += FIRST + (used - 1) * LOOK
             truth = loss > 0.05
             wrong["sequential"] += failed(np.concatenate(taken[:used]), criterion) is not truth
             for n in range(1, STAGES + 1):
@@ -73,14 +77,20 @@ def compare(units: int, noise: float, memory: float) -> None:
             worst = {key: max(worst[key], rates[key]) for key in worst}
         if loss <= 0.03:
             healthy_stages.append(stages)
-        rows.append(f"    loss {loss:4.0%}: stages {stages / units:.2f}, wrong {rates['sequential']:.1%}; "
-                    + ", ".join(f"{n} fixed {rates[str(n)]:.1%}" for n in range(1, STAGES + 1)))  # fmt: skip
+        fixed_errors = ", ".join(
+            f"{FIRST + (n - 1) * LOOK} always {rates[str(n)]:.1%}" for n in (1, 6, 11, STAGES)
+        )
+        rows.append(
+            f"    loss {loss:4.0%}: values {stages / units:.1f}, wrong {rates['sequential']:.1%}; "
+            f"{fixed_errors}"
+        )
     fixed = next((n for n in range(1, STAGES + 1) if worst[str(n)] <= worst["sequential"]), STAGES)
     mean = sum(healthy_stages) / units / len(healthy_stages)
+    need, most = FIRST + (fixed - 1) * LOOK, FIRST + (STAGES - 1) * LOOK
     print(
         f"noise {noise:.0%}, correlation {memory}: worst error {worst['sequential']:.1%}; "
-        f"equal errors need {fixed} fixed stages; healthy units take {mean:.2f}: "
-        f"{1 - mean / fixed:.0%} of the time saved, {1 - mean / STAGES:.0%} against {STAGES} stages"
+        f"equal errors need {need} values always; healthy units take {mean:.1f}: "
+        f"{1 - mean / need:.0%} of the time saved, {1 - mean / most:.0%} against {most} values"
     )
     print("\n".join(rows))
 

@@ -25,6 +25,8 @@ class Criterion:
         alpha: Practical limit: a one-sided similarity below it is a loss that matters.
         limit: Learned limit: a one-sided similarity below it is outside the healthy spread at the
             baseline's error rate; None when too few nodes support one, then alpha alone decides.
+        hasty: The learned limit for a sample that no further looks confirmed, where that is another one:
+            on one machine, noise that passes within seconds makes it much wider.
         spread: Scale of the healthy one-sided distances (the per-metric scale of the max-T method).
         repeatability: Mean pairwise two-sided similarity of the healthy samples.
         detectable: Smallest uniform relative loss that gives FAIL, as a fraction.
@@ -45,6 +47,7 @@ class Criterion:
     centre: tuple[float, ...]
     alpha: float = 0.95
     limit: float | None = None
+    hasty: float | None = None
     spread: float = 0.0
     repeatability: float | None = None
     detectable: float | None = None

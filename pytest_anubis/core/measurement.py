@@ -21,6 +21,7 @@ class Measurement:
         values: In time order, in the metric's unit; nothing is ever dropped.
         disturbance: What disturbed the machine meanwhile, one phrase each; empty when it was quiet.
         attempts: How often the measurement was taken again because of a disturbance or a close call.
+        looks: How many looks the values come from: one, or more when the call was close.
         telemetry: Sensor series and counter changes during the measurement, (name, values) pairs.
         evidence: What speaks for or against the hardware meanwhile (counters that moved, kernel events).
         seconds: Wall time of the measurement.
@@ -35,6 +36,7 @@ class Measurement:
     values: tuple[float, ...]
     disturbance: tuple[str, ...] = ()
     attempts: int = 1
+    looks: int = 1
     telemetry: tuple[tuple[str, tuple[float, ...]], ...] = ()
     evidence: tuple[str, ...] = ()
     seconds: float = 0.0

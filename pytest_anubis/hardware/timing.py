@@ -12,7 +12,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 Work = Callable[[], object]
@@ -78,8 +78,11 @@ class RoundPlan:
         rounds: Values wanted.
         round_seconds: Aimed length of one round.
         warmup_seconds: Longest warm-up.
-        budget_seconds: No further round begins after this, once `least` are there.
+        budget_seconds: No further round begins after this, once `least` are there; pauses not counted.
         least: Fewest rounds, whatever they take.
+        bursts: Into how many bursts the rounds are split. What slows a shared host (neighbours, clocks)
+            lasts a second or so, and rounds in one burst all see the same of it.
+        pause_seconds: Pause between two bursts.
     """
 
     rounds: int
@@ -87,11 +90,40 @@ class RoundPlan:
     warmup_seconds: float
     budget_seconds: float
     least: int = 5
+    bursts: int = 1
+    pause_seconds: float = 0.0
 
+    def look(self) -> RoundPlan:
+        """Return the plan of one burst more, for looking again at a close call."""
+        return replace(
+            self,
+            rounds=max(1, self.rounds // BURSTS),
+            least=max(1, self.least // BURSTS),
+            budget_seconds=self.budget_seconds / BURSTS,
+            bursts=1,
+        )
+
+
+BURSTS = 5
+"""Bursts of one measurement on a host, and how many of its rounds make one further look."""
 
 PLANS: dict[str, RoundPlan] = {
-    "smoke": RoundPlan(rounds=30, round_seconds=0.02, warmup_seconds=0.5, budget_seconds=2.0),
-    "standard": RoundPlan(rounds=60, round_seconds=0.2, warmup_seconds=5.0, budget_seconds=30.0),
+    "smoke": RoundPlan(
+        rounds=30,
+        round_seconds=0.02,
+        warmup_seconds=0.5,
+        budget_seconds=2.0,
+        bursts=BURSTS,
+        pause_seconds=0.3,
+    ),
+    "standard": RoundPlan(
+        rounds=60,
+        round_seconds=0.2,
+        warmup_seconds=5.0,
+        budget_seconds=30.0,
+        bursts=BURSTS,
+        pause_seconds=1.0,
+    ),
     "soak": RoundPlan(rounds=600, round_seconds=1.0, warmup_seconds=30.0, budget_seconds=3600.0),
 }
 
@@ -133,14 +165,12 @@ def warm_up(fn: Work, clock: Clock, plan: RoundPlan) -> int:
 
 def rounds(fn: Work, clock: Clock, plan: RoundPlan, calls: int) -> list[float]:
     """Return the time of one call in seconds, one value a round, in time order."""
-    values: list[float] = []
-    begin = time.perf_counter()
+
+    def take() -> list[float]:
+        return [clock(fn, calls) / calls]
+
     with _no_collection():
-        while len(values) < plan.rounds:
-            values.append(clock(fn, calls) / calls)
-            if len(values) >= plan.least and time.perf_counter() - begin > plan.budget_seconds:
-                break
-    return values
+        return _in_bursts(take, plan, plan.rounds, lambda: clock(fn, calls))
 
 
 def repeats(take: Callable[[], list[float]], plan: RoundPlan) -> list[float]:
@@ -151,16 +181,41 @@ def repeats(take: Callable[[], list[float]], plan: RoundPlan) -> list[float]:
         plan: Rounds and budget; a third of the rounds is enough, as such rounds are whole transfers
             or runs of a tool rather than a few milliseconds.
     """
+    return _in_bursts(take, plan, max(plan.least, plan.rounds // 3))
+
+
+def _in_bursts(
+    take: Callable[[], list[float]],
+    plan: RoundPlan,
+    wanted: int,
+    wake: Callable[[], object] = lambda: None,
+) -> list[float]:
+    """Take values burst by burst until there are enough or the time is spent.
+
+    Args:
+        take: Returns the value or values of one round.
+        plan: Bursts, pauses and budget.
+        wanted: Values wanted.
+        wake: One round after each pause that is no part of the measurement: it brings caches and
+            clocks back to where work without a pause had them.
+    """
     values: list[float] = []
-    begin = time.perf_counter()
-    wanted = max(plan.least, plan.rounds // 3)
-    while len(values) < wanted:
-        fresh = take()
-        values.extend(fresh)
-        if not fresh or (
-            len(values) >= plan.least and time.perf_counter() - begin > plan.budget_seconds
+    left = plan.budget_seconds
+    for burst in range(1, plan.bursts + 1):
+        enough = -(-wanted * burst // plan.bursts)
+        if values and len(values) < enough:
+            time.sleep(plan.pause_seconds)
+            wake()
+        end = time.perf_counter() + left / (plan.bursts + 1 - burst)
+        begin = time.perf_counter()
+        while len(values) < enough and (
+            time.perf_counter() < end or len(values) < -(-plan.least * burst // plan.bursts)
         ):
-            break
+            fresh = take()
+            if not fresh:
+                return values
+            values.extend(fresh)
+        left -= time.perf_counter() - begin
     return values
 
 

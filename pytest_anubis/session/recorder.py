@@ -217,13 +217,14 @@ class Recorder:
         stages = [stage]
         criterion = self._criterion(metric.name, group)
         if criterion is not None and not stage.seen.disturbance:
-            stages = look_closer(criterion, plan, take, stage, self._surroundings)
+            stages = look_closer(criterion, plan, take, stage, self._surroundings, keep_spoiled)
         values = [value for stage in stages for value in stage.values]
         measurement = replace(
             self._measurement(metric, group, values, disturbance=stages[-1].seen.disturbance),
             telemetry=joined(stage.seen.telemetry for stage in stages),
             evidence=tuple(dict.fromkeys(line for s in stages for line in s.seen.evidence)),
-            attempts=attempts + len(stages) - 1,
+            attempts=attempts,
+            looks=len(stages),
             seconds=time.perf_counter() - begin,
         )
         self._keep(measurement)
@@ -292,8 +293,11 @@ class Recorder:
         plan = PLANS[self._context.settings.profile]
         if not self._context.settings.active:  # an ordinary test run wants the assertions, soon
             plan = replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
-        elif rounds is not None:
+            return replace(plan, bursts=1)
+        if rounds is not None:
             plan = replace(plan, rounds=rounds, least=min(plan.least, rounds))
+        if self._device.kind != "cpu":  # a pause would let an accelerator cool down and clock down
+            plan = replace(plan, bursts=1, pause_seconds=0.0)
         return plan
 
     def _clock(self, which: str) -> Clock:

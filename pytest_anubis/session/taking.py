@@ -19,6 +19,12 @@ ATTEMPTS = 3
 PAUSE = 0.5
 """Seconds to wait before the second attempt, doubled for each further one."""
 
+LOOK_PAUSE = 4
+"""Pause before a further look, in pauses between the bursts of a measurement."""
+
+DISTURBED_LOOKS = 6
+"""A closer look ends undecided with this many disturbed looks."""
+
 Take = Callable[["RoundPlan"], list[float]]
 
 
@@ -62,19 +68,44 @@ def take_quiet(
 
 
 def look_closer(
-    criterion: Criterion, plan: RoundPlan, take: Take, first: Stage, surroundings: Surroundings
+    criterion: Criterion,
+    plan: RoundPlan,
+    take: Take,
+    first: Stage,
+    surroundings: Surroundings,
+    spoiled: Callable[[Stage, int], None],
 ) -> list[Stage]:
-    """Measure a close call again, as a sequential test: all values together decide.
+    """Look again at a close call, as a sequential test: the values of all looks decide together.
+
+    Each further look is one burst after a pause, so that what passes by itself has time to do so.
+
+    Args:
+        criterion: What the values are held against.
+        plan: How the first stage was measured.
+        take: Measures by a plan.
+        first: The measurement so far.
+        surroundings: Watches meanwhile.
+        spoiled: Keeps a look that was disturbed and is repeated, with its number.
 
     Returns:
-        All stages, the first one included; the last may be disturbed, which ends the test.
+        All stages, the first one included. The last one is disturbed when the machine would not calm
+        down, which ends the test.
     """
     from pytest_anubis.validator import closer_look
 
     stages = [first]
+    disturbed = 0
     while closer_look([stage.values for stage in stages], criterion) == "more":
-        stages.append(_stage(plan, take, surroundings))
-        if stages[-1].seen.disturbance:
+        if plan.pause_seconds:
+            time.sleep(plan.pause_seconds * LOOK_PAUSE)
+        stage = _stage(plan.look(), take, surroundings)
+        if stage.seen.disturbance:
+            disturbed += 1
+            if disturbed < DISTURBED_LOOKS:
+                spoiled(stage, disturbed)
+                continue
+        stages.append(stage)
+        if stage.seen.disturbance:
             break
     return stages
 

@@ -33,5 +33,6 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
         device=measurement.device,
         disturbance=measurement.disturbance,
         evidence=measurement.evidence,
+        looks=measurement.looks,
     )
     return verdict if baseline else replace(verdict, text=context.baseline_note)

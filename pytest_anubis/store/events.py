@@ -107,6 +107,8 @@ def measurement_event(measurement: Measurement, node: str = "") -> Event:
         event["evidence"] = list(measurement.evidence)
     if measurement.attempts != 1:
         event["attempts"] = measurement.attempts
+    if measurement.looks != 1:
+        event["looks"] = measurement.looks
     if measurement.telemetry:
         event["telemetry"] = [
             {"name": name, "values": [number_to_json(float(value)) for value in values]}
@@ -133,6 +135,7 @@ def measurement_from_event(event: Mapping[str, Any]) -> Measurement:
         disturbance=fields.texts("disturbance"),
         evidence=fields.texts("evidence"),
         attempts=fields.integer("attempts", 1),
+        looks=fields.integer("looks", 1),
         telemetry=tuple(
             (series.text("name"), series.any_numbers("values"))
             for series in fields.children("telemetry")

@@ -193,12 +193,13 @@ def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criter
         if criterion is None:
             continue
         if id(item) in by_item:
-            limit, scale = by_item[id(item)]
+            limit = by_item[id(item)]
             criterion = replace(
                 criterion,
-                limit=limit,
-                spread=scale,
-                detectable=detectable(criterion.metric.better, criterion.alpha, limit),
+                limit=limit.confirmed,
+                hasty=limit.hasty,
+                spread=limit.scale,
+                detectable=detectable(criterion.metric.better, criterion.alpha, limit.confirmed),
                 notes=(
                     *criterion.notes,
                     f"one machine: the limit is the spread of its {criterion.units} runs with a margin "

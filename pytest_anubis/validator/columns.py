@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging import conclude, judge_sample
+from pytest_anubis.validator.judging import conclude, criterion_for, judge_sample
 from pytest_anubis.validator.pooling import pooled
 from pytest_anubis.validator.rows import Rows, rows_of
 
@@ -96,7 +96,8 @@ class JudgedColumns:
             baseline=baseline.digest if baseline else "",
             action=population.metric.action or criterion.metric.action,
         )
-        full = conclude(base, float(self.similarity[row]), criterion, baseline)
+        alike = float(self.similarity[row])
+        full = conclude(base, alike, criterion_for(alike, criterion), baseline)
         if reason is not Reason.CLASS_SHIFT or self.shift is None:
             return full
         text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
@@ -192,6 +193,13 @@ def _table(
     threshold: FloatArray,
 ) -> None:
     """Fill in the verdict table for all units at once; the same cells as `judging.decide`."""
+    if criterion.hasty is not None and criterion.limit is not None:  # see `criterion_for`
+        inside = np.where(similarity >= criterion.limit, similarity, np.nan)
+        outside = np.where(similarity >= criterion.limit, np.nan, similarity)
+        for part, bound in ((inside, criterion.limit), (outside, criterion.hasty)):
+            held = replace(criterion, limit=bound, hasty=None)
+            _table(part, held, outcome, reason, threshold)
+        return
     alpha, limit = criterion.alpha, criterion.limit
     if criterion.metric.better == "equal":
         alpha = limit = 1.0

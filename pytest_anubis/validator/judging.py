@@ -13,6 +13,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.distance import one_sided, trouble
+from pytest_anubis.validator.sequential import CONFIRM
 
 
 class Call(NamedTuple):
@@ -59,6 +60,7 @@ def judge_sample(
     device: str = "",
     disturbance: Sequence[str] = (),
     evidence: Sequence[str] = (),
+    looks: int = 1,
     reference: Reference = Reference.FLEET,
     population: str = "",
 ) -> MetricVerdict:
@@ -76,6 +78,7 @@ def judge_sample(
         device: Device within the node.
         disturbance: What disturbed the machine; such a sample can pass, but it cannot reject.
         evidence: Telemetry and change points, in words.
+        looks: How many looks the values come from (`closer_look`).
         reference: What the criterion stands for.
         population: What the criterion was learned from, in words; made from the criterion if empty.
 
@@ -123,7 +126,15 @@ def judge_sample(
         alike = float((array == criterion.centre[0]).mean())
     else:
         alike = one_sided(array, criterion.centre, better)
-    return conclude(base, alike, criterion, baseline, reference, population)
+    held = criterion_for(alike, criterion, looks)
+    return conclude(base, alike, held, baseline, reference, population)
+
+
+def criterion_for(alike: float, criterion: Criterion, looks: int = 1) -> Criterion:
+    """Return the criterion as it holds for a sample: a loss that was not confirmed has a wider limit."""
+    if criterion.hasty is None or criterion.limit is None or looks >= CONFIRM:
+        return criterion
+    return replace(criterion, limit=criterion.hasty) if alike < criterion.limit else criterion
 
 
 def conclude(

@@ -152,10 +152,10 @@ def _of_machine(
     losses = rows.losses(centre, population.metric.better)
     criterion = _criterion(population, rows, columns, centre, rows.usable, alpha, scope)
     spread = run_spread(population, rows, centre)
-    [(limit, scale)] = machine_limits([spread])
+    [limit] = machine_limits([spread])
     return LearnedCriterion(
         population=population,
-        criterion=replace(criterion, limit=limit, spread=scale),
+        criterion=replace(criterion, limit=limit.confirmed, hasty=limit.hasty, spread=limit.scale),
         exclusions=exclusions,
         losses=losses,
         flagged=np.zeros(rows.total, dtype=np.bool_),

@@ -33,8 +33,25 @@ MOST_DEGREES = 8.0
 """Strongest pull towards the common variance: metrics of one machine do differ in noise."""
 ENOUGH_METRICS = 6
 ENOUGH_FOR_TREND = 12
-BATCHES = 4
+BATCHES = 5
 LARGEST = 0.9
+LASTING = 0.5
+"""Share of the variance between runs that further looks within half a minute do not average out."""
+
+
+class MachineLimit(NamedTuple):
+    """What one metric of one machine may lose.
+
+    Attributes:
+        confirmed: Similarity below which a sample is outside the machine's own spread once further looks
+            have confirmed it.
+        hasty: The same for a single look.
+        scale: Standard deviation of a single look about the centre, relative.
+    """
+
+    confirmed: float
+    hasty: float
+    scale: float
 
 
 class RunSpread(NamedTuple):
@@ -75,7 +92,7 @@ def run_spread(population: Population, rows: Rows, centre: FloatArray) -> RunSpr
 
 
 def _within(population: Population, rows: Rows) -> float:
-    """Return the relative standard error of a run's mean, from the means of four batches of each run."""
+    """Return the relative standard error of a run's mean, from the means of batches of each run."""
     shares = []
     for row in np.flatnonzero(rows.usable).tolist():
         values = population.sample(row)
@@ -87,8 +104,8 @@ def _within(population: Population, rows: Rows) -> float:
 
 def machine_limits(
     spreads: Sequence[RunSpread], *, error_rate: float = 0.01, alpha: float = 0.95
-) -> list[tuple[float, float]]:
-    """Return (learned limit, scale) for each metric of one machine.
+) -> list[MachineLimit]:
+    """Return the learned limits of each metric of one machine.
 
     A metric can only reject beyond both limits, so one whose spread keeps it within alpha anyway costs
     nothing of the error rate; the noisy ones share it in equal parts.
@@ -99,11 +116,8 @@ def machine_limits(
         alpha: Practical limit.
 
     Returns:
-        Similarities below which a run is outside the machine's own spread, and the standard deviation
-        that was used, in the order of `spreads`.
+        One entry per metric, in the order of `spreads`.
     """
-    from scipy.special import stdtrit
-
     if not spreads:
         return []
     variances = np.maximum([s.deviation for s in spreads], FLOOR) ** 2
@@ -112,15 +126,33 @@ def machine_limits(
     total = prior_degrees + degrees
     scale = np.sqrt((prior_degrees * prior_variance + degrees * variances) / total)
     # The median of K runs has about pi/2 times the variance of their mean.
-    scale *= QUIET_DRIFT + (NOISY_DRIFT - QUIET_DRIFT) * np.minimum(scale / NOISY, 1)
-    scale *= np.sqrt(1 + math.pi / 2 / (degrees + 1))
+    centre = math.pi / 2 / (degrees + 1)
+    drift = QUIET_DRIFT + (NOISY_DRIFT - QUIET_DRIFT) * np.minimum(scale / NOISY, 1)
+    once = scale * drift * np.sqrt(1 + centre)
+    lasting = scale * drift * np.sqrt(LASTING + centre)
     shape = np.array([s.shape for s in spreads])
-    chance = _share(scale, shape, total, error_rate, 1 - alpha)
-    shift = -np.expm1(-stdtrit(total, 1 - chance) * scale)
+    hasty, confirmed = (
+        _bound(sigma, shape, total, error_rate, 1 - alpha) for sigma in (once, lasting)
+    )
+    return [
+        MachineLimit(max(limit, wide), wide, sigma)
+        for limit, wide, sigma in zip(
+            confirmed.tolist(), hasty.tolist(), once.tolist(), strict=True
+        )
+    ]
+
+
+def _bound(
+    scale: FloatArray, shape: FloatArray, degrees: FloatArray, error_rate: float, practical: float
+) -> FloatArray:
+    """Return the similarity that a healthy run with this standard deviation stays above."""
+    from scipy.special import stdtrit
+
+    chance = _share(scale, shape, degrees, error_rate, practical)
+    shift = -np.expm1(-stdtrit(degrees, 1 - chance) * scale)
     # Shape noise is what remains where two samples cross; a shift beyond their spread leaves none.
     loss = np.maximum(shift, shape + shift / 2)
-    limits = 1 - np.minimum(loss, LARGEST)
-    return list(zip(limits.tolist(), scale.tolist(), strict=True))
+    return np.asarray(1 - np.minimum(loss, LARGEST))
 
 
 def _share(

@@ -177,7 +177,6 @@ def strongest(
     Returns:
         A verdict that names its reference; without any, that there is no baseline or no criterion.
     """
-    place = {"component": component, "node": node, "device": device}
     near = (
         None
         if criterion is not None
@@ -186,7 +185,7 @@ def strongest(
     if criterion is None and near is None and len(history) >= FEWEST:
         return judge_self(
             values, history, metric=metric, benchmark=benchmark, alpha=alpha,
-            disturbance=disturbance, **place,
+            component=component, node=node, device=device, disturbance=disturbance,
         )  # fmt: skip
     return judge_sample(
         values,
@@ -201,7 +200,9 @@ def strongest(
         if near
         else Reference.NONE,
         population=f"{len(peers)} other devices of this node" if near else "",
-        **place,
+        component=component,
+        node=node,
+        device=device,
     )
 
 

@@ -13,10 +13,12 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.distance import one_sided, trouble
 
-STAGES = 5
+STAGES = 16
 """Most stages, the first one included."""
-CONFIRM = 3
-"""A loss is only believed after this many stages: one burst never rejects a node."""
+CONFIRM = 11
+"""A loss is only believed after this many stages: what passes within seconds never rejects a node."""
+PLAIN, PLAIN_STAGES = 2.0, 5
+"""A loss this many times as large as the limit is plain, and believed after this many stages."""
 
 
 def closer_look(
@@ -32,7 +34,7 @@ def closer_look(
     standard error takes the correlation of successive values into account. While the Student-t interval
     at ``error / most`` (Bonferroni over the looks) contains the limit, more is asked for; so a verdict
     that stops early agrees with that of an endless measurement with probability ``1 - error`` at least.
-    A loss is confirmed by ``CONFIRM`` stages before it may reject.
+    A loss is confirmed by ``CONFIRM`` stages before it may reject, a plain one by ``PLAIN_STAGES``.
 
     Args:
         stages: The values of each stage in time order.
@@ -62,6 +64,9 @@ def closer_look(
     half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
     if loss <= threshold:
         return "more" if loss + half > threshold else "enough"
+    plain = max(PLAIN * threshold, 1 - (criterion.hasty or 1.0))
+    if len(parts) >= PLAIN_STAGES and loss - half > plain:
+        return "enough"
     return "more" if len(parts) < CONFIRM or loss - half < threshold else "enough"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy  # noqa: F401  # loaded once, not anew in every in-process run
@@ -15,6 +16,7 @@ import pytest_anubis.hardware.quiet  # noqa: F401
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
+from pytest_anubis.hardware import timing
 from pytest_anubis.store.baselines import save_baseline
 from pytest_anubis.validator import learn_baseline
 
@@ -31,6 +33,13 @@ def test_speed(anubis_metric, anubis_device):
 HEALTHY = [100.0 + 0.1 * i for i in range(-10, 11)]
 
 Learn = Callable[..., Baseline]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let in-process runs measure without the pauses between bursts."""
+    plans = {name: replace(plan, pause_seconds=0.0) for name, plan in timing.PLANS.items()}
+    monkeypatch.setattr(timing, "PLANS", plans)
 
 
 @pytest.fixture

@@ -252,7 +252,10 @@ def mutated(draw: st.DrawFn) -> Any:
     return plain
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(mutated())
 def test_mutated_baselines_are_valid_or_refused(tmp_path: Path, plain: Any) -> None:
     path = tmp_path / "m.json"
@@ -273,7 +276,10 @@ def test_mutated_baselines_are_valid_or_refused(tmp_path: Path, plain: Any) -> N
     assert load_baseline(again) == seal(loaded)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.data())
 def test_flipped_bytes_are_valid_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = save_baseline(baseline(), tmp_path)

@@ -224,7 +224,10 @@ CELL = st.sampled_from(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(st.lists(CELL, max_size=9), max_size=12), st.randoms())
 def test_any_table_is_read_and_order_does_not_matter(
     tmp_path: Path, rows: list[list[str]], random: Any

@@ -262,7 +262,10 @@ def same(a: Population, b: Population) -> bool:
     )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(POPULATION, max_size=4))
 def test_columns_come_back_as_they_were(tmp_path: Path, populations: list[Population]) -> None:
     runs = (RunRecord(run="r", node="n", hardware_class="c", attributes={"a": "b"}),)
@@ -274,7 +277,10 @@ def test_columns_come_back_as_they_were(tmp_path: Path, populations: list[Popula
     assert all(same(a, b) for a, b in zip(found.populations, populations, strict=True))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.data())
 def test_damaged_columns_are_refused_with_one_line(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "x.npz"
