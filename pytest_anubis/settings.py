@@ -11,11 +11,22 @@ from typing import Any, Literal
 
 import pytest
 
-Profile = Literal["smoke", "standard", "soak"]
-PROFILES: tuple[Profile, ...] = ("smoke", "standard", "soak")
+from pytest_anubis.options import ENV_PROFILE, ENV_STORE, OPTIONS, PROFILES, Option, Profile
+from pytest_anubis.options import add_options as add_options
 
-ENV_PROFILE = "PYTEST_ANUBIS_PROFILE"
-ENV_STORE = "PYTEST_ANUBIS_STORE"
+__all__ = [
+    "ENV_PROFILE",
+    "ENV_STORE",
+    "OPTIONS",
+    "PROFILES",
+    "Profile",
+    "Settings",
+    "add_options",
+    "resolve",
+    "seconds",
+]
+
+Selection = Literal["", "risk", "budget", "cost", "all"]
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
@@ -42,6 +53,14 @@ class Settings:
         resume: Id of the interrupted run to go on with, ``latest``, or empty.
         duration: Seconds to soak, cycling the set; None runs it once.
         scratch: Folder on the disk to be tested; None is pytest's temporary folder.
+        select: What the Selector goes by; empty: it leaves nothing out.
+        accepted_risk: Accepted probability of an incident; None when none was named.
+        budget: Seconds for ``budget``.
+        horizon: Seconds ahead within which incidents count.
+        incident_cost: Node seconds that one incident costs, for ``cost``.
+        explore: Share of what is left out that runs by chance.
+        seed: Seed of that chance; None draws one.
+        explain: Say of every benchmark that is left out why.
     """
 
     active: bool = False
@@ -60,6 +79,14 @@ class Settings:
     gate: Literal["stop", "continue", "off"] = "stop"
     resume: str = ""
     duration: float | None = None
+    select: Selection = ""
+    accepted_risk: float | None = None
+    budget: float | None = None
+    horizon: float = 86400.0
+    incident_cost: float = 86400.0
+    explore: float = 0.02
+    seed: int | None = None
+    explain: bool = False
 
 
 def seconds(text: str | float) -> float:
@@ -74,156 +101,6 @@ def seconds(text: str | float) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not a duration; write 500ms, 20s, 2m or 1.5h")
     return float(match[1]) * _SECONDS[match[2]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Option:
-    """One option on the command line, with its ini key and environment variable."""
-
-    flag: str
-    help: str
-    ini: bool = True
-    env: str | None = None
-    choices: tuple[str, ...] = ()
-    metavar: str | None = None
-    switch: bool = False
-    optional: str = ""
-    default: str = ""
-
-    @property
-    def dest(self) -> str:
-        return self.flag.lstrip("-").replace("-", "_")
-
-
-OPTIONS: tuple[_Option, ...] = (
-    _Option(
-        flag="--anubis",
-        switch=True,
-        ini=False,
-        help="Measure, judge against the learned baseline, and accept or reject this node",
-    ),
-    _Option(
-        flag="--anubis-mode",
-        choices=("judge", "measure"),
-        ini=False,
-        default="judge",
-        help="Judge against the baseline, or only measure and record",
-    ),
-    _Option(
-        flag="--anubis-profile",
-        choices=PROFILES,
-        env=ENV_PROFILE,
-        default="smoke",
-        help="Sizes and durations of the benchmarks: seconds, minutes or hours",
-    ),
-    _Option(
-        flag="--anubis-baselines",
-        metavar="PATH",
-        default="baselines",
-        help="Folder of learned baselines, or one baseline file",
-    ),
-    _Option(
-        flag="--anubis-store",
-        metavar="DIR",
-        env=ENV_STORE,
-        default=".anubis",
-        help="Folder that keeps runs and history",
-    ),
-    _Option(
-        flag="--anubis-run-id",
-        metavar="NAME",
-        ini=False,
-        help="Name of this run; default: date, time and node",
-    ),
-    _Option(
-        flag="--anubis-fail-on",
-        choices=("fail", "marginal"),
-        default="fail",
-        help="Mildest verdict that fails a test",
-    ),
-    _Option(
-        flag="--anubis-require-all",
-        switch=True,
-        help="Let benchmarks without a criterion block acceptance",
-    ),
-    _Option(
-        flag="--anubis-redact",
-        switch=True,
-        help="Leave serial numbers and addresses out of journals and reports",
-    ),
-    _Option(
-        flag="--anubis-inventory",
-        metavar="FILE",
-        ini=False,
-        help="Recorded inventory to use in place of this machine's",
-    ),
-    _Option(
-        flag="--anubis-gate",
-        choices=("stop", "continue", "off"),
-        default="stop",
-        help="What missing or wrong hardware does before any benchmark",
-    ),
-    _Option(
-        flag="--anubis-timeout",
-        metavar="SECONDS",
-        help="Deadline of every test; default: from its declared cost",
-    ),
-    _Option(
-        flag="--anubis-resume",
-        metavar="RUN",
-        ini=False,
-        optional="latest",
-        help="Go on with an interrupted run: the latest, or the one that is named",
-    ),
-    _Option(
-        flag="--anubis-duration",
-        metavar="TIME",
-        ini=False,
-        help="Soak: repeat the set until this time is over, e.g. 48h",
-    ),
-    _Option(
-        flag="--anubis-scratch",
-        metavar="DIR",
-        help="Folder on the disk that is to be tested; default: pytest's temporary folder",
-    ),
-)
-
-
-def add_options(parser: pytest.Parser) -> None:
-    """Declare every option and ini key."""
-    group = parser.getgroup("anubis", "hardware acceptance")
-    for option in OPTIONS:
-        text = option.help + (f" (default: {option.default})" if option.default else "")
-        if option.switch:
-            group.addoption(option.flag, dest=option.dest, action="store_true", help=text)
-        elif option.choices:
-            group.addoption(
-                option.flag, dest=option.dest, choices=option.choices, default=None, help=text
-            )
-        elif option.optional:
-            group.addoption(
-                option.flag,
-                dest=option.dest,
-                metavar=option.metavar,
-                nargs="?",
-                const=option.optional,
-                default=None,
-                help=text,
-            )
-        else:
-            group.addoption(
-                option.flag, dest=option.dest, metavar=option.metavar, default=None, help=text
-            )
-        if option.ini:
-            kind: Literal["bool", "string"] = "bool" if option.switch else "string"
-            default = False if option.switch else ""
-            parser.addini(option.dest, text, type=kind, default=default)
-    parser.addini(
-        "anubis_goals_required",
-        "Folders in which every benchmark must state goal, question and action",
-        type="paths",
-        default=[],
-    )
 
 
 def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> Settings:
@@ -253,13 +130,37 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         inventory=_optional(raw["anubis_inventory"], lambda text: base / text),
         gate=raw["anubis_gate"],
         resume=_resume(raw["anubis_resume"]),
-        duration=_optional(raw["anubis_duration"], _duration),
-        timeout=_optional(raw["anubis_timeout"], _timeout),
+        duration=_optional(raw["anubis_duration"], _time("--anubis-duration", positive=False)),
+        timeout=_optional(raw["anubis_timeout"], _time("--anubis-timeout")),
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
+        **_selection(config, raw),
     )
 
 
-def _raw(config: pytest.Config, option: _Option, environ: Mapping[str, str]) -> Any:
+def _selection(config: pytest.Config, raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the Selector, checked together."""
+    found = {
+        "select": raw["anubis_select"],
+        "accepted_risk": _optional(raw["anubis_risk"], _share("--anubis-risk", below_one=True)),
+        "budget": _optional(raw["anubis_budget"], _time("--anubis-budget")),
+        "horizon": _time("--anubis-horizon")(raw["anubis_horizon"]),
+        "incident_cost": _time("--anubis-incident-cost")(raw["anubis_incident_cost"]),
+        "explore": _share("--anubis-explore")(raw["anubis_explore"]),
+        "seed": _optional(raw["anubis_seed"], _seed),
+        "explain": bool(raw["anubis_explain"]),
+    }
+    if found["select"] == "budget" and found["budget"] is None:
+        raise pytest.UsageError("--anubis-select=budget needs --anubis-budget, e.g. 20m")
+    if config.getoption("anubis_budget") and found["select"] != "budget":
+        raise pytest.UsageError("--anubis-budget belongs to --anubis-select=budget; add that")
+    if config.getoption("anubis_risk") and found["select"] in ("", "all"):
+        raise pytest.UsageError("--anubis-risk belongs to --anubis-select=risk; add that")
+    if config.getoption("anubis_select") and not config.getoption("anubis"):
+        raise pytest.UsageError("--anubis-select belongs to --anubis; add that")
+    return found
+
+
+def _raw(config: pytest.Config, option: Option, environ: Mapping[str, str]) -> Any:
     given = config.getoption(option.dest)
     if option.switch:
         return bool(given) or (option.ini and bool(config.getini(option.dest)))
@@ -289,21 +190,39 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _timeout(text: str) -> float:
-    try:
-        limit = seconds(text)
-    except ValueError as error:
-        raise pytest.UsageError(f"--anubis-timeout: {error}") from error
-    if limit <= 0:
-        raise pytest.UsageError("--anubis-timeout must be more than 0 seconds")
-    return limit
+def _time(flag: str, *, positive: bool = True) -> Callable[[str], float]:
+    def convert(text: str) -> float:
+        try:
+            found = seconds(text)
+        except ValueError as error:
+            raise pytest.UsageError(f"{flag}: {error}") from error
+        if positive and found <= 0:
+            raise pytest.UsageError(f"{flag} must be more than 0 seconds")
+        return found
+
+    return convert
 
 
-def _duration(text: str) -> float:
-    try:
-        return seconds(text)
-    except ValueError as error:
-        raise pytest.UsageError(f"--anubis-duration: {error}") from error
+def _share(flag: str, *, below_one: bool = False) -> Callable[[str], float]:
+    def convert(text: str) -> float:
+        most = "below 1" if below_one else "at most 1"
+        try:
+            found = float(text)
+        except ValueError:
+            found = -1.0
+        if not 0 <= found <= 1 or (below_one and found == 1):
+            raise pytest.UsageError(
+                f"{flag} {text!r}: give a probability from 0, {most}, e.g. 0.01"
+            )
+        return found
+
+    return convert
+
+
+def _seed(text: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", text):
+        raise pytest.UsageError(f"--anubis-seed {text!r}: give a whole number of 0 or more")
+    return int(text)
 
 
 def _resume(text: str) -> str:

@@ -120,3 +120,28 @@ class RunSummary:
     baseline: str = ""
     outcomes: Mapping[str, int] = field(default_factory=dict)
     similarities: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetHistory:
+    """What the history knows about a fleet, read once: all that a choice of benchmarks rests on.
+
+    Attributes:
+        nodes: All nodes, sorted by name.
+        incidents: All incidents, in time order.
+        defects: Defects in time order, false alarms included.
+        runs: Node -> its runs in short, in time order; of the similarities only the lowest.
+        durations: Benchmark -> its usual seconds on the class that was asked for.
+        experience: Benchmark -> how often it has run on that class.
+        components: Benchmark -> the component that it speaks for.
+        gone: Node -> when it was taken out of service for good.
+    """
+
+    nodes: tuple[NodeRecord, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    defects: tuple[Defect, ...] = ()
+    runs: Mapping[str, tuple[RunSummary, ...]] = field(default_factory=dict)
+    durations: Mapping[str, float] = field(default_factory=dict)
+    experience: Mapping[str, int] = field(default_factory=dict)
+    components: Mapping[str, str] = field(default_factory=dict)
+    gone: Mapping[str, float] = field(default_factory=dict)

@@ -38,6 +38,7 @@ from pytest_anubis.distributed.processes import (
 from pytest_anubis.distributed.scheduling import AnubisScheduling, ended_in_order
 from pytest_anubis.distributed.tasks import Certificates, Lane, Task, of_host
 from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.session.selection import Selection, answered
 from pytest_anubis.store import events
 from pytest_anubis.wire import to_plain
 
@@ -55,6 +56,7 @@ class Controller:
         lanes: One per worker, in the order of xdist's specs.
         certificates: Which benchmarks do not disturb each other.
         costs: Measured seconds by benchmark id.
+        selection: Chooses benchmarks for all workers; None runs what they collect.
     """
 
     def __init__(
@@ -66,8 +68,12 @@ class Controller:
         *,
         certificates: Certificates = frozenset(),
         costs: Mapping[str, float] | None = None,
+        selection: Selection | None = None,
     ) -> None:
         self._config = config
+        self._selection = selection
+        if selection is not None:
+            selection.lanes = sum(bool(lane.devices) for lane in lanes)
         self._context = context
         self._sink = sink
         self._lanes = {lane.name: lane for lane in lanes}
@@ -114,7 +120,7 @@ class Controller:
         self._nodes[name] = node
         channel = node.gateway.newchannel()
         lane = self.lane_of(node)
-        channel.setcallback(lambda message: self._listener.hear(name, lane, message))
+        channel.setcallback(lambda message: self._hear(name, lane, channel, message))
         idle = self._scheduler is not None and lane in self._scheduler.given_up
         node.anubis_channel = channel
         node.workerinput |= {
@@ -130,6 +136,13 @@ class Controller:
             self._pids[name] = pid = node.gateway._rinfo().pid
             self._watchdog.process(name, pid, stack_file)
         self._watchdog.doing(name, "start", Deadline(STARTING, "for starting and collecting"))
+
+    def _hear(self, name: str, lane: str, channel: Any, message: Any) -> None:
+        """Take a worker's message; its question for the choice of benchmarks is answered."""
+        if message[0] != "candidates" or self._selection is None:
+            self._listener.hear(name, lane, message)
+            return
+        channel.send(("selection", answered(self._selection, message[1])))
 
     @pytest.hookimpl
     def pytest_xdist_make_scheduler(self, config: pytest.Config) -> AnubisScheduling:
@@ -186,6 +199,10 @@ class Controller:
         self._sink({"event": "placed", "tests": slots, "wall": plan.wall, "serial": plan.serial})
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         verbosity = self._config.get_verbosity()
+        if terminal is not None and self._selection is not None:
+            explain = self._context.settings.explain
+            for line in self._selection.lines(explain=explain):
+                terminal.write_line(line)
         if terminal is not None and verbosity >= 0:
             for line in plan_lines(plan, every=verbosity > 0):
                 terminal.write_line(line)
@@ -285,7 +302,8 @@ class Controller:
             judged = self._context.settings.mode == "judge"
             session.exitstatus = pytest.ExitCode.OK if judged else EXIT_UNDECIDED
         never = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if never and self._plan is None:
+        unneeded = self._selection is not None and bool(self._selection.unneeded())
+        if never and self._plan is None and not unneeded:
             self._lines.append("no worker came as far as running a test: nothing was measured")
             session.exitstatus = EXIT_UNDECIDED
 
@@ -313,7 +331,9 @@ class Controller:
         return self._config.pluginmanager.get_plugin("dsession")
 
 
-def register(config: pytest.Config, context: RunContext, sink: Sink) -> None:
+def register(
+    config: pytest.Config, context: RunContext, sink: Sink, selection: Selection | None = None
+) -> None:
     """Make the run a distributed one, with a worker for every lane, unless it must stay in one process.
 
     It stays in one process with ``--collect-only`` and ``--pdb``. ``-p no:xdist`` keeps it there too; then
@@ -323,6 +343,7 @@ def register(config: pytest.Config, context: RunContext, sink: Sink) -> None:
         config: The controller's configuration, before xdist has been configured.
         context: The facts of the run.
         sink: Takes every event at once, from any thread.
+        selection: Chooses benchmarks for all workers; None runs what they collect.
 
     Raises:
         pytest.UsageError: The certificates of this hardware class cannot be used.
@@ -336,7 +357,9 @@ def register(config: pytest.Config, context: RunContext, sink: Sink) -> None:
         raise pytest.UsageError(str(error)) from error
     lanes = set_workers(config, context.devices, overlapping=bool(certificates))
     costs = _measured(context)
-    controller = Controller(config, context, sink, lanes, certificates=certificates, costs=costs)
+    controller = Controller(
+        config, context, sink, lanes, certificates=certificates, costs=costs, selection=selection
+    )
     config.pluginmanager.register(controller, "anubis-controller")
 
 

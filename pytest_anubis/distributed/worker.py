@@ -10,7 +10,8 @@ import faulthandler
 import gc
 import os
 import sys
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -50,6 +51,13 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
     return worker.event
 
 
+def asking(config: pytest.Config) -> Callable[[list[dict[str, Any]]], dict[str, Any]]:
+    """Return what asks the controller for the choice of benchmarks."""
+    ask: Callable[[list[dict[str, Any]]], dict[str, Any]]
+    ask = config.pluginmanager.get_plugin("anubis-worker").ask  # type: ignore[union-attr]  # ours
+    return ask
+
+
 class Worker:
     """Sends the plan and all events, and runs no test that the controller did not release.
 
@@ -60,6 +68,8 @@ class Worker:
     def __init__(self, channel: Any) -> None:
         self._channel = channel
         self._released: int | None = None
+        self._answer: dict[str, Any] = {}
+        self._answered = threading.Event()
         self._items: dict[str, int] = {}
         channel.setcallback(self._receive)
 
@@ -71,10 +81,23 @@ class Worker:
         """Send one journal event."""
         self.send("event", event)
 
+    def ask(self, described: list[dict[str, Any]]) -> dict[str, Any]:
+        """Ask the controller which benchmarks to leave out, and wait for its answer.
+
+        All workers get the same, since the controller chooses once. Its deadline for starting and
+        collecting bounds the wait.
+        """
+        self.send("candidates", described)
+        self._answered.wait()
+        return self._answer
+
     def _receive(self, message: Any) -> None:
         kind, content = message
         if kind == "last":
             self._released = content
+        elif kind == "selection":
+            self._answer = content
+            self._answered.set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, Any, Any]:

@@ -17,6 +17,7 @@ from pytest_anubis.report.identity import identity_text
 from pytest_anubis.report.inventory_block import inventory_block
 from pytest_anubis.report.numbers import bytes_text, duration_text, moment_text, percent
 from pytest_anubis.report.peers import peers_section
+from pytest_anubis.report.selection import selection_block
 from pytest_anubis.report.style import BLOCKS, PAGE
 
 PLOTS = 300
@@ -72,6 +73,7 @@ def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
         _facts(record, baseline),
         _wrong(record),
         _unjudged(record),
+        _choice(record),
         _peers(cases),
         "<h2>All metrics</h2>" + overview(cases, record.verdicts, PLOTS) if cases else "",
         _sections(cases, baseline),
@@ -230,6 +232,11 @@ def _unjudged(record: RunRecord) -> str:
         blocks.lines_block(title, list(lines), open_=state) for title, lines, state in lists
     )
     return f"<h2>What was not judged, and what else was seen</h2>{inner}" if inner else ""
+
+
+def _choice(record: RunRecord) -> str:
+    block = selection_block(record.events)
+    return f"<h2>What was chosen, and what was left out</h2>{block}" if block else ""
 
 
 def _silent(record: RunRecord) -> list[str]:

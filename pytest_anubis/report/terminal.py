@@ -58,7 +58,7 @@ def coverage_text(node: NodeVerdict) -> str:
     if node.listed:
         text += f"; {len(node.listed)} not judged"
     if node.residual_risk is not None:
-        text += f"; residual risk of what was left out on purpose: {percent(node.residual_risk)}"
+        text += f"; risk of an incident after what passed: {percent(node.residual_risk)}"
     return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ def decide(run: Run, *, waived: frozenset[str]) -> tuple[NodeVerdict, list[Metri
     judged = {(verdict.benchmark, verdict.device) for verdict in run.all_verdicts()}
     planned = list(run.planned.values())
     extra = verdicts_of_tests(planned, run.results, judged, node=context.node)
+    selection = run.selection
+    if selection is not None:
+        extra += selection.pruned_verdicts()
     counted = [
         _waived(verdict) if test in waived else verdict
         for test, verdicts in run.verdicts.items()
@@ -36,8 +40,19 @@ def decide(run: Run, *, waived: frozenset[str]) -> tuple[NodeVerdict, list[Metri
         fail_on=context.settings.fail_on,
         require_all=context.settings.require_all,
         problems=run.crashes,
+        residual_risk=None
+        if selection is None
+        else selection.risk_after(passed([*counted, *extra])),
+        unneeded="" if selection is None else selection.unneeded(),
     )
     return verdict, extra
+
+
+def passed(verdicts: Sequence[MetricVerdict]) -> list[str]:
+    """Return the benchmarks that were judged and found normal, none of their metrics missing."""
+    good = {v.benchmark for v in verdicts if v.outcome in (Outcome.PASS, Outcome.MARGINAL)}
+    bad = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
+    return sorted(good - {v.benchmark for v in verdicts if v.outcome in bad})
 
 
 def _waived(verdict: MetricVerdict) -> MetricVerdict:

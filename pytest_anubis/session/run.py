@@ -13,6 +13,7 @@ from pytest_anubis.core.run import PlannedTest
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.session.resume import Earlier
+from pytest_anubis.session.selection import Selection
 from pytest_anubis.store import events
 from pytest_anubis.store.events import Event, JournalError
 from pytest_anubis.store.journal import Journal
@@ -33,6 +34,7 @@ class Run:
         node_verdict: The decision; None until the end, and in ``measure`` mode.
         crashes: One line per worker or process that died.
         usage_errors: One line per benchmark that is written wrongly.
+        selection: The Selector's choice of benchmarks; None where it takes no part.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Run:
         self.crashes: list[str] = []
         self.usage_errors: list[str] = []
         self.record_path: str = ""
+        self.selection: Selection | None = None
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
         self._waived: set[str] = set()
@@ -177,7 +180,8 @@ class Run:
             pytest.ExitCode.TESTS_FAILED,
             pytest.ExitCode.NO_TESTS_COLLECTED,
         )
-        if self.context.settings.mode == "judge" and self.planned:
+        pruned = self.selection is not None and bool(self.selection.unneeded())
+        if self.context.settings.mode == "judge" and (self.planned or pruned):
             self._decide(session, interrupted)
         elif not interrupted and self._missing():
             session.exitstatus = EXIT_UNDECIDED

@@ -23,6 +23,8 @@ from pytest_anubis.wire import from_plain, to_plain
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.inventory import Inventory
+    from pytest_anubis.session.resume import Earlier
+    from pytest_anubis.session.run import Run
 
 PLAIN_KEY = "anubis"
 """Key of our data in xdist's ``workerinput``."""
@@ -44,7 +46,6 @@ def start(config: pytest.Config, settings: Settings) -> None:
         earlier = find_earlier(settings)
         check_same(earlier, context)
         context = replace(context, run_id=earlier.record.run, done=earlier.done)
-        config.pluginmanager.register(SkipDone(), "anubis-resume")
     config.stash[context_key] = context
     from pytest_anubis.session.run import Run
     from pytest_anubis.session.terminal import Terminal
@@ -53,6 +54,10 @@ def start(config: pytest.Config, settings: Settings) -> None:
     config.stash[sink_key] = run.sink
     manager = config.pluginmanager
     manager.register(run, "anubis-run")
+    if settings.select:
+        _select(config, run, earlier)
+    if earlier is not None:  # after the choice, which must see all tests
+        manager.register(SkipDone(), "anubis-resume")
     if context.judging:
         from pytest_anubis.session.gate import Gate, golden_of
 
@@ -66,7 +71,20 @@ def start(config: pytest.Config, settings: Settings) -> None:
     if _in_workers(config, context):
         from pytest_anubis.distributed import controller
 
-        controller.register(config, context, run.sink)
+        controller.register(config, context, run.sink, run.selection)
+
+
+def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
+    """Freeze what the choice of benchmarks rests on, and let it be made once they are collected."""
+    from pytest_anubis.report.selection import find_event
+    from pytest_anubis.session.pruning import Pruning, stands_down
+    from pytest_anubis.session.selection import Selection, freeze_ground
+
+    if stands_down(config):
+        return  # the terminal says so
+    before = find_event(earlier.record.events) if earlier is not None else None
+    run.selection = Selection(run.context, freeze_ground(run.context), run.sink, before)
+    config.pluginmanager.register(Pruning(run.selection.answer), "anubis-pruning")
 
 
 def _in_workers(config: pytest.Config, context: RunContext) -> bool:
@@ -89,6 +107,10 @@ def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
 
     config.stash[sink_key] = worker.register(config, context, worker_input)
     config.pluginmanager.register(Judge(config, context), "anubis-judge")
+    if context.settings.select:
+        from pytest_anubis.session.pruning import Pruning
+
+        config.pluginmanager.register(Pruning(worker.asking(config)), "anubis-pruning")
     if context.done:
         config.pluginmanager.register(SkipDone(), "anubis-resume")
 

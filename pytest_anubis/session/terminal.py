@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from pytest_anubis.session.pruning import stands_down
 from pytest_anubis.session.run import Run
 
 
@@ -31,7 +32,21 @@ class Terminal:
             lines.append(f"anubis: {baseline_line(context.baseline)}")
         else:
             lines.append(f"anubis: {context.baseline_note}")
+        settings = context.settings
+        if settings.select:
+            other = stands_down(self._config)
+            if other:
+                lines.append(f"anubis: the Selector gives way to {other}: nothing is left out")
+            elif self._run.selection is not None:
+                lines.append(self._run.selection.header())
         return lines
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """Say what was chosen, where the tests run in this process."""
+        selection = self._run.selection
+        if selection is None:
+            return []
+        return selection.lines(explain=self._run.context.settings.explain)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the verdict."""

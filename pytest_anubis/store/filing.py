@@ -173,16 +173,16 @@ def _verdict(run: int, item: MetricVerdict) -> dict[str, Any]:
 
 
 def _durations(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield each benchmark's duration: its tests on several devices add up."""
-    total: dict[str, float] = {}
+    """Yield each benchmark's duration: that of its longest test, for devices are tested side by side."""
+    longest: dict[str, float] = {}
     for result in record.results:
         if (
             result.benchmark
             and result.outcome in ("passed", "failed", "skipped")
             and result.metrics
         ):
-            total[result.benchmark] = total.get(result.benchmark, 0.0) + result.seconds
-    for benchmark, seconds in total.items():
+            longest[result.benchmark] = max(longest.get(result.benchmark, 0.0), result.seconds)
+    for benchmark, seconds in longest.items():
         yield {"run_id": run, "benchmark": benchmark, "seconds": seconds}
 
 

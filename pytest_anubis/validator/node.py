@@ -27,6 +27,7 @@ def judge_node(
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
     residual_risk: float | None = None,
+    unneeded: str = "",
 ) -> NodeVerdict:
     """Decide about a node from the verdicts on its metrics.
 
@@ -43,6 +44,8 @@ def judge_node(
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What is only listed blocks too.
         residual_risk: Probability of an incident that pruned benchmarks leave.
+        unneeded: Why nothing had to be measured, where that was decided; then a baseline is all that
+            acceptance needs.
 
     Returns:
         The decision with everything that stands in the way of more.
@@ -54,7 +57,7 @@ def judge_node(
     blocking = [*problems, *blocking]
     if baseline is None and expected is None:
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
-    elif not any(_judged_by_fleet(verdict) for verdict in verdicts):
+    elif not unneeded and not any(_judged_by_fleet(verdict) for verdict in verdicts):
         blocking.insert(0, "no metric was judged against a criterion of the baseline")
     if require_all:
         blocking, listed = [*blocking, *listed], []
@@ -64,7 +67,9 @@ def judge_node(
     return NodeVerdict(
         node=name,
         decision=decision,
-        headline=_headline(name, decision, bad, blocking, verdicts, baseline, residual_risk),
+        headline=_headline(
+            name, decision, bad, blocking, verdicts, baseline, residual_risk, unneeded
+        ),
         components=components,
         blocking=tuple(dict.fromkeys(blocking)),
         listed=tuple(dict.fromkeys(listed)),
@@ -139,6 +144,7 @@ def _headline(
     verdicts: Sequence[MetricVerdict],
     baseline: Baseline | None,
     residual_risk: float | None,
+    unneeded: str,
 ) -> str:
     subject = f"node {name}" if name else "the node"
     if decision is Decision.REJECTED:
@@ -150,6 +156,9 @@ def _headline(
     if decision is Decision.UNDECIDED:
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
         return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}"
+    risk = "" if residual_risk is None else f" at risk {100 * residual_risk:.2g} %"
+    if unneeded:
+        return f"{subject} accepted{risk} without any measurement: {unneeded}"
     judged = sum(map(_judged_by_fleet, verdicts))
     basis = ""
     if baseline is not None:
@@ -161,5 +170,4 @@ def _headline(
             if count
             else ""
         )
-    risk = f", at a residual risk of {residual_risk:.2g}" if residual_risk is not None else ""
-    return f"{subject} accepted: {judged} metrics judged, none failed{basis}{risk}"
+    return f"{subject} accepted{risk}: {judged} metrics judged, none failed{basis}"

@@ -18,7 +18,8 @@ PACKAGE = ROOT / "pytest_anubis"
 MAY_IMPORT = {
     "core": set(),
     "wire": set(),
-    "settings": set(),
+    "options": set(),
+    "settings": {"options"},
     "hookspecs": {"core"},
     "validator": {"core"},
     "selector": {"core"},

@@ -110,7 +110,7 @@ def test_many_bad_metrics_are_cut_with_a_hint() -> None:
 def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
     assert coverage_text(replace(NODE, residual_risk=0.004)) == (
         "judged against baseline sha256:0123456789ab: 3 PASS, 1 FAIL; 2 in the way of acceptance; "
-        "1 not judged; residual risk of what was left out on purpose: 0.40 %"
+        "1 not judged; risk of an incident after what passed: 0.40 %"
     )
     assert texts()[-1] == coverage_text(NODE)
 

@@ -98,7 +98,7 @@ def test_a_whole_benchmark_that_was_not_run_speaks_for_its_metrics() -> None:
     kept = verdict(Outcome.PASS, Reason.WITHIN, "k")
     risky = judge_node([pruned, kept], baseline=baseline("m", "other", "k"), residual_risk=0.02)
     assert risky.decision is Decision.ACCEPTED
-    assert "0.02" in risky.headline
+    assert "accepted at risk 2 %" in risky.headline
 
 
 def test_nothing_is_accepted_without_a_baseline_but_it_can_be_rejected() -> None:
@@ -137,3 +137,13 @@ def test_a_problem_from_outside_blocks() -> None:
     node = judge_node([PASS], baseline=baseline("m"), problems=("CPU quota of half a core",))
     assert node.decision is Decision.UNDECIDED
     assert "half a core" in node.headline
+
+
+def test_where_nothing_had_to_be_measured_a_baseline_is_all_that_acceptance_needs() -> None:
+    pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "")
+    why = "the risk is 0.3 %, accepted 1 %"
+    node = judge_node([pruned], baseline=baseline("m"), residual_risk=0.003, unneeded=why)
+    assert node.decision is Decision.ACCEPTED
+    assert node.headline.endswith(f"accepted at risk 0.3 % without any measurement: {why}")
+    assert judge_node([pruned], baseline=baseline("m")).decision is Decision.UNDECIDED
+    assert judge_node([pruned], unneeded=why).decision is Decision.UNDECIDED

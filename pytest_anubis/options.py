@@ -1,0 +1,211 @@
+"""The options on pytest's command line, with their ini keys and environment variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+Profile = Literal["smoke", "standard", "soak"]
+PROFILES: tuple[Profile, ...] = ("smoke", "standard", "soak")
+
+ENV_PROFILE = "PYTEST_ANUBIS_PROFILE"
+ENV_STORE = "PYTEST_ANUBIS_STORE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option on the command line, with its ini key and environment variable."""
+
+    flag: str
+    help: str
+    ini: bool = True
+    env: str | None = None
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    switch: bool = False
+    optional: str = ""
+    default: str = ""
+
+    @property
+    def dest(self) -> str:
+        """Its name in pytest's configuration, and as an ini key."""
+        return self.flag.lstrip("-").replace("-", "_")
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        flag="--anubis",
+        switch=True,
+        ini=False,
+        help="Measure, judge against the learned baseline, and accept or reject this node",
+    ),
+    Option(
+        flag="--anubis-mode",
+        choices=("judge", "measure"),
+        ini=False,
+        default="judge",
+        help="Judge against the baseline, or only measure and record",
+    ),
+    Option(
+        flag="--anubis-profile",
+        choices=PROFILES,
+        env=ENV_PROFILE,
+        default="smoke",
+        help="Sizes and durations of the benchmarks: seconds, minutes or hours",
+    ),
+    Option(
+        flag="--anubis-baselines",
+        metavar="PATH",
+        default="baselines",
+        help="Folder of learned baselines, or one baseline file",
+    ),
+    Option(
+        flag="--anubis-store",
+        metavar="DIR",
+        env=ENV_STORE,
+        default=".anubis",
+        help="Folder that keeps runs and history",
+    ),
+    Option(
+        flag="--anubis-run-id",
+        metavar="NAME",
+        ini=False,
+        help="Name of this run; default: date, time and node",
+    ),
+    Option(
+        flag="--anubis-fail-on",
+        choices=("fail", "marginal"),
+        default="fail",
+        help="Mildest verdict that fails a test",
+    ),
+    Option(
+        flag="--anubis-require-all",
+        switch=True,
+        help="Let benchmarks without a criterion block acceptance",
+    ),
+    Option(
+        flag="--anubis-redact",
+        switch=True,
+        help="Leave serial numbers and addresses out of journals and reports",
+    ),
+    Option(
+        flag="--anubis-inventory",
+        metavar="FILE",
+        ini=False,
+        help="Recorded inventory to use in place of this machine's",
+    ),
+    Option(
+        flag="--anubis-gate",
+        choices=("stop", "continue", "off"),
+        default="stop",
+        help="What missing or wrong hardware does before any benchmark",
+    ),
+    Option(
+        flag="--anubis-timeout",
+        metavar="SECONDS",
+        help="Deadline of every test; default: from its declared cost",
+    ),
+    Option(
+        flag="--anubis-resume",
+        metavar="RUN",
+        ini=False,
+        optional="latest",
+        help="Go on with an interrupted run: the latest, or the one that is named",
+    ),
+    Option(
+        flag="--anubis-duration",
+        metavar="TIME",
+        ini=False,
+        help="Soak: repeat the set until this time is over, e.g. 48h",
+    ),
+    Option(
+        flag="--anubis-scratch",
+        metavar="DIR",
+        help="Folder on the disk that is to be tested; default: pytest's temporary folder",
+    ),
+    Option(
+        flag="--anubis-select",
+        choices=("risk", "budget", "cost", "all"),
+        help="Run only the benchmarks worth their time: cheapest set within an accepted risk, most "
+        "coverage within a time, least expected total cost, or all",
+    ),
+    Option(
+        flag="--anubis-risk",
+        metavar="P0",
+        help="Accepted probability of an incident within the horizon; default for risk: 0.01",
+    ),
+    Option(
+        flag="--anubis-budget",
+        metavar="TIME",
+        help="Time for --anubis-select=budget, e.g. 20m",
+    ),
+    Option(
+        flag="--anubis-horizon",
+        metavar="TIME",
+        default="24h",
+        help="How far ahead incidents count for --anubis-select",
+    ),
+    Option(
+        flag="--anubis-incident-cost",
+        metavar="TIME",
+        default="24h",
+        help="Node time that one incident costs, for --anubis-select=cost",
+    ),
+    Option(
+        flag="--anubis-explore",
+        metavar="SHARE",
+        default="0.02",
+        help="Share of what --anubis-select leaves out that runs by chance, so that learning goes on",
+    ),
+    Option(
+        flag="--anubis-seed",
+        metavar="N",
+        ini=False,
+        help="Seed of that chance; default: a new one, recorded in the journal",
+    ),
+    Option(
+        flag="--anubis-explain",
+        switch=True,
+        ini=False,
+        help="Say of each benchmark that --anubis-select leaves out why",
+    ),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare every option and ini key."""
+    group = parser.getgroup("anubis", "hardware acceptance")
+    for option in OPTIONS:
+        text = option.help + (f" (default: {option.default})" if option.default else "")
+        if option.switch:
+            group.addoption(option.flag, dest=option.dest, action="store_true", help=text)
+        elif option.choices:
+            group.addoption(
+                option.flag, dest=option.dest, choices=option.choices, default=None, help=text
+            )
+        elif option.optional:
+            group.addoption(
+                option.flag,
+                dest=option.dest,
+                metavar=option.metavar,
+                nargs="?",
+                const=option.optional,
+                default=None,
+                help=text,
+            )
+        else:
+            group.addoption(
+                option.flag, dest=option.dest, metavar=option.metavar, default=None, help=text
+            )
+        if option.ini:
+            kind: Literal["bool", "string"] = "bool" if option.switch else "string"
+            default = False if option.switch else ""
+            parser.addini(option.dest, text, type=kind, default=default)
+    parser.addini(
+        "anubis_goals_required",
+        "Folders in which every benchmark must state goal, question and action",
+        type="paths",
+        default=[],
+    )
