@@ -1,10 +1,12 @@
 """Hardware acceptance testing as a pytest plugin.
 
-The names below are the public API for hooks in a conftest.py; benchmarks need only the fixtures.
+The names below are the public API: types of the fixtures for the annotations of benchmarks, and what hooks in
+a conftest.py are given.
 
 PYTEST_DONT_REWRITE
 """
 
+from pytest_anubis.core.fixtures import DeviceFixture, MetricFixture, NodeFixture
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import (
@@ -20,9 +22,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Decision",
+    "DeviceFixture",
     "Measurement",
     "Metric",
+    "MetricFixture",
     "MetricVerdict",
+    "NodeFixture",
     "NodeVerdict",
     "Outcome",
     "Reason",

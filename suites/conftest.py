@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from suites.api import NodeFixture
+from pytest_anubis import NodeFixture
 
 
 @pytest.fixture

@@ -243,7 +243,9 @@ class Controller:
         self._memory = kills
         self._crashes[name] = crash
         lane = self.lane_of(node)
-        self._sink({"event": "worker_died", "worker": name, "lane": lane, "text": crash.cause})
+        test = self._listener.running(name)
+        died = {"event": "worker_died", "worker": name, "lane": lane, "test": test}
+        self._sink({**died, "text": crash.cause})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_handlecrashitem(

@@ -83,6 +83,10 @@ class Listener:
         """Return for how long a worker has been doing what it does."""
         return time.monotonic() - self._since.get(worker, time.monotonic())
 
+    def running(self, worker: str) -> str:
+        """Return the test that a worker runs, empty if none."""
+        return self._running.get(worker, "")
+
     def _event(self, worker: str, lane: str, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "planned":

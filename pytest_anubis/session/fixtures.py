@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from pytest_anubis.core.fixtures import DeviceFixture, MetricFixture, NodeFixture
 from pytest_anubis.session.context import context_key, discard, sink_key
 from pytest_anubis.session.devices import Device, benchmark_id, device_of
 from pytest_anubis.session.marks import benchmark_mark
@@ -64,13 +65,13 @@ class Node:
 
 
 @pytest.fixture
-def anubis_device(request: pytest.FixtureRequest) -> Device:
+def anubis_device(request: pytest.FixtureRequest) -> DeviceFixture:
     """The device to run on: one test for every accelerator, or for the CPU when there is none."""
     return Device(request.param)
 
 
 @pytest.fixture
-def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
+def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NodeFixture]:
     """The node: its name, the profile, usable cores, and a scratch folder of this test."""
     context = request.config.stash[context_key]
     chosen = context.settings.scratch
@@ -88,7 +89,7 @@ def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node
 
 
 @pytest.fixture
-def anubis_metric(request: pytest.FixtureRequest) -> Recorder:
+def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
     """Record metrics: measure() times a callable, collect() repeats one, record() takes values."""
     item = request.node
     config = request.config

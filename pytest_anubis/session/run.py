@@ -32,7 +32,7 @@ class Run:
         measurements: What was recorded so far.
         verdicts: Node id -> metric verdicts of that test, all attempts.
         node_verdict: The decision; None until the end, and in ``measure`` mode.
-        crashes: One line per worker or process that died.
+        crashes: One line per worker that died and per lane that was given up; each blocks acceptance.
         usage_errors: One line per benchmark that is written wrongly.
         selection: The Selector's choice of benchmarks; None where it takes no part.
     """
@@ -75,6 +75,13 @@ class Run:
         elif kind == "verdict":
             verdict = events.verdict_from_event(event)
             self.verdicts.setdefault(event.get("test", ""), []).append(verdict)
+        elif kind == "worker_died":
+            what = event.get("test") or "no test was running"
+            self.crashes.append(f"worker of lane {event['lane']} died ({what}): {event['text']}")
+        elif kind == "lane_given_up":
+            self.crashes.append(
+                f"lane {event['lane']} is given up: its workers died again and again"
+            )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -117,6 +124,8 @@ class Run:
             test = tests.get((verdict.benchmark, verdict.device))
             if test in self.results:
                 self.verdicts.setdefault(str(test), []).append(verdict)
+        for event in record.events:  # deaths of workers stand in the way of acceptance then and now
+            self._note(dict(event))
         self._waived = {r.test for r in self.results.values() if r.outcome == "xfailed"}
         self.sink(
             {

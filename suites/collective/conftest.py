@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from suites.api import NodeFixture
+from pytest_anubis import NodeFixture
 
 if TYPE_CHECKING:
     from suites.collective.group import RankGroup

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from suites.api import MetricFixture, NodeFixture
+from pytest_anubis import MetricFixture, NodeFixture
 
 if TYPE_CHECKING:
     from suites.collective.group import RankGroup

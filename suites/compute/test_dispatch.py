@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suites.api import DeviceFixture, MetricFixture
+from pytest_anubis import DeviceFixture, MetricFixture
 
 LAUNCHES = 10_000
 _GOAL = "Small operations are limited by the device, not by the way to it"

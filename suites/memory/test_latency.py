@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suites.api import MetricFixture, NodeFixture
+from pytest_anubis import MetricFixture, NodeFixture
 
 STEPS = {"l2": 5_000_000, "llc": 1_500_000, "dram": 250_000}
 """Loads a round: a few tens of milliseconds each."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suites.api import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
 
 
 @pytest.mark.anubis(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from suites.api import MetricFixture, NodeFixture
+from pytest_anubis import MetricFixture, NodeFixture
 
 if TYPE_CHECKING:
     from suites.storage.fio import Direction, DiskFile

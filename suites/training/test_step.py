@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from suites.api import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
 
 if TYPE_CHECKING:
     from suites.training.step import TrainingStep

@@ -1,0 +1,134 @@
+"""The fixtures as types, for the annotations of benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pytest_anubis.core.metric import Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+Value = TypeVar("Value")
+
+
+class MetricFixture(Protocol):
+    """The fixture ``anubis_metric``: records the metrics of one test.
+
+    The arguments that all three ways of recording share: `unit` is the unit of the values; `better` is
+    ``higher``, ``lower`` or ``equal``; `goal`, `question` and `action` override the mark's for this
+    metric; `group` is a label of comparable units. Each returns the values in time order.
+    """
+
+    def measure(
+        self,
+        name: str,
+        fn: Callable[[], object],
+        *,
+        unit: str,
+        better: Direction,
+        work: float | None = None,
+        goal: str = "",
+        question: str = "",
+        action: str = "",
+        group: str = "",
+        rounds: int | None = None,
+        calls: int | None = None,
+        clock: str = "device",
+    ) -> tuple[float, ...]:
+        """Time a callable on the device and record one value a round.
+
+        `work` is what one call does in base units (FLOP, bytes, samples): with it the unit is a rate, without
+        it a time. `clock` is ``device``, or ``host`` for a time that includes what a launch costs.
+        """
+        ...
+
+    def collect(
+        self,
+        name: str,
+        fn: Callable[[], float | Iterable[float]],
+        *,
+        unit: str,
+        better: Direction,
+        goal: str = "",
+        question: str = "",
+        action: str = "",
+        group: str = "",
+        rounds: int | None = None,
+    ) -> tuple[float, ...]:
+        """Record what a callable measures by itself, called once a round."""
+        ...
+
+    def record(
+        self,
+        name: str,
+        value: float | Iterable[float],
+        *,
+        unit: str,
+        better: Direction,
+        goal: str = "",
+        question: str = "",
+        action: str = "",
+        group: str = "",
+    ) -> tuple[float, ...]:
+        """Record one value or several that the test measured itself."""
+        ...
+
+
+class DeviceFixture(Protocol):
+    """The fixtures ``anubis_device`` and ``anubis_host``: one device to run on."""
+
+    @property
+    def name(self) -> str:
+        """``cpu``, ``cuda:0``, ... counted over the whole node."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """``cpu``, ``cuda``, ``xpu``, ``mps``."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """Number of the device among those of its kind; 0 for the CPU."""
+        ...
+
+    @property
+    def torch(self) -> torch.device:
+        """The device for torch; imports torch."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for everything queued on the device."""
+        ...
+
+
+class NodeFixture(Protocol):
+    """The fixture ``anubis_node``: the machine and the profile of this run."""
+
+    @property
+    def name(self) -> str:
+        """Name of the node."""
+        ...
+
+    @property
+    def profile(self) -> str:
+        """``smoke``, ``standard`` or ``soak``."""
+        ...
+
+    @property
+    def scratch(self) -> Path:
+        """Folder for files that a benchmark writes; removed afterwards."""
+        ...
+
+    @property
+    def cores(self) -> int:
+        """How many CPUs this process may use."""
+        ...
+
+    def pick(self, *, smoke: Value, standard: Value, soak: Value) -> Value:
+        """Return the value for this run's profile."""
+        ...
