@@ -33,13 +33,15 @@ def to_plain(value: Any) -> Any:
         WireError: The value holds something that has no plain form.
     """
     kind = type(value)
-    if value is None or kind in (bool, int, float, str):
+    if kind in _PLAIN:
         return value
     if isinstance(value, enum.Enum):
         return to_plain(value.value)
+    if kind is tuple or kind is list:  # the common sequences, long ones of numbers above all
+        return [item if type(item) in _PLAIN else to_plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+            name: to_plain(getattr(value, name)) for name in _names(typing.cast(Hashable, kind))
         }
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
@@ -82,6 +84,14 @@ def from_plain(cls: type[T], data: Any, *, where: str = "") -> T:
         return cls(**arguments)
     except (ValueError, TypeError) as error:
         raise WireError(f"{place}: {error}") from error
+
+
+_PLAIN = frozenset((bool, int, float, str, type(None)))
+
+
+@lru_cache(maxsize=64)
+def _names(cls: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 @lru_cache(maxsize=64)

@@ -25,6 +25,8 @@ def _width(character: str) -> int:
 def plain_line(text: str) -> str:
     """Return text on one line and without control characters: it may come from a file of strangers."""
     joined = " ".join(str(text).split())
+    if joined.isprintable():  # nearly always
+        return joined
     return "".join(c if c.isprintable() else "?" for c in joined)
 
 
