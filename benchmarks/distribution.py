@@ -84,6 +84,7 @@ def run(place: Path, workers: str, certified: bool, name: str) -> tuple[float, f
     """Run the suite once and return the predicted and the real wall time in seconds."""
     store = place / f"store-{certified}"
     options = [f"-n{workers}", f"--anubis-store={store}", f"--anubis-run-id={name}"]
+    options += [f"--anubis-baselines={'certified' if certified else 'none'}"]
     options += ["--anubis-inventory=node.json", "--anubis-mode=measure", "-q"]
     # Hypothesis' plugin imports the whole of Hypothesis when a worker ends; no node has it.
     options += ["-p", "no:hypothesispytest", "-p", "no:cacheprovider"]
@@ -94,20 +95,20 @@ def run(place: Path, workers: str, certified: bool, name: str) -> tuple[float, f
     except ValueError as error:
         raise SystemExit(f"{error}\n{done.stdout}{done.stderr}") from error
     (told,) = [event for event in journal.events if event["event"] == "dispatched"]
-    if certified and not (store / "certificates").exists():
-        certify_all(store, journal.hardware_class)
+    if certified and not (place / "certified/certificates").exists():
+        certify_all(place / "certified", journal.hardware_class)
         return run(place, workers, certified, f"{name}-again")
     return float(told["predicted"]), float(told["wall"])
 
 
-def certify_all(store: Path, hardware_class: str) -> None:
+def certify_all(baselines: Path, hardware_class: str) -> None:
     """Sleeping benchmarks do not disturb each other."""
     disk = "test_suite.py::test_disk"
     pairs = [
         Certificate(first=min(disk, other), second=max(disk, other), granted=True)
         for other in ("test_suite.py::test_gemm", "test_suite.py::test_copy")
     ]
-    save_certificates(store, hardware_class, pairs)
+    save_certificates(baselines, hardware_class, pairs)
 
 
 if __name__ == "__main__":

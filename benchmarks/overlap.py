@@ -1,86 +1,94 @@
-"""What overlapping saves on this machine and whether it harms a measurement; writes certificates.
+"""What overlapping saves on this machine, and whether it harms a measurement.
 
-Runs a benchmark set alternately serial and with every pair allowed to overlap whose declared resources do
-not collide, and compares every metric of every pair that really overlapped: one-sided similarity of the
-overlapped values to the serial ones. Pairs at 0.95 or above are certified for this hardware class.
+Measures certificates (``anubis certify``), then runs the set alternately serial (``-n0``) and distributed
+with these certificates (``-n auto``), and compares every metric: one-sided similarity of the distributed
+runs' values to the serial ones'. A third column says what two halves of the *serial* runs are alike: below
+that, the machine's own noise speaks.
 
-Run: ``python benchmarks/overlap.py [suites/] [--rounds 3] [--store DIR]``; with ``--store`` the
-certificates are written there, where ``pytest --anubis --anubis-store DIR -n auto`` finds them.
+Run: ``python benchmarks/overlap.py [suites/] [--rounds 3]``.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_anubis.cli.certify_command import wall_of
+from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.distributed.certificates import (
-    Certificate,
-    certify,
-    save_certificates,
-)
 from pytest_anubis.store.journal import read_journal
+from pytest_anubis.validator import one_sided
+
+Key = tuple[str, str, str]
 
 
 def main() -> None:
-    """Measure, print a table, and write certificates where asked."""
+    """Certify, run both ways in turns, print tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suites", nargs="?", default="suites")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--store", type=Path, help="store that gets the certificates")
     arguments = parser.parse_args()
-    serial: list[RunRecord] = []
-    beside: list[RunRecord] = []
     with tempfile.TemporaryDirectory() as folder:
-        apart, together = Path(folder, "apart"), Path(folder, "together")
+        place = Path(folder)
+        certify = [sys.executable, "-m", "pytest_anubis.cli.main", "certify", arguments.suites]
+        certify += [f"--rounds={max(2, arguments.rounds)}", "-o", str(place / "certified")]
+        subprocess.run([*certify, "--store", str(place / "store")], check=True)
+        serial, beside = [], []
         for number in range(arguments.rounds):
-            serial.append(run(arguments.suites, apart, f"apart{number}"))
-            if number == 0:
-                save_certificates(together, serial[0].hardware_class, candidates(serial[0]))
-            beside.append(run(arguments.suites, together, f"together{number}"))
-    certificates = certify(serial, beside)
-    for one in certificates:
-        word = "certified" if one.granted else f"refused: {one.reason}"
-        print(f"{one.first}\n  + {one.second}\n    {one.similarity:.3f} ({one.metric})  {word}")
-    walls = [[wall(record) for record in records] for records in (serial, beside)]
-    apart_wall, together_wall = (statistics.median(one) for one in walls)
-    print(f"pairs that overlapped: {len(certificates)}")
-    print(f"serial {apart_wall:.1f} s, overlapping {together_wall:.1f} s (medians)")
-    print(f"overlapping takes {together_wall / apart_wall:.3f} of the serial wall time")
-    if arguments.store is not None:
-        path = save_certificates(arguments.store, serial[0].hardware_class, certificates)
-        print(f"written: {path}")
+            serial.append(run(arguments.suites, place, "none", "-n0", f"serial{number}"))
+            beside.append(run(arguments.suites, place, "certified", "-nauto", f"beside{number}"))
+    show(serial, beside)
 
 
-def run(suites: str, store: Path, name: str) -> RunRecord:
+def run(suites: str, place: Path, baselines: str, workers: str, name: str) -> RunRecord:
     """Run the set once, measuring only."""
-    options = ["-nauto", f"--anubis-store={store}", f"--anubis-run-id={name}", "-q"]
-    options += ["--anubis-mode=measure", "-p", "no:hypothesispytest", "-p", "no:cacheprovider"]
+    options = [workers, f"--anubis-store={place / 'store'}", f"--anubis-run-id={name}", "-q"]
+    options += [f"--anubis-baselines={place / baselines}", "--anubis-mode=measure"]
+    options += ["-p", "no:hypothesispytest", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "--anubis", *options, suites]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        return read_journal(store / "runs" / name)
+        return read_journal(place / "store" / "runs" / name)
     except ValueError as error:
         raise SystemExit(f"{error}\n{done.stdout}{done.stderr}") from error
 
 
-def candidates(record: RunRecord) -> list[Certificate]:
-    """Allow every pair; what collides by device or resource stays apart all the same."""
-    benchmarks = sorted({plan.benchmark for plan in record.planned if plan.benchmark})
-    return [
-        Certificate(first=first, second=second, granted=True)
-        for first, second in itertools.combinations(benchmarks, 2)
-    ]
+def show(serial: Sequence[RunRecord], beside: Sequence[RunRecord]) -> None:
+    """Print wall times, then every metric, the worst first."""
+    apart, together = ([wall_of(record) for record in runs] for runs in (serial, beside))
+    ratios = [b / a for a, b in zip(apart, together, strict=True)]
+    print(
+        f"serial {statistics.median(apart):.1f} s, distributed {statistics.median(together):.1f} s"
+    )
+    print(f"distributed takes {statistics.median(ratios):.3f} of the serial wall time")
+    print(f"{'distributed':>11} {'serial':>7}  metric (similarity to all serial values)")
+    base, theirs = values_of(serial), values_of(beside)
+    halves = [values_of(serial[start::2]) for start in (0, 1)]
+    rows = []
+    for key, (better, values) in theirs.items():
+        if key in base:
+            own = [h[key][1] for h in halves if key in h]
+            noise = one_sided(own[0], own[1], better) if len(own) > 1 else 1.0
+            rows.append((one_sided(values, base[key][1], better), noise, key))
+    for similarity, noise, (benchmark, metric, device) in sorted(rows):
+        print(f"{similarity:11.3f} {noise:7.3f}  {benchmark} {metric} {device}")
+    below = sum(similarity < 0.95 for similarity, *_ in rows)
+    print(f"{below} of {len(rows)} metrics below 0.95")
 
 
-def wall(record: RunRecord) -> float:
-    """Return the seconds from the first test's start to the last one's end."""
-    return next(float(e["wall"]) for e in record.events if e["event"] == "dispatched")
+def values_of(records: Sequence[RunRecord]) -> dict[Key, tuple[Direction, list[float]]]:
+    """Return (benchmark, metric, device) -> direction and all values."""
+    found: dict[Key, tuple[Direction, list[float]]] = {}
+    for record in records:
+        for one in record.measurements:
+            key = (one.benchmark, one.metric.name, one.device)
+            found.setdefault(key, (one.metric.better, []))[1].extend(one.values)
+    return found
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pytest_anubis.cli.errors import CommandError
 
 COMMANDS = {
     "learn": "learn a baseline from this machine or from collected runs",
+    "certify": "measure which benchmarks may run at the same time without harm",
     "judge": "judge collected runs against baselines, without pytest",
     "report": "rebuild the report of a run from its journal",
     "history": "show a node's runs, or import incidents",

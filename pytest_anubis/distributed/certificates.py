@@ -59,19 +59,20 @@ def certify(
 ) -> tuple[Certificate, ...]:
     """Compare runs in which benchmarks overlapped with runs in which none did.
 
-    Only pairs that really overlapped in a run are judged, and only by the values of those runs. A metric
-    that was measured while the host was disturbed by others takes part: overlapping is such a
-    disturbance.
+    Only pairs that really overlapped in a run are judged, and only by the values of those runs; pairs that
+    overlap without any certificate (tests of different accelerators) need none. A metric that was measured
+    while the host was disturbed by others takes part: overlapping is such a disturbance.
 
     Args:
-        alone: Runs without overlapping, taken alternately with the others.
+        alone: Runs without certificates, taken alternately with the others.
         together: Runs with overlapping.
         alpha: The similarity that every metric must reach.
     """
     serial = _values(alone)
     beside: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
+    anyway = {pair for record in alone for pair in overlaps(record)}
     for record in together:
-        for pair in overlaps(record):
+        for pair in overlaps(record) - anyway:
             beside[pair].append(record)
     return tuple(_judge(pair, serial, _values(beside[pair]), alpha) for pair in sorted(beside))
 
@@ -98,37 +99,62 @@ def granted(certificates: Iterable[Certificate]) -> Certificates:
     return frozenset(frozenset({c.first, c.second}) for c in certificates if c.granted)
 
 
-def certificate_path(store: Path, hardware_class: str) -> Path:
-    """Return where a store keeps the certificates of a hardware class."""
-    return store / "certificates" / f"{hardware_class}.json"
+def merged(
+    known: Iterable[Certificate], measured: Iterable[Certificate]
+) -> tuple[Certificate, ...]:
+    """Return all certificates, of pairs that were measured again the new ones, in order."""
+    by_pair = {(c.first, c.second): c for c in (*known, *measured)}
+    return tuple(by_pair[pair] for pair in sorted(by_pair))
+
+
+def certificate_path(baselines: Path, hardware_class: str) -> Path:
+    """Return where the certificates of a hardware class lie: beside its baseline.
+
+    Args:
+        baselines: Folder of baselines, or one baseline file.
+        hardware_class: Key of the class.
+    """
+    folder = baselines.parent if baselines.suffix == ".json" else baselines
+    return folder / "certificates" / f"{hardware_class}.json"
 
 
 def save_certificates(
-    store: Path, hardware_class: str, certificates: Sequence[Certificate]
+    baselines: Path,
+    hardware_class: str,
+    certificates: Sequence[Certificate],
+    *,
+    origin: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the certificates of a hardware class, and return their file.
+
+    Args:
+        baselines: Folder of baselines, or one baseline file.
+        hardware_class: Key of the class.
+        certificates: All of them; the file is replaced.
+        origin: Where they come from (node, date, rounds, alpha, ...), for people who review the file.
 
     Raises:
         OSError: The disk refuses; an older file stays whole.
     """
-    path = certificate_path(store, hardware_class)
+    path = certificate_path(baselines, hardware_class)
     data = {
         "format": FORMAT,
         "schema": SCHEMA,
         "hardware_class": hardware_class,
+        "origin": to_plain(dict(origin or {})),
         "pairs": to_plain(list(certificates)),
     }
     write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
     return path
 
 
-def load_certificates(store: Path, hardware_class: str) -> tuple[Certificate, ...]:
+def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate, ...]:
     """Read the certificates of a hardware class; none when there is no file.
 
     Raises:
         CertificateError: The file is none, is damaged, or belongs to another class.
     """
-    path = certificate_path(store, hardware_class)
+    path = certificate_path(baselines, hardware_class)
     try:
         if path.stat().st_size > _LARGEST:
             raise CertificateError(f"{path}: too large for certificates; delete it")

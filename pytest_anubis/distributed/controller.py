@@ -352,9 +352,9 @@ def register(
     """
     if config.option.collectonly or config.option.usepdb:
         return
-    store, key = context.settings.store, context.hardware_class
     try:
-        certificates = granted(load_certificates(store, key))
+        found = load_certificates(context.settings.baselines, context.hardware_class)
+        certificates = granted(found)
     except CertificateError as error:
         raise pytest.UsageError(str(error)) from error
     lanes = set_workers(config, context.devices, overlapping=bool(certificates))

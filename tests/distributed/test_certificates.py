@@ -15,6 +15,7 @@ from pytest_anubis.distributed.certificates import (
     certify,
     granted,
     load_certificates,
+    merged,
     overlaps,
     save_certificates,
 )
@@ -129,3 +130,21 @@ def test_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(CertificateError, match="cannot be read"):
         load_certificates(tmp_path, "class")
+
+
+def test_pairs_that_overlap_anyway_need_no_certificate() -> None:
+    spans = {"disk": (0.0, 1.0), "gemm": (2.0, 4.0), "net": (3.0, 5.0)}
+    values = {"disk": [10.0] * 3, "gemm": [5.0] * 3, "net": [3.0] * 3}
+    assert [(c.first, c.second) for c in certify([run(values, spans)], [run(values, BESIDE)])] == [
+        ("disk", "gemm")
+    ]
+
+
+def test_a_pair_that_was_measured_again_has_its_new_certificate() -> None:
+    old = [Certificate(first="a", second="b", granted=True), Certificate(first="a", second="c")]
+    new = [Certificate(first="a", second="b", reason="worse")]
+    assert merged(old, new) == (new[0], old[1])
+
+
+def test_certificates_lie_beside_the_baseline_named_or_found(tmp_path: Path) -> None:
+    assert certificate_path(tmp_path / "one.json", "class") == certificate_path(tmp_path, "class")

@@ -308,10 +308,10 @@ def test_certified_benchmarks_overlap_and_others_do_not(pytester: pytest.Pyteste
     assert overlaps(apart) == set()
     pair = [f"test_it.py::test_{name}" for name in names]
     certificate = Certificate(first=pair[0], second=pair[1], granted=True)
-    save_certificates(pytester.path / ".anubis", apart.hardware_class, [certificate])
+    save_certificates(pytester.path / "baselines", apart.hardware_class, [certificate])
     run(pytester, "-n2", "--anubis-run-id=beside")
     assert overlaps(read_journal(pytester.path / ".anubis/runs/beside")) == {tuple(pair)}
-    path = certificate_path(pytester.path / ".anubis", apart.hardware_class)
+    path = certificate_path(pytester.path / "baselines", apart.hardware_class)
     path.write_text("{}")
     result = run(pytester, "-n2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -33,7 +33,10 @@ MAY_IMPORT = {
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "session",
     },
-    "cli": {"core", "validator", "selector", "store", "hardware", "report", "wire", "settings"},
+    "cli": {
+        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings",
+        "distributed",
+    },
     "plugin": {"session", "distributed", "report", "settings", "hookspecs"},
 }  # fmt: skip
 PURE = ("core", "validator", "selector", "distributed/dispatch.py")
