@@ -32,6 +32,8 @@ first factor for a quiet metric, and up to the second one for a metric with this
 MOST_DEGREES = 8.0
 """Strongest pull towards the common variance: metrics of one machine do differ in noise."""
 ENOUGH_METRICS = 6
+ODD = 0.01
+"""A metric whose spread has a smaller chance under the others' common variance is not one of them."""
 ENOUGH_FOR_TREND = 12
 BATCHES = 5
 LARGEST = 0.9
@@ -122,7 +124,7 @@ def machine_limits(
         return []
     variances = np.maximum([s.deviation for s in spreads], FLOOR) ** 2
     degrees = np.array([max(s.runs - 1, 1) for s in spreads], dtype=np.float64)
-    prior_variance, prior_degrees = _prior(variances, degrees, spreads)
+    prior_variance, prior_degrees = _robust_prior(variances, degrees, spreads)
     total = prior_degrees + degrees
     scale = np.sqrt((prior_degrees * prior_variance + degrees * variances) / total)
     # The median of K runs has about pi/2 times the variance of their mean.
@@ -173,6 +175,37 @@ def _share(
         else:
             low = middle
     return low
+
+
+def _robust_prior(
+    variances: FloatArray, degrees: FloatArray, spreads: Sequence[RunSpread]
+) -> tuple[FloatArray, FloatArray]:
+    """Return each metric's prior variance and the prior's degrees of freedom, shapes (n,).
+
+    A machine's metrics are of two kinds: most repeat alike, a few (disks, bandwidth beside a neighbour)
+    are far noisier. Those few have a prior of no weight: they keep their own spread, and neither widen
+    the quiet ones nor weaken what these know of each other (the idea of Phipson et al. 2016,
+    doi:10.1214/16-AOAS920).
+    """
+    from scipy.special import fdtrc
+
+    members = np.ones(len(variances), dtype=np.bool_)
+    for _ in range(len(variances)):
+        chosen = np.flatnonzero(members)
+        some, weight = _prior(
+            variances[chosen], degrees[chosen], [spreads[i] for i in chosen.tolist()]
+        )
+        if len(chosen) < ENOUGH_METRICS:
+            break
+        ratio = variances[chosen] / some
+        chance = fdtrc(degrees[chosen], max(weight, MOST_DEGREES), ratio)
+        worst = int(np.argmin(chance))
+        if chance[worst] * len(chosen) > ODD:
+            break
+        members[chosen[chance <= chance[worst]]] = False
+    prior, total = variances.copy(), np.zeros(len(variances))
+    prior[chosen], total[chosen] = some, weight
+    return prior, total
 
 
 def _prior(
