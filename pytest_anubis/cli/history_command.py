@@ -38,11 +38,26 @@ def add(parser: argparse.ArgumentParser) -> None:
     enter.add_argument("--add-nodes", action="store_true", help="add the node if it is unknown")
     show = actions.add_parser("defects", help="list defects with the benchmarks that exposed them")
     show.add_argument("--node", default="")
+    found = actions.add_parser("found", help="record a defect by hand, e.g. from an older system")
+    found.add_argument("--node", required=True)
+    found.add_argument(
+        "--benchmark",
+        action="append",
+        required=True,
+        metavar="ID",
+        help="a benchmark that exposed it, as pytest names it, without the device; repeat for more",
+    )
+    found.add_argument("--component", default="", help="the part to blame, e.g. network.loopback")
+    found.add_argument("--kind", default="", help="kind of incident that it leads to, e.g. nic")
+    found.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
+    found.add_argument("--note", default="")
     close = actions.add_parser("close", help="close a defect as confirmed or as a false alarm")
     close.add_argument("number", type=int)
     close.add_argument("--as", dest="state", choices=tuple(STATES), required=True)
     close.add_argument("--note", default="")
-    for sub, action in ((load, _import), (enter, _add), (show, _defects), (close, _close)):
+    for sub, action in (
+        *((load, _import), (enter, _add), (show, _defects), (found, _found), (close, _close)),
+    ):
         _store(sub, inherited=True)
         sub.set_defaults(action=action)
 
@@ -183,6 +198,22 @@ def _defects(history: History, options: argparse.Namespace) -> None:
             ]
         )
     print(table(rows))
+
+
+def _found(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.defects import add_defect
+    from pytest_anubis.store.history import moment_of
+
+    number = add_defect(
+        history,
+        node=options.node,
+        benchmarks=options.benchmark,
+        component=options.component,
+        kind=options.kind,
+        found=moment_of(options.on) if options.on else None,
+        note=options.note,
+    )
+    print(f"defect {number} recorded as confirmed")
 
 
 def _close(history: History, options: argparse.Namespace) -> None:

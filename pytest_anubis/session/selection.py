@@ -76,6 +76,7 @@ class Selection:
 
     def _choose(self, described: Sequence[Mapping[str, Any]]) -> None:
         from pytest_anubis.selector.ground import Offer, choose
+        from pytest_anubis.selector.record import choice_record
 
         offers = [
             Offer(
@@ -95,9 +96,8 @@ class Selection:
             choice = replace(choice, plan=_earlier_plan(choice, self._earlier))
         self._offers = {offer.benchmark: offer for offer in offers}
         self.choice = choice
-        self.event = event_of(
-            choice, wish, pinned=[offer.benchmark for offer in offers if offer.pinned]
-        )
+        pinned = [offer.benchmark for offer in offers if offer.pinned]
+        self.event = {"event": EVENT, **to_plain(choice_record(choice, wish, pinned=pinned))}
         self._sink(self.event)
 
     def lines(self, *, explain: bool, width: int | None = None) -> list[str]:
@@ -172,36 +172,6 @@ def wish_of(context: RunContext) -> Wish:
         explore=settings.explore,
         seed=drawn if settings.seed is None else settings.seed,
     )
-
-
-def event_of(choice: Choice, wish: Wish, *, pinned: Sequence[str]) -> dict[str, Any]:
-    """Return a choice as one event of the journal."""
-    plan, ground = choice.plan, choice.ground
-    unknown = ground.risk is None
-    blind = bool(ground.lacking) and plan.method == "everything"
-    event: dict[str, Any] = {
-        "event": EVENT,
-        "mode": wish.mode,
-        "target": None if unknown else wish.target,
-        "budget": wish.budget,
-        "incident_cost": wish.incident_cost,
-        "explore": wish.explore,
-        "seed": wish.seed,
-        "horizon": ground.horizon,
-        "basis": ground.basis,
-        "notes": list(ground.notes),
-        "lacking": list(ground.lacking) if blind else [],
-        "risk_before": ground.risk,
-        "residual_risk": None if unknown else plan.residual_risk,
-        "full_risk": None if unknown else plan.full_risk,
-        "pinned": sorted(pinned),
-        "unpriced": list(choice.unpriced),
-    }
-    for name in ("chosen", "explored", "pruned", "method", "optimal", "reached"):
-        event[name] = to_plain(getattr(plan, name))
-    for name in ("cost", "full_cost", "coverage", "defects", "bound"):
-        event[name] = to_plain(getattr(plan, name))
-    return event
 
 
 def _earlier_plan(choice: Choice, event: Mapping[str, Any]) -> Any:
