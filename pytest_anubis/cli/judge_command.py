@@ -26,9 +26,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--baseline",
         type=Path,
-        default=Path("baselines"),
         metavar="PATH",
-        help="folder of baselines, or one file (default: baselines)",
+        help="folder of baselines, or one file (default: baselines, if there is one; without any "
+        "baseline the devices of a node are compared with each other, and nothing is accepted)",
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write every verdict as JSON")
     parser.add_argument("--fail-on", choices=("fail", "marginal"), default="fail")
@@ -61,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
                 raise CommandError(
                     f"{options.json}: cannot be written ({error.strerror})"
                 ) from error
+    for finding in judged.findings:
+        print(f"finding: {finding.text}")
     _show(judged.nodes)
     if options.json is not None:
         print(f"written: {options.json}")
@@ -72,15 +74,25 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _baselines(place: Path) -> dict[str, Baseline]:
+def _baselines(place: Path | None) -> dict[str, Baseline]:
     from pytest_anubis.store.baselines import BaselineError, load_baselines
 
-    try:
-        found = load_baselines(place)
-    except (OSError, BaselineError) as error:
-        raise CommandError(str(error)) from error
-    if not found:
+    asked = place is not None
+    place = place or Path("baselines")
+    if not asked and not place.exists():
+        found = {}
+    else:
+        try:
+            found = load_baselines(place)
+        except (OSError, BaselineError) as error:
+            raise CommandError(str(error)) from error
+    if not found and asked:
         raise CommandError(f"{place}: no baselines; learn one with 'anubis learn'")
+    if not found:
+        print(
+            "note: no baselines here: the devices of each node are compared with each other, and "
+            "nothing can be accepted; learn a baseline with 'anubis learn'"
+        )
     return found
 
 

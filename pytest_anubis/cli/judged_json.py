@@ -9,19 +9,22 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.core.verdict import Outcome, Reference
 from pytest_anubis.validator.columns import OUTCOMES, REASONS, JudgedColumns
 from pytest_anubis.validator.fleet import JudgedFleet
+from pytest_anubis.validator.peers import PeerColumns
 from pytest_anubis.wire import to_plain
 
 SCHEMA = 1
 
 
 def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int], None]) -> None:
-    """Write ``{"schema", "nodes": [...], "verdicts": [...]}``.
+    """Write ``{"schema", "findings": [...], "nodes": [...], "verdicts": [...]}``.
 
-    Every verdict has node, device, benchmark, metric, scope, value, similarity, limit, verdict and
-    reason; one that is not PASS also has the sentence for people. What does not exist is null.
+    Every verdict has node, device, benchmark, metric, scope, value, similarity, limit, verdict, reason and
+    the reference that decided (fleet, peers, none); one that is not PASS also has the sentence for people,
+    and one of a run that changed has onset, size and probability of the change. What does not exist is
+    null. Findings concern a class as a whole.
 
     Args:
         judged: What was judged.
@@ -38,7 +41,9 @@ def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int],
             nodes = [
                 {**to_plain(verdict), "verdict": verdict.decision.value} for verdict in judged.nodes
             ]
-            out.write(f'{{"schema": {SCHEMA},\n"nodes": {json.dumps(nodes)},\n"verdicts": [\n')
+            findings = json.dumps([to_plain(finding) for finding in judged.findings])
+            out.write(f'{{"schema": {SCHEMA},\n"findings": {findings},\n')
+            out.write(f'"nodes": {json.dumps(nodes)},\n"verdicts": [\n')
             separator = ""
             for done, columns in enumerate(judged.columns, start=1):
                 baseline = judged.baselines.get(columns.population.hardware_class)
@@ -63,6 +68,7 @@ def _rows(columns: JudgedColumns, baseline: Baseline | None) -> Iterator[str]:
     )
     if population.group:
         fixed += f', "group": {_quoted(population.group)}'
+    by = Reference.PEERS if isinstance(columns, PeerColumns) else Reference.FLEET
     for row, (node, device, value, similarity, limit, outcome, reason) in enumerate(
         zip(
             population.nodes,
@@ -75,9 +81,11 @@ def _rows(columns: JudgedColumns, baseline: Baseline | None) -> Iterator[str]:
             strict=True,
         )
     ):
-        text = ""
+        text = f', "reference": "{Reference.NONE if math.isnan(similarity) else by}"'
         if OUTCOMES[outcome] is not Outcome.PASS:
-            text = f', "text": {_quoted(columns.verdict(row, baseline).text)}'
+            text += f', "text": {_quoted(columns.verdict(row, baseline).text)}'
+        if row in columns.changes:
+            text += f', "change": {json.dumps(to_plain(columns.changes[row].change))}'
         yield (
             f'{{"node": {_quoted(node)}, "device": {_quoted(device)}, {fixed}, '
             f'"value": {_number(value)}, "similarity": {_number(similarity)}, '

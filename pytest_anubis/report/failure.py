@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reference
 from pytest_anubis.report.numbers import comparison_text, percent, similarity_text, value_text
 from pytest_anubis.report.table import plain_line, table, width_of
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _SPARE = ("percentile", "limit", "threshold", "unit")
 """Columns that a narrow terminal does without, in this order; ``-v`` shows all."""
+_NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
+"""What decided where it was not a baseline."""
 _COLUMNS = ("metric", "unit", "value", "expected", "limit", "similarity", "threshold")
 
 
@@ -144,5 +146,5 @@ def _row(verdict: MetricVerdict, *, benchmark: bool, baseline: bool) -> list[str
         similarity_text(verdict.threshold),
         "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",
         *([verdict.baseline or "-"] if baseline else []),
-        verdict.outcome.value,
+        verdict.outcome.value + _NEAR.get(verdict.reference, ""),
     ]

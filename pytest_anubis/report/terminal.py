@@ -6,7 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
 from pytest_anubis.report.failure import verdict_table
 from pytest_anubis.report.numbers import percent
 from pytest_anubis.report.table import clip, plain_line
@@ -15,6 +22,7 @@ Line = tuple[str, str]
 """Text and style: ``red``, ``green``, ``yellow``, ``bold`` or empty."""
 
 _STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECIDED: "yellow"}
+_NEAR = (Reference.PEERS, Reference.SELF)
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _FOLDERS = re.compile(r"(?<!\S)(?:[^\s/:]+/)+(?=[^\s/:]+\.py::)")
 MOST = 12
@@ -41,6 +49,7 @@ def summary_lines(
     if verbosity < 0:
         return lines
     lines += _table(verdicts, verbosity, width)
+    lines += _list("why", _whys(verdicts, headline), verbosity, width)
     lines += _steps(verdicts, headline)
     lines += _list("in the way of acceptance", node.blocking, verbosity, width)
     lines += _list("not judged, does not block", node.listed, verbosity, width)
@@ -117,6 +126,17 @@ def _severity(verdict: MetricVerdict) -> tuple[int, float]:
     order = (Outcome.FAIL, Outcome.MARGINAL)
     rank = order.index(verdict.outcome) if verdict.outcome in order else len(order)
     return rank, 0.0 if verdict.similarity is None else verdict.similarity
+
+
+def _whys(verdicts: Sequence[MetricVerdict], headline: str) -> list[str]:
+    """Return what the table cannot show: a change within a run, and comparisons without a baseline."""
+    return [
+        f"{verdict.benchmark} {verdict.device}: {plain_line(verdict.text)}"
+        for verdict in sorted(verdicts, key=_severity)
+        if verdict.outcome in _BAD
+        and (verdict.reason is Reason.CHANGE_POINT or verdict.reference in _NEAR)
+        and plain_line(verdict.text) not in headline
+    ]
 
 
 def _steps(verdicts: Sequence[MetricVerdict], headline: str) -> list[Line]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.session.comparisons import comparisons
 from pytest_anubis.validator import judge_node
 from pytest_anubis.validator.completeness import verdicts_of_tests
 
@@ -28,10 +29,21 @@ def decide(run: Run, *, waived: frozenset[str]) -> tuple[NodeVerdict, list[Metri
     selection = run.selection
     if selection is not None:
         extra += selection.pruned_verdicts()
+    further = comparisons(run)
+    settled = {
+        (verdict.benchmark, verdict.metric, verdict.device)
+        for verdicts in further.values()
+        for verdict in verdicts
+        if verdict.scope == "unit"
+    }
     counted = [
         _waived(verdict) if test in waived else verdict
-        for test, verdicts in run.verdicts.items()
+        for source in (run.verdicts, further)
+        for test, verdicts in source.items()
         for verdict in verdicts
+        # That there is no baseline is said once, where it stands in the way of acceptance.
+        if verdict.reason is not Reason.NO_BASELINE
+        or (verdict.benchmark, verdict.metric, verdict.device) not in settled
     ]
     verdict = judge_node(
         [*counted, *extra],
@@ -45,12 +57,17 @@ def decide(run: Run, *, waived: frozenset[str]) -> tuple[NodeVerdict, list[Metri
         else selection.risk_after(passed([*counted, *extra])),
         unneeded="" if selection is None else selection.unneeded(),
     )
-    return verdict, extra
+    return verdict, [*extra, *(found for verdicts in further.values() for found in verdicts)]
 
 
 def passed(verdicts: Sequence[MetricVerdict]) -> list[str]:
-    """Return the benchmarks that were judged and found normal, none of their metrics missing."""
-    good = {v.benchmark for v in verdicts if v.outcome in (Outcome.PASS, Outcome.MARGINAL)}
+    """Return the benchmarks that were found normal by a baseline, none of their metrics missing."""
+    near = (Reference.PEERS, Reference.SELF)
+    good = {
+        v.benchmark
+        for v in verdicts
+        if v.outcome in (Outcome.PASS, Outcome.MARGINAL) and v.reference not in near
+    }
     bad = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
     return sorted(good - {v.benchmark for v in verdicts if v.outcome in bad})
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.session.context import RunContext
-from pytest_anubis.validator import judge_sample
+from pytest_anubis.validator import Segments, judge_sample, segments, with_segments
+from pytest_anubis.validator.runs_in_time import COSTLY
 
 
 def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVerdict:
@@ -35,4 +36,11 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
         evidence=measurement.evidence,
         looks=measurement.looks,
     )
-    return verdict if baseline else replace(verdict, text=context.baseline_note)
+    if baseline is None:
+        verdict = replace(verdict, text=context.baseline_note)
+    return with_segments(verdict, changes_of(measurement))
+
+
+def changes_of(measurement: Measurement) -> Segments:
+    """Search a measurement, in time order, for a change that is as large as a loss that matters."""
+    return segments(measurement.values, measurement.metric.better, least_change=COSTLY)

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.judging import judge_sample
     from pytest_anubis.validator.learning import LearnedCriterion, LearnError, learn_criterion
     from pytest_anubis.validator.node import judge_node
+    from pytest_anubis.validator.peers import judge_by_peers
     from pytest_anubis.validator.references import (
+        judge_by_history,
         judge_peers,
         judge_self,
         peers_criterion,
         strongest,
     )
+    from pytest_anubis.validator.runs_in_time import find_changes
     from pytest_anubis.validator.sequential import closer_look
     from pytest_anubis.validator.shift import settle_shift
     from pytest_anubis.validator.windows import shortest_window
@@ -45,6 +48,9 @@ _HOME = {
     "Segments": "changes",
     "backtest": "flips",
     "closer_look": "sequential",
+    "find_changes": "runs_in_time",
+    "judge_by_history": "references",
+    "judge_by_peers": "peers",
     "judge_columns": "columns",
     "judge_node": "node",
     "judge_peers": "references",
@@ -75,6 +81,9 @@ __all__ = [
     "Segments",
     "backtest",
     "closer_look",
+    "find_changes",
+    "judge_by_history",
+    "judge_by_peers",
     "judge_columns",
     "judge_node",
     "judge_peers",

@@ -29,6 +29,8 @@ FEWEST = 3 * AGE
 LEAST_CHANGE = 0.02
 PRUNE = -25.0
 FIRST = 30
+MOST = 1024
+"""A longer series is searched through the medians of equally long stretches."""
 DISTINCT = 4.0
 """A change must exceed this many standard deviations of the means of equally long earlier stretches."""
 
@@ -100,17 +102,30 @@ def segments(
     Returns:
         The strongest change with onset, size and probability, and where steady state begins.
     """
-    series = np.asarray(values, dtype=np.float64).ravel()
-    if better == "equal" or trouble(series, least=FEWEST) is not None or series.max() <= 0:
+    series = np.asarray(values, dtype=np.float64)
+    series = series if series.ndim == 1 else series.ravel()
+    if better == "equal" or trouble(series, least=FEWEST) is not None:
         return Segments(count=series.size)
-    warmup = steady_from(series, better)
-    steady = series[warmup:]
+    if series.min() == series.max():
+        return Segments(count=series.size)
+    size = -(-series.size // MOST)
+    thin = series if size == 1 else _medians_of(series, size)
+    warmup = steady_from(thin, better)
+    steady = thin[warmup:]
     change = _step(steady, better, hazard, least_change, certain)
     if change is None:
         change = _ramp(steady, better, least_change)
     if change is not None:
-        change = replace(change, onset=change.onset + warmup, until=change.until + warmup)
-    return Segments(count=series.size, warmup=warmup, change=change)
+        until = min((change.until + warmup) * size, series.size)
+        until = series.size if change.until == len(steady) else until
+        change = replace(change, onset=(change.onset + warmup) * size, until=until)
+    return Segments(count=series.size, warmup=warmup * size, change=change)
+
+
+def _medians_of(series: FloatArray, size: int) -> FloatArray:
+    """Return the medians of successive stretches of `size` values; what is left at the end is dropped."""
+    whole = len(series) // size * size
+    return np.asarray(np.median(series[:whole].reshape(-1, size), axis=1))
 
 
 def with_segments(verdict: MetricVerdict, found: Segments) -> MetricVerdict:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,8 @@ import numpy.typing as npt
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging import conclude, criterion_for, judge_sample
+from pytest_anubis.validator.changes import Segments, with_segments
+from pytest_anubis.validator.judging import Subject, conclude, criterion_for, judge_sample
 from pytest_anubis.validator.pooling import pooled
 from pytest_anubis.validator.rows import Rows, rows_of
 
@@ -46,6 +47,7 @@ class JudgedColumns:
         reason: Index into ``REASONS``.
         threshold: Similarity at which the outcome changes, NaN where nothing was compared.
         shift: The finding that the whole class has moved, if it has (see ``shift.settle_shift``).
+        changes: Row -> what changed for the worse within its run (see ``runs_in_time.find_changes``).
     """
 
     population: Population
@@ -56,9 +58,16 @@ class JudgedColumns:
     reason: Codes
     threshold: FloatArray
     shift: Finding | None = None
+    changes: Mapping[int, Segments] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
+        full = self.settled(row, baseline)
+        found = self.changes.get(row)
+        return full if found is None else with_segments(full, found)
+
+    def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
+        """Return the verdict on one unit's values as a whole, whatever their order in time."""
         population, criterion = self.population, self.criterion
         problem = population.problems.get(row)
         outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
@@ -79,14 +88,12 @@ class JudgedColumns:
                 return plain
             return _problem(plain, outcome, reason, f"{population.metric.name}: {problem.text}")
         sizes = population.offsets[row + 1] - population.offsets[row]
-        base = MetricVerdict(
-            outcome=outcome,
-            reason=reason,
-            text="",
+        metric = population.metric
+        base = Subject(
             benchmark=population.benchmark,
-            metric=population.metric.name,
-            unit=population.metric.unit,
-            better=population.metric.better,
+            metric=metric.name,
+            unit=metric.unit,
+            better=metric.better,
             component=population.component or criterion.component,
             node=population.nodes[row],
             device=population.devices[row],
@@ -94,7 +101,7 @@ class JudgedColumns:
             count=int(sizes),
             value=float(self.value[row]),
             baseline=baseline.digest if baseline else "",
-            action=population.metric.action or criterion.metric.action,
+            action=metric.action or criterion.metric.action,
         )
         alike = float(self.similarity[row])
         full = conclude(base, alike, criterion_for(alike, criterion), baseline)
@@ -153,7 +160,9 @@ def judge_columns(
         reason[:] = REASONS.index(Reason.WRONG_UNIT)
     else:
         similarity = _similarities(rows, criterion)
-        _table(similarity, criterion, outcome, reason, threshold)
+        alpha = 1.0 if criterion.metric.better == "equal" else criterion.alpha
+        limit = _limits(similarity, criterion)
+        verdict_table(similarity, alpha, limit, outcome, reason, threshold)
         few = np.diff(population.offsets) < criterion.least
         if few.any():
             outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
@@ -185,39 +194,49 @@ def _similarities(rows: Rows, criterion: Criterion) -> FloatArray:
     return np.maximum(0.0, 1 - rows.losses(centre, criterion.metric.better))
 
 
-def _table(
+def _limits(similarity: FloatArray, criterion: Criterion) -> FloatArray:
+    """Return the learned limit as it holds for each unit, shape (n,) or (); see `criterion_for`."""
+    if criterion.metric.better == "equal":
+        return np.asarray(1.0)
+    limit = np.nan if criterion.limit is None else criterion.limit
+    if criterion.hasty is None or criterion.limit is None:
+        return np.asarray(limit)
+    return np.where(similarity >= criterion.limit, criterion.limit, criterion.hasty)
+
+
+def verdict_table(
     similarity: FloatArray,
-    criterion: Criterion,
+    alpha: float,
+    limit: FloatArray,
     outcome: Codes,
     reason: Codes,
     threshold: FloatArray,
 ) -> None:
-    """Fill in the verdict table for all units at once; the same cells as `judging.decide`."""
-    if criterion.hasty is not None and criterion.limit is not None:  # see `criterion_for`
-        inside = np.where(similarity >= criterion.limit, similarity, np.nan)
-        outside = np.where(similarity >= criterion.limit, np.nan, similarity)
-        for part, bound in ((inside, criterion.limit), (outside, criterion.hasty)):
-            held = replace(criterion, limit=bound, hasty=None)
-            _table(part, held, outcome, reason, threshold)
-        return
-    alpha, limit = criterion.alpha, criterion.limit
-    if criterion.metric.better == "equal":
-        alpha = limit = 1.0
+    """Fill in the verdict table for all units at once; the same cells as `judging.decide`.
+
+    Args:
+        similarity: Shape (n,), one-sided; NaN leaves a unit as it is.
+        alpha: Practical limit.
+        limit: Shape (n,) or (), the learned limit; NaN where there is none.
+        outcome: Shape (n,), filled in.
+        reason: Shape (n,), filled in.
+        threshold: Shape (n,), filled in.
+    """
     known = ~np.isnan(similarity)
+    tight = np.broadcast_to(np.where(np.isnan(limit), alpha, limit), similarity.shape)
     with np.errstate(invalid="ignore"):
         costly = similarity < alpha
-        unusual = costly if limit is None else similarity < limit
-    tight = alpha if limit is None else limit
+        unusual = similarity < tight
     cells = (
         (~costly & ~unusual, PASS, Reason.WITHIN, tight),
         (costly & ~unusual, PASS, Reason.UNDETECTABLE, tight),
-        (~costly & unusual, MARGINAL, Reason.UNUSUAL, alpha),
-        (costly & unusual, FAIL, Reason.BEYOND, min(alpha, tight)),
+        (~costly & unusual, MARGINAL, Reason.UNUSUAL, np.full_like(tight, alpha)),
+        (costly & unusual, FAIL, Reason.BEYOND, np.minimum(alpha, tight)),
     )
     for cell, code, why, where in cells:
         chosen = cell & known
         outcome[chosen], reason[chosen] = code, REASONS.index(why)
-        threshold[chosen] = where
+        threshold[chosen] = where[chosen]
 
 
 def _problems(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import Baseline, Finding
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.columns import (
@@ -19,6 +19,9 @@ from pytest_anubis.validator.columns import (
     judge_populations,
 )
 from pytest_anubis.validator.node import judge_node
+from pytest_anubis.validator.peers import PeerColumns, judge_by_peers
+from pytest_anubis.validator.runs_in_time import find_changes
+from pytest_anubis.validator.shift import class_findings, settle_shift
 
 _PASS = OUTCOMES.index(Outcome.PASS)
 
@@ -31,11 +34,13 @@ class JudgedFleet:
         columns: The verdicts on every population's units, and on pooled nodes where there are criteria.
         baselines: Hardware class -> the baseline that decided.
         nodes: One verdict a node and hardware class, sorted by name.
+        findings: What concerns a class as a whole: most of its nodes moved together.
     """
 
     columns: tuple[JudgedColumns, ...]
     baselines: Mapping[str, Baseline]
     nodes: tuple[NodeVerdict, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 def judge_fleet(
@@ -48,6 +53,10 @@ def judge_fleet(
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
 
+    The fleet decides where the class has a baseline with a criterion; elsewhere the other devices of the
+    node do, which can reject or warn, but never accept. A class most of whose nodes moved together is one
+    finding. Samples of enough values are searched for changes within the run.
+
     Args:
         populations: Of any hardware classes; criteria never cross classes.
         baselines: Hardware class -> baseline; a class without one is undecided.
@@ -59,29 +68,50 @@ def judge_fleet(
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
     done, columns, nodes = 0, [], []
+    findings: list[Finding] = []
     for key in sorted(by_class):
         baseline = baselines.get(key)
         gathered = _Nodes()
+        shifts: list[Finding] = []
         for judged in _judge_class(by_class[key], baseline):
             columns.append(judged)
             gathered.add(judged, baseline)
+            if judged.shift is not None:
+                shifts.append(judged.shift)
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
         nodes += gathered.decide(baseline, fail_on, require_all)
+        findings += class_findings(key, shifts)
     return JudgedFleet(
         columns=tuple(columns),
         baselines=dict(baselines),
         nodes=tuple(sorted(nodes, key=lambda verdict: verdict.node)),
+        findings=tuple(findings),
     )
 
 
 def _judge_class(
     populations: Sequence[Population], baseline: Baseline | None
-) -> Sequence[JudgedColumns]:
+) -> Iterator[JudgedColumns]:
+    lonely: list[Population] = []
     if baseline is None:
-        return [judge_columns(population, None) for population in populations]
-    return list(judge_populations(populations, baseline))
+        lonely = list(populations)
+    else:
+        for judged in judge_populations(populations, baseline):
+            if judged.criterion is None and len(judged.population):
+                lonely.append(judged.population)
+            else:
+                yield find_changes(settle_shift(judged)[0])
+    for beside in judge_by_peers(lonely):
+        yield find_changes(_undecided(beside, baseline))
+
+
+def _undecided(beside: PeerColumns, baseline: Baseline | None) -> JudgedColumns:
+    """Return the verdicts of peers, and those without a reference where no device has enough of them."""
+    if np.isnan(beside.similarity).all():
+        return judge_columns(beside.population, None, baseline=baseline)
+    return beside
 
 
 class _Nodes:
@@ -97,13 +127,14 @@ class _Nodes:
     def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
         population = judged.population
         outcomes = judged.outcome
+        reference = Reference.PEERS if isinstance(judged, PeerColumns) else Reference.FLEET
         for name, passed in Counter(
             name
             for name, code in zip(population.nodes, outcomes.tolist(), strict=True)
             if code == _PASS
         ).items():
             self._counts.setdefault(name, Counter())[Outcome.PASS.value] += passed
-            self._verdicts.setdefault(name, []).append(_passed(judged, name, baseline))
+            self._verdicts.setdefault(name, []).append(_passed(judged, name, reference, baseline))
         for row in np.flatnonzero(outcomes != _PASS).tolist():
             name = population.nodes[row]
             self._counts.setdefault(name, Counter())[OUTCOMES[outcomes[row]].value] += 1
@@ -130,7 +161,9 @@ class _Nodes:
         return found
 
 
-def _passed(judged: JudgedColumns, node: str, baseline: Baseline | None) -> MetricVerdict:
+def _passed(
+    judged: JudgedColumns, node: str, reference: Reference, baseline: Baseline | None
+) -> MetricVerdict:
     """Say that a metric of a node was judged and passed, without the words that nobody will read."""
     return MetricVerdict(
         outcome=Outcome.PASS,
@@ -139,6 +172,6 @@ def _passed(judged: JudgedColumns, node: str, baseline: Baseline | None) -> Metr
         benchmark=judged.population.benchmark,
         metric=judged.population.metric.name,
         node=node,
-        reference=Reference.FLEET,
-        baseline=baseline.digest if baseline else "",
+        reference=reference,
+        baseline=baseline.digest if baseline and reference is Reference.FLEET else "",
     )

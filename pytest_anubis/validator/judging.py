@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.distance import one_sided, trouble
 from pytest_anubis.validator.sequential import CONFIRM
@@ -22,6 +24,37 @@ class Call(NamedTuple):
     outcome: Outcome
     reason: Reason
     threshold: float
+
+
+class Subject(NamedTuple):
+    """What was measured, without any judgement: the fields of a verdict that say so."""
+
+    benchmark: str
+    metric: str
+    unit: str
+    better: str
+    component: str
+    node: str
+    device: str
+    scope: str
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
+    value: float | None
+    baseline: str
+    action: str
+    disturbance: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+
+class Said(NamedTuple):
+    """What the sentence of a verdict is made of."""
+
+    outcome: Outcome
+    reason: Reason
+    similarity: float
+    threshold: float
+    expected: float
+    reference: Reference
+    population: str
 
 
 def decide(similarity: float, criterion: Criterion) -> Call:
@@ -86,7 +119,8 @@ def judge_sample(
         The verdict with every field that explains it; never an exception for bad samples.
     """
     known = metric or (criterion.metric if criterion else None)
-    array = np.asarray(values, dtype=np.float64).ravel()
+    array = np.asarray(values, dtype=np.float64)
+    array = array if array.ndim == 1 else array.ravel()  # which copies
     base = MetricVerdict(
         outcome=Outcome.INCONCLUSIVE,
         reason=Reason.NO_BASELINE,
@@ -100,7 +134,7 @@ def judge_sample(
         device=device,
         scope=criterion.scope if criterion else "unit",
         count=int(array.size),
-        value=float(np.median(array)) if array.size and np.isfinite(array).all() else None,
+        value=_middle(array),
         baseline=baseline.digest if baseline else "",
         disturbance=tuple(disturbance),
         evidence=tuple(evidence),
@@ -137,8 +171,16 @@ def criterion_for(alike: float, criterion: Criterion, looks: int = 1) -> Criteri
     return replace(criterion, limit=criterion.hasty) if alike < criterion.limit else criterion
 
 
+def _middle(array: FloatArray) -> float | None:
+    """Return the median, None without finite values; of a billion equal values in constant memory."""
+    low, high = (float(array.min()), float(array.max())) if array.size else (np.nan, np.nan)
+    if low == high:
+        return low if np.isfinite(low) else None
+    return float(np.median(array)) if np.isfinite(low) and np.isfinite(high) else None
+
+
 def conclude(
-    base: MetricVerdict,
+    base: MetricVerdict | Subject,
     alike: float,
     criterion: Criterion,
     baseline: Baseline | None,
@@ -148,33 +190,47 @@ def conclude(
     """Complete a verdict from a one-sided similarity; a disturbed sample cannot reject.
 
     Args:
-        base: The verdict so far, with its value.
+        base: What was measured, with its value.
         alike: One-sided similarity of the sample to the criterion.
         criterion: What it was compared with.
         baseline: Where the criterion is from.
         reference: What the criterion stands for.
         population: What it was learned from, in words.
     """
-    call = decide(alike, criterion)
-    outcome, reason = call.outcome, call.reason
+    outcome, reason, threshold = decide(alike, criterion)
     if base.disturbance and outcome in (Outcome.FAIL, Outcome.MARGINAL):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
-    expected = float(np.median(criterion.centre))
-    full = replace(
-        base,
+    centre, rests = criterion.centre, population or rests_on(criterion, baseline)
+    expected = (centre[(len(centre) - 1) // 2] + centre[len(centre) // 2]) / 2  # it is in order
+    said = Said(outcome, reason, alike, threshold, expected, reference, rests)
+    return MetricVerdict(
         outcome=outcome,
         reason=reason,
+        text=_sentence(base, said, criterion),
+        benchmark=base.benchmark,
+        metric=base.metric,
+        unit=base.unit,
+        better=base.better,
+        component=base.component,
+        node=base.node,
+        device=base.device,
+        scope=base.scope,
+        count=base.count,
+        value=base.value,
         expected=expected,
-        bound=bound_of(expected, call.threshold, criterion.metric.better),
+        bound=bound_of(expected, threshold, criterion.metric.better),
         similarity=alike,
-        threshold=call.threshold,
+        threshold=threshold,
         practical=criterion.alpha,
         learned=criterion.limit,
         percentile=percentile(base.value, criterion),
         reference=reference,
-        population=population or rests_on(criterion, baseline),
+        baseline=base.baseline,
+        population=rests,
+        disturbance=base.disturbance,
+        evidence=base.evidence,
+        action=base.action,
     )
-    return replace(full, text=_sentence(full))
 
 
 def bound_of(expected: float, threshold: float, better: Direction) -> float:
@@ -188,10 +244,10 @@ def percentile(value: float | None, criterion: Criterion) -> float | None:
     """Return the share of healthy units, in percent, whose median is no better than this value."""
     if value is None or not criterion.medians or criterion.metric.better == "equal":
         return None
-    medians = np.asarray(criterion.medians)
+    medians = criterion.medians  # in order
     if criterion.metric.better == "higher":
-        return float((medians <= value).mean() * 100)
-    return float((medians >= value).mean() * 100)
+        return 100 * bisect_right(medians, value) / len(medians)
+    return 100 * (1 - bisect_left(medians, value) / len(medians))
 
 
 def rests_on(criterion: Criterion, baseline: Baseline | None) -> str:
@@ -224,43 +280,35 @@ def _other_unit(base: MetricVerdict, metric: Metric, criterion: Criterion) -> Me
     )
 
 
-def _sentence(verdict: MetricVerdict) -> str:
-    name, unit = verdict.metric, verdict.unit
-    if verdict.better == "equal":
-        expected = f"{verdict.expected:g} {unit}"
-        if verdict.outcome is Outcome.PASS:
+def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -> str:
+    name, unit = base.metric, base.unit
+    if base.better == "equal":
+        expected = f"{said.expected:g} {unit}"
+        if said.outcome is Outcome.PASS:
             return f"{name} is exactly {expected} as expected"
-        share = 1 - (verdict.similarity or 0.0)
-        text = (
-            f"{name} must be exactly {expected}, but {share:.3g} of {verdict.count} values differ"
-        )
-        return _with_disturbance(verdict, text)
-    loss = 1 - (verdict.similarity or 0.0)
-    state = f"{name} is {verdict.value:.4g} {unit}, expected {verdict.expected:.4g} {unit}"
-    shift = 1 - min(verdict.value or 0.0, verdict.expected or 0.0) / max(
-        verdict.value or 0.0, verdict.expected or 0.0, 1e-300
-    )
-    if loss > 0.02 and shift < loss / 2:
-        state += " (medians); its distribution"
-    practical = 1 - (verdict.practical or 0.0)
-    learned = 1 - verdict.learned if verdict.learned is not None else None
-    spread = f"the healthy spread of {learned:.2%}" if learned is not None else ""
-    if verdict.reason is Reason.WITHIN:
-        limit = 1 - (verdict.threshold or 0.0)
-        return f"{state}: {loss:.2%} worse, within the limit of {limit:.2%} ({verdict.population})"
-    if verdict.reason is Reason.UNDETECTABLE:
+        share = f"{1 - said.similarity:.3g} of {base.count} values differ"
+        return _with_disturbance(base, said, f"{name} must be exactly {expected}, but {share}")
+    loss, value = 1 - said.similarity, base.value or 0.0
+    state = f"{name} is {value:.4g} {unit}, expected {said.expected:.4g} {unit}"
+    if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
+        state += f" by {said.population}"
+    if loss > 0.02:
+        shift = 1 - min(value, said.expected) / max(value, said.expected, 1e-300)
+        state += " (medians); its distribution" if shift < loss / 2 else ""
+    if said.reason is Reason.WITHIN:
+        limit = 1 - said.threshold
+        return f"{state}: {loss:.2%} worse, within the limit of {limit:.2%} ({said.population})"
+    practical = 1 - criterion.alpha
+    spread = "" if criterion.limit is None else f"the healthy spread of {1 - criterion.limit:.2%}"
+    if said.reason is Reason.UNDETECTABLE:
         return f"{state}: {loss:.1%} worse, but within {spread}, so this metric cannot show such a loss"
-    if verdict.reason is Reason.UNUSUAL:
+    if said.reason is Reason.UNUSUAL:
         return f"{state}: {loss:.2%} worse, beyond {spread} but within the practical limit of {practical:.3g}"
-    limits = f"the practical limit of {practical:.1%}"
-    if spread:
-        limits += f" and {spread}"
-    return _with_disturbance(verdict, f"{state}: {loss:.1%} worse, beyond {limits}")
+    limits = f"the practical limit of {practical:.1%}" + (f" and {spread}" if spread else "")
+    return _with_disturbance(base, said, f"{state}: {loss:.1%} worse, beyond {limits}")
 
 
-def _with_disturbance(verdict: MetricVerdict, text: str) -> str:
-    if verdict.reason is not Reason.DISTURBED:
+def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:
+    if said.reason is not Reason.DISTURBED:
         return text
-    return (
-        f"{text}; but the machine was disturbed ({'; '.join(verdict.disturbance)}): measure again"
-    )
+    return f"{text}; but the machine was disturbed ({'; '.join(base.disturbance)}): measure again"

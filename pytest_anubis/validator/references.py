@@ -14,9 +14,10 @@ import numpy as np
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.validator.judging import judge_sample
-from pytest_anubis.validator.learning import FEWEST, learn_criterion
+from pytest_anubis.validator.learning import FEWEST, LearnedCriterion, learn_criterion
+from pytest_anubis.validator.peers import judge_by_peers, shared_limits
 
 
 def peers_criterion(
@@ -38,62 +39,21 @@ def peers_criterion(
     return _from_samples(others, metric, alpha, benchmark)
 
 
-def judge_peers(population: Population, *, alpha: float = 0.95) -> list[MetricVerdict]:
+def judge_peers(
+    population: Population, *, alpha: float = 0.95, error_rate: float = 0.01
+) -> list[MetricVerdict]:
     """Judge every device against the other devices of its node, in the same run.
 
     Args:
         population: Devices of one or more nodes; each node is judged on its own.
         alpha: Practical limit.
+        error_rate: Chance that a healthy node is rejected; of several metrics see `judge_by_peers`.
 
     Returns:
         One verdict per row, in order; INCONCLUSIVE where a device has fewer than three usable peers.
     """
-    groups: dict[tuple[str, str], list[int]] = {}
-    for row, key in enumerate(zip(population.nodes, population.runs, strict=True)):
-        groups.setdefault(key, []).append(row)
-    verdicts = []
-    for row, key in enumerate(zip(population.nodes, population.runs, strict=True)):
-        peers = [r for r in groups[key] if r != row and r not in population.problems]
-        criterion = peers_criterion(
-            [population.sample(r) for r in peers],
-            population.metric,
-            alpha=alpha,
-            benchmark=population.benchmark,
-        )
-        verdicts.append(_judged(population, row, criterion, len(peers)))
-    return verdicts
-
-
-def _judged(
-    population: Population, row: int, criterion: Criterion | None, peers: int
-) -> MetricVerdict:
-    problem = population.problems.get(row)
-    disturbed = (problem.text,) if problem is not None and problem.kind == "disturbed" else ()
-    verdict = judge_sample(
-        population.sample(row),
-        criterion,
-        metric=population.metric,
-        benchmark=population.benchmark,
-        component=population.component,
-        node=population.nodes[row],
-        device=population.devices[row],
-        disturbance=disturbed,
-        reference=Reference.PEERS,
-        population=f"{peers} other devices of this node",
-    )
-    if problem is not None and problem.kind == "failed":
-        return replace(
-            verdict,
-            outcome=Outcome.FAIL,
-            reason=Reason.TEST_FAILED,
-            text=f"{population.metric.name}: {problem.text}",
-        )
-    if criterion is None:
-        text = (
-            f"{population.metric.name} has {peers} other devices to compare with, {FEWEST} needed"
-        )
-        return replace(verdict, text=text)
-    return verdict
+    (judged,) = judge_by_peers([population], alpha=alpha, error_rate=error_rate)
+    return list(judged.verdicts())
 
 
 def judge_self(
@@ -141,6 +101,78 @@ def judge_self(
         text = f"{metric.name} has {len(history)} earlier runs to compare with, {FEWEST} needed"
         return replace(verdict, text=text)
     return verdict
+
+
+def judge_by_history(
+    populations: Sequence[Population],
+    history: Sequence[Population],
+    *,
+    alpha: float = 0.95,
+    error_rate: float = 0.01,
+) -> list[dict[int, MetricVerdict]]:
+    """Judge every device by its own earlier runs, all metrics of a node sharing one error rate.
+
+    Args:
+        populations: What was measured now.
+        history: Earlier healthy runs, of the same nodes or more; rows with a problem take no part.
+        alpha: Practical limit.
+        error_rate: Chance that a healthy node is rejected on any metric or device.
+
+    Returns:
+        For every population row -> verdict, of the devices with at least three earlier runs.
+    """
+    found: dict[str, list[tuple[int, int, LearnedCriterion, int]]] = {}
+    known = {(p.benchmark, p.metric.name, p.group): p for p in history}
+    for number, population in enumerate(populations):
+        old = known.get((population.benchmark, population.metric.name, population.group))
+        if old is None or (old.metric.unit, old.metric.better) != (
+            population.metric.unit,
+            population.metric.better,
+        ):
+            continue
+        rows = _rows_by_unit(old)
+        for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
+            earlier = [r for r in rows.get(unit, ()) if old.runs[r] != population.runs[row]]
+            learned = _learned([old.sample(r) for r in earlier], old.metric, alpha, old.benchmark)
+            if learned is not None and learned.criterion is not None:
+                found.setdefault(unit[0], []).append((number, row, learned, len(earlier)))
+    verdicts: list[dict[int, MetricVerdict]] = [{} for _ in populations]
+    for node in sorted(found):
+        noisy = [item.spread for _, _, item, _ in found[node] if item.spread is not None]
+        limits = iter(shared_limits(noisy, error_rate=error_rate, alpha=alpha))
+        for number, row, item, count in found[node]:
+            criterion = item.criterion
+            if criterion is not None and item.spread is not None:
+                criterion = replace(criterion, limit=next(limits), hasty=None)
+            verdicts[number][row] = _by_history(populations[number], row, criterion, count)
+    return verdicts
+
+
+def _rows_by_unit(population: Population) -> dict[tuple[str, str], list[int]]:
+    rows: dict[tuple[str, str], list[int]] = {}
+    for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
+        if row not in population.problems:
+            rows.setdefault(unit, []).append(row)
+    return rows
+
+
+def _by_history(
+    population: Population, row: int, criterion: Criterion | None, count: int
+) -> MetricVerdict:
+    problem = population.problems.get(row)
+    disturbed = problem is not None and problem.kind == "disturbed"
+    return judge_sample(
+        population.sample(row),
+        criterion,
+        metric=population.metric,
+        benchmark=population.benchmark,
+        component=population.component,
+        node=population.nodes[row],
+        device=population.devices[row],
+        disturbance=(problem.text,) if problem is not None and disturbed else (),
+        reference=Reference.SELF,
+        population=f"{count} earlier runs of this device",
+    )
 
 
 def strongest(
@@ -209,10 +241,17 @@ def strongest(
 def _from_samples(
     samples: Sequence[FloatArray], metric: Metric, alpha: float, benchmark: str
 ) -> Criterion | None:
+    learned = _learned(samples, metric, alpha, benchmark)
+    return learned.criterion if learned is not None else None
+
+
+def _learned(
+    samples: Sequence[FloatArray], metric: Metric, alpha: float, benchmark: str
+) -> LearnedCriterion | None:
     if len(samples) < FEWEST:
         return None
     count = len(samples)
-    learned = learn_criterion(
+    return learn_criterion(
         population_of(
             [np.asarray(sample, dtype=np.float64) for sample in samples],
             metric=metric,
@@ -224,4 +263,3 @@ def _from_samples(
         alpha=alpha,
         one_machine=True,
     )
-    return learned.criterion

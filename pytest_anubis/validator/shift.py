@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,10 @@ from pytest_anubis.validator.rows import name_codes, rows_of
 FEWEST = 5
 MOST = 0.5
 """More than this share of the nodes must have moved, and this share of those must still agree."""
+NAMED = 5
+ADVICE = (
+    ": look for a change of driver, firmware or settings, and learn a new baseline if it is meant"
+)
 
 
 def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
@@ -67,6 +72,27 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     return judged, None
 
 
+def class_findings(hardware_class: str, shifts: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Put the shifts of a class's metrics into one finding: one update of a driver moves many of them.
+
+    Args:
+        hardware_class: Key of the class.
+        shifts: Those of its metrics, of single units and of pooled nodes.
+    """
+    by_metric = {(shift.benchmark, shift.metric): shift for shift in reversed(shifts)}
+    if len(by_metric) <= 1:
+        return tuple(by_metric.values())
+    told = [shift.text.removesuffix(ADVICE) for _, shift in sorted(by_metric.items())]
+    more = f"; and {len(told) - NAMED} more" if len(told) > NAMED else ""
+    return (
+        Finding(
+            kind="class-shift",
+            text=f"{len(told)} metrics of hardware class {hardware_class or '(unnamed)'} moved on most "
+            f"nodes together ({'; '.join(told[:NAMED])}{more}){ADVICE}",
+        ),
+    )
+
+
 def _finding(judged: JudgedColumns, side: str, nodes: int, everyone: int, middle: float) -> Finding:
     criterion = judged.criterion
     metric = judged.population.metric
@@ -75,9 +101,6 @@ def _finding(judged: JudgedColumns, side: str, nodes: int, everyone: int, middle
         kind="class-shift",
         benchmark=judged.population.benchmark,
         metric=metric.name,
-        text=(
-            f"{metric.name}: {nodes} of {everyone} nodes moved together and are {side} "
-            f"(typical {middle:.6g} against {expected:.6g} {metric.unit}): look for a change of driver, "
-            "firmware or settings, and learn a new baseline if it is meant"
-        ),
+        text=f"{metric.name}: {nodes} of {everyone} nodes moved together and are {side} "
+        f"(typical {middle:.6g} against {expected:.6g} {metric.unit}){ADVICE}",
     )
