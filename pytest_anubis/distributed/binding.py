@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pytest_anubis.distributed.tasks import Lane
 
 LANE = "PYTEST_ANUBIS_LANE"
 """Environment variable of a worker: the lane that it serves. A replacement inherits it."""
 
-# Vendor -> variable that hides all other accelerators, and what names one in it: NVIDIA's numbers depend
-# on the order of enumeration, its UUIDs do not; the others take numbers only.
-_VISIBLE: dict[str, tuple[str, str]] = {
-    "nvidia": ("CUDA_VISIBLE_DEVICES", "uuid"),
-    "amd": ("HIP_VISIBLE_DEVICES", "index"),
-    "intel": ("ZE_AFFINITY_MASK", "index"),
-}
-
 
 def binding(
-    lane: Lane, devices: Sequence[str], inventory: Mapping[str, Any], *, hidden: bool = False
+    lane: Lane,
+    devices: Sequence[str],
+    bindings: Sequence[tuple[str, str]],
+    *,
+    some: bool = False,
+    hidden: bool = False,
 ) -> dict[str, str]:
     """Return the environment of a lane's workers.
 
-    A lane of one accelerator sees no other; the node's lane, and one that serves several, see all.
+    A lane of one accelerator sees no other; the node's lane, and one that serves several, see all that the
+    run may use.
 
     Args:
         lane: The lane.
-        devices: Names of the node's devices, in the order of the inventory's accelerators.
-        inventory: The inventory as plain data.
+        devices: Names of the run's devices.
+        bindings: For each accelerator among them the variable and the value that leave only it visible.
+        some: The user hid some of the node's accelerators. What is left is then named as the single ones
+            are, so that a number never means two things.
         hidden: Hide every accelerator: for a worker that is to touch none.
     """
     environment = {LANE: lane.name}
-    accelerators = list(inventory.get("accelerators", ()))
     if hidden:
-        variables = {_VISIBLE[a["vendor"]][0] for a in accelerators if a["vendor"] in _VISIBLE}
+        variables = {variable for variable, _ in bindings if variable}
         return environment | dict.fromkeys(sorted(variables), "")
-    if len(lane.devices) != 1 or lane.devices[0] not in devices:
-        return environment
-    position = devices.index(lane.devices[0])
-    if position >= len(accelerators):
-        return environment
-    accelerator = accelerators[position]
-    variable, key = _VISIBLE.get(accelerator["vendor"], ("", ""))
-    name = accelerator.get(key)
-    if variable and name is not None:
-        environment[variable] = str(name)
+    known = dict(zip(devices, bindings, strict=False))
+    if len(lane.devices) == 1:
+        variable, value = known.get(lane.devices[0], ("", ""))
+        return environment | ({variable: value} if variable else {})
+    if some and all(variable for variable, _ in bindings):
+        for variable in sorted({variable for variable, _ in bindings}):
+            values = [value for name, value in bindings if name == variable]
+            environment[variable] = ",".join(values)
     return environment

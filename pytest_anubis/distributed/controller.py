@@ -111,7 +111,8 @@ class Controller:
         """Bind every spec to a lane; the replacement of a dead worker is made from the same spec."""
         context = self._context
         for spec, lane in zip(specs, self._lanes.values(), strict=True):
-            spec.env.update(binding(lane, context.devices, context.inventory))
+            some = bool(context.hidden)
+            spec.env.update(binding(lane, context.devices, context.bindings, some=some))
 
     @pytest.hookimpl
     def pytest_configure_node(self, node: Any) -> None:
@@ -182,7 +183,7 @@ class Controller:
     def lane_given_up(self, node: Any, lane: str) -> None:
         """Let the lane's next worker do nothing: its workers died too often."""
         context = self._context
-        hidden = binding(self._lanes[lane], context.devices, context.inventory, hidden=True)
+        hidden = binding(self._lanes[lane], context.devices, context.bindings, hidden=True)
         node.gateway.spec.env.update(hidden)
         text = f"lane {lane} is given up: its workers died again and again"
         if text not in self._lines:

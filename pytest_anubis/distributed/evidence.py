@@ -66,7 +66,12 @@ class Evidence:
 def addresses(devices: tuple[str, ...], inventory: Mapping[str, Any]) -> dict[str, str | None]:
     """Return device name -> PCI address, from the inventory as plain data."""
     accelerators = inventory.get("accelerators", ())
-    return {name: one.get("pci") for name, one in zip(devices, accelerators, strict=False)}
+    found: dict[str, str | None] = {}
+    for name in devices:
+        number = name.partition(":")[2]  # counted over the whole node
+        if number.isdecimal() and int(number) < len(accelerators):
+            found[name] = accelerators[int(number)].get("pci")
+    return found
 
 
 def _same(place: str, address: str | None) -> bool:

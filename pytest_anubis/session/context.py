@@ -26,7 +26,11 @@ class RunContext:
         inventory: The inventory as plain data.
         hardware_class: Key of this node's hardware class.
         attributes: What the key was made of.
-        devices: Names of the devices to run per-device tests on, e.g. ``("cuda:0", "cuda:1")``.
+        devices: Names of the devices to run per-device tests on, e.g. ``("cuda:0", "cuda:1")``, numbered
+            over the whole node, in the order in which a process that sees all of them counts them.
+        bindings: For each accelerator among them the environment variable and the value that leave only it
+            visible to a process.
+        hidden: What the user's environment hides of the node, one sentence each: it is not tested.
         baseline: The class's baseline, None when there is none.
         root_pid: Process whose tree is this run's own load; None: this process. In a worker the
             controller, so that a neighbouring worker is not taken for a stranger.
@@ -41,6 +45,8 @@ class RunContext:
     hardware_class: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
+    bindings: tuple[tuple[str, str], ...] = ()
+    hidden: tuple[str, ...] = ()
     baseline: Baseline | None = None
     baseline_note: str = ""
     root_pid: int | None = None

@@ -51,7 +51,7 @@ def decide(run: Run, *, waived: frozenset[str]) -> tuple[NodeVerdict, list[Metri
         node=context.node,
         fail_on=context.settings.fail_on,
         require_all=context.settings.require_all,
-        problems=run.crashes,
+        problems=[*run.crashes, *(f"{note} and not tested" for note in context.hidden)],
         residual_risk=None
         if selection is None
         else selection.risk_after(passed([*counted, *extra])),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     import torch
 
 FIXTURE = "anubis_device"
+HOST = "cpu"
+"""Name of the host as a device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +24,11 @@ class Device:
 
     Attributes:
         name: ``cpu`` or e.g. ``cuda:3``, counted over the whole node.
+        place: Number of the device among those of this run that are of its kind.
     """
 
     name: str
+    place: int = 0
 
     @property
     def kind(self) -> str:
@@ -40,14 +45,14 @@ class Device:
         """The device for torch; imports torch.
 
         A process that is bound to one device (``CUDA_VISIBLE_DEVICES``) sees it as number 0 whatever
-        its number on the node is.
+        its number on the node is; one that sees all devices of the run counts these.
         """
         import torch
 
         if self.kind == "cpu":
             return torch.device("cpu")
         visible = torch.accelerator.device_count()
-        index = self.index if self.index < visible else 0
+        index = self.place if self.place < visible else 0
         return torch.device(self.kind, index)
 
     def synchronize(self) -> None:
@@ -58,6 +63,13 @@ class Device:
             torch.accelerator.synchronize(self.torch)
 
 
+def device_named(config: pytest.Config, name: str) -> Device:
+    """Return one of the run's devices."""
+    kind = name.partition(":")[0]
+    same = [one for one in device_names(config) if one.partition(":")[0] == kind]
+    return Device(name, same.index(name) if name in same else 0)
+
+
 class DeviceParametrizer:
     """Parametrises tests that use ``anubis_device`` over the devices of the inventory."""
 
@@ -65,9 +77,11 @@ class DeviceParametrizer:
     # parameters a test has, and `benchmark_id` can take it out again.
     @pytest.hookimpl(tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Give the test one run per device."""
+        """Give the test one run per device, and one on the host where its mark wants it."""
         if FIXTURE in metafunc.fixturenames:
             names = device_names(metafunc.config)
+            if names != (HOST,) and _also_on_host(metafunc):
+                names = (*names, HOST)
             metafunc.parametrize(FIXTURE, names, ids=list(names), indirect=True)
 
 
@@ -79,23 +93,22 @@ def device_names(config: pytest.Config) -> tuple[str, ...]:
     cached = config.stash.get(_names_key, None)
     if cached is None:
         from pytest_anubis.hardware.inventory import read_inventory
+        from pytest_anubis.hardware.visible import visible
 
-        cached = config.stash[_names_key] = names_from_inventory(read_inventory())
+        cached = visible(read_inventory().accelerators, os.environ).devices
+        config.stash[_names_key] = cached
     return cached
 
 
 _names_key = pytest.StashKey[tuple[str, ...]]()
 
 
-def names_from_inventory(inventory: Any) -> tuple[str, ...]:
-    """Return torch's names of the accelerators of an inventory, or ``("cpu",)`` without any."""
-    names: list[str] = []
-    for accelerator in inventory.accelerators:
-        kind = {"nvidia": "cuda", "amd": "cuda", "intel": "xpu", "apple": "mps"}.get(
-            accelerator.vendor.lower(), "cuda"
-        )
-        names.append(f"{kind}:{len(names)}")
-    return tuple(names) or ("cpu",)
+def _also_on_host(metafunc: pytest.Metafunc) -> bool:
+    """Return the mark's key ``host``; the mark nearest to the test wins."""
+    for mark in metafunc.definition.iter_markers("anubis"):
+        if "host" in mark.kwargs:
+            return bool(mark.kwargs["host"])
+    return False
 
 
 def device_of(item: pytest.Item) -> str:
@@ -105,10 +118,15 @@ def device_of(item: pytest.Item) -> str:
 
 
 def benchmark_id(item: pytest.Item) -> str:
-    """Return the node id without the device parameter, so that all devices are one population."""
+    """Return the node id without the device parameter, so that all devices are one population.
+
+    The host of a node with accelerators is another population than they are: its id keeps the ``cpu``.
+    """
     device = device_of(item)
     head, bracket, parameters = item.nodeid.partition("[")
     if device == "node" or not bracket:
+        return item.nodeid
+    if device == HOST and device_names(item.config) != (HOST,):
         return item.nodeid
     if parameters == f"{device}]":
         return head

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_anubis.core.fixtures import DeviceFixture, MetricFixture, NodeFixture
 from pytest_anubis.session.context import context_key, discard, sink_key
-from pytest_anubis.session.devices import Device, benchmark_id, device_of
+from pytest_anubis.session.devices import benchmark_id, device_named, device_of
 from pytest_anubis.session.marks import benchmark_mark
 from pytest_anubis.session.recorder import Recorder, recorder_key
 from pytest_anubis.session.surroundings import surroundings_of
@@ -66,8 +66,11 @@ class Node:
 
 @pytest.fixture
 def anubis_device(request: pytest.FixtureRequest) -> DeviceFixture:
-    """The device to run on: one test for every accelerator, or for the CPU when there is none."""
-    return Device(request.param)
+    """The device to run on: one test for every accelerator, or for the CPU when there is none.
+
+    With ``host=True`` in the test's mark there is one for the CPU on every node.
+    """
+    return device_named(request.config, request.param)
 
 
 @pytest.fixture
@@ -98,7 +101,7 @@ def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
         test=item.nodeid,
         benchmark=benchmark_id(item),
         mark=benchmark_mark(item),
-        device=None if device == "node" else Device(device),
+        device=None if device == "node" else device_named(config, device),
         context=config.stash[context_key],
         sink=config.stash.get(sink_key, discard),
         ambient=_ambient(config),

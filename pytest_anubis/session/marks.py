@@ -14,9 +14,10 @@ from pytest_anubis.settings import seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
-    "resources=()): this test is a benchmark of `component`; scope is device, pair or node; cost is "
-    "its expected duration such as '20s'; goal, question and action say why it is measured and what "
-    "to do when it is bad; metrics are names that it must record; resources are what it occupies"
+    "resources=(), host=False): this test is a benchmark of `component`; scope is device, pair or "
+    "node; cost is its expected duration such as '20s'; goal, question and action say why it is "
+    "measured and what to do when it is bad; metrics are names that it must record; resources are what it occupies; "
+    "host=True runs a test with anubis_device on the CPU too where there are accelerators"
 )
 
 SCOPES = ("device", "pair", "node")
@@ -35,6 +36,7 @@ class BenchmarkMark:
         action: What to do when it is bad.
         metrics: Names that must be recorded.
         resources: What it occupies besides its device, e.g. ``disk``, ``network``.
+        host: With ``anubis_device``: run on the CPU as well where the node has accelerators.
     """
 
     component: str = ""
@@ -45,6 +47,7 @@ class BenchmarkMark:
     action: str = ""
     metrics: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
+    host: bool = False
 
 
 NO_MARK = BenchmarkMark()
@@ -108,8 +111,12 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
             cost = seconds(given["cost"])
         except ValueError as error:
             _reject(item, f"cost: {error}")
+    host = given.get("host", False)
+    if not isinstance(host, bool):
+        _reject(item, f"host must be True or False, found {host!r}")
     return BenchmarkMark(
         **texts,
+        host=host,
         scope=scope,
         cost=cost,
         metrics=_names(item, given, "metrics"),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.session.context import RunContext, context_key, sink_key
-from pytest_anubis.session.devices import names_from_inventory
 from pytest_anubis.session.judge import Judge
 from pytest_anubis.session.resume import SkipDone, check_same, find_earlier
 from pytest_anubis.settings import Settings
@@ -122,9 +121,15 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         pytest.UsageError: A file that was named cannot be used.
     """
     from pytest_anubis.hardware.classes import hardware_class
-    from pytest_anubis.hardware.inventory import inventory_to_plain
+    from pytest_anubis.hardware.inventory import inventory_to_plain, redact
+    from pytest_anubis.hardware.visible import visible
 
     inventory = _inventory(settings)
+    usable = visible(
+        inventory.accelerators, os.environ
+    )  # workers are bound by what redaction hides
+    if settings.redact:
+        inventory = redact(inventory)
     key, attributes = _extended(config, *hardware_class(inventory, settings.profile))
     baseline, note = None, ""
     if settings.mode == "judge":
@@ -137,17 +142,18 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         inventory=inventory_to_plain(inventory),
         hardware_class=key,
         attributes=attributes,
-        devices=names_from_inventory(inventory),
+        devices=usable.devices,
+        bindings=usable.bindings,
+        hidden=usable.notes,
         baseline=baseline,
         baseline_note=note,
     )
 
 
 def _inventory(settings: Settings) -> Inventory:
-    from pytest_anubis.hardware.inventory import read_inventory, redact
+    from pytest_anubis.hardware.inventory import read_inventory
 
-    inventory = read_inventory() if settings.inventory is None else _recorded(settings.inventory)
-    return redact(inventory) if settings.redact else inventory
+    return read_inventory() if settings.inventory is None else _recorded(settings.inventory)
 
 
 def _recorded(path: Path) -> Inventory:
@@ -217,7 +223,7 @@ def context_to_plain(context: RunContext) -> dict[str, Any]:
     return data
 
 
-_REBUILT = ("settings", "baseline", "devices", "done")
+_REBUILT = ("settings", "baseline", "devices", "bindings", "hidden", "done")
 
 
 def context_from_plain(data: dict[str, Any]) -> RunContext:
@@ -234,6 +240,8 @@ def context_from_plain(data: dict[str, Any]) -> RunContext:
         settings=Settings(**settings),
         baseline=None if baseline is None else from_plain(Baseline, baseline),
         devices=tuple(data["devices"]),
+        bindings=tuple((variable, value) for variable, value in data["bindings"]),
+        hidden=tuple(data["hidden"]),
         done=tuple(data["done"]),
         **rest,
     )

@@ -81,8 +81,11 @@ class Surroundings:
             from pytest_anubis.hardware.recorded import replay
 
             return [replay(recorded).source()]
-        # A worker that is bound to one device watches that one; its neighbours watch theirs.
+        # A worker that is bound to one device watches that one; its neighbours watch theirs. What the
+        # user hid is somebody else's business.
         bound = [name for name in os.environ.get(VISIBLE, "").split(",") if name.startswith("GPU-")]
+        if not bound and self._context.hidden:
+            bound = [value for variable, value in self._context.bindings if variable == VISIBLE]
         return default_sources(set(bound) or None)
 
 

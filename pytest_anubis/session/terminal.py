@@ -24,6 +24,7 @@ class Terminal:
             f"anubis: {context.node}, hardware class {context.hardware_class}, "
             f"profile {context.settings.profile}"
         ]
+        lines += [f"anubis: {note}" for note in context.hidden]
         if context.settings.mode == "measure":
             lines.append("anubis: measuring only, nothing is judged")
         elif context.baseline is not None:

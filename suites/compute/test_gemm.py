@@ -10,6 +10,7 @@ from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
 @pytest.mark.anubis(
     component="compute.matrix",
     scope="device",
+    host=True,
     cost="3s",
     metrics=["gemm_rate"],
     goal="Every device computes at the rate of its class, and computes right",

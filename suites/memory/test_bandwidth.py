@@ -10,6 +10,7 @@ from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
 @pytest.mark.anubis(
     component="memory.bandwidth",
     scope="device",
+    host=True,
     cost="2s",
     metrics=["stream_rate"],
     goal="Memory feeds the arithmetic units at the rate of its class",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.distributed import containment
@@ -27,6 +28,7 @@ from pytest_anubis.distributed.processes import (
 )
 from pytest_anubis.distributed.tasks import NODE, Lane, Task
 from pytest_anubis.hardware.kernel_log import KernelLog
+from pytest_anubis.hardware.visible import visible
 
 
 @pytest.mark.parametrize(
@@ -276,17 +278,17 @@ def test_evidence_counts_for_the_card_it_speaks_of(tmp_path: Path) -> None:
 
 
 def test_workers_are_bound_by_what_does_not_change_with_enumeration() -> None:
-    inventory = {
-        "accelerators": [
-            {"vendor": "nvidia", "uuid": "GPU-a", "index": 0, "pci": "0000:01:00.0"},
-            {"vendor": "nvidia", "uuid": None, "index": 1, "pci": None},
-            {"vendor": "amd", "uuid": "x", "index": 2, "pci": None},
-        ]
-    }
-    devices = ("cuda:0", "cuda:1", "cuda:2")
+    cards = (
+        Accelerator(index=0, vendor="nvidia", name="A", uuid="GPU-a", pci="0000:01:00.0"),
+        Accelerator(index=1, vendor="nvidia", name="A"),
+        Accelerator(index=2, vendor="amd", name="B", uuid="x"),
+    )
+    inventory = {"accelerators": [{"pci": card.pci} for card in cards]}
+    usable = visible(cards, {})
+    devices = usable.devices
 
     def bound(*names: str, hidden: bool = False) -> dict[str, str]:
-        found = binding(Lane("lane", names), devices, inventory, hidden=hidden)
+        found = binding(Lane("lane", names), devices, usable.bindings, hidden=hidden)
         assert found.pop("PYTEST_ANUBIS_LANE") == "lane"
         return found
 
@@ -294,5 +296,10 @@ def test_workers_are_bound_by_what_does_not_change_with_enumeration() -> None:
     assert bound("cuda:1") == {}  # not known: better all than the wrong one
     assert bound("cuda:2") == {"HIP_VISIBLE_DEVICES": "2"}
     assert bound() == bound("cuda:0", "cuda:1") == {}
+    named = visible(cards[:1] * 2, {})  # what the user left is named for lanes that see all of it
+    assert binding(Lane("node"), named.devices, named.bindings, some=True) == {
+        "PYTEST_ANUBIS_LANE": "node",
+        "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-a",
+    }
     assert bound("cuda:0", hidden=True) == {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
     assert addresses(devices, inventory)["cuda:0"] == "0000:01:00.0"
