@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.run import PlannedTest
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.session.context import RunContext
@@ -29,6 +29,7 @@ class Run:
         context: The facts of the run.
         planned: Every planned test, by node id.
         results: How each test ended so far, by node id.
+        measurements: What was recorded so far.
         verdicts: Node id -> metric verdicts of that test, all attempts.
         node_verdict: The decision; None until the end, and in ``measure`` mode.
         crashes: One line per worker that died and per lane that was given up; each blocks acceptance.
@@ -44,6 +45,7 @@ class Run:
         self.context = context
         self.planned: dict[str, PlannedTest] = {}
         self.results: dict[str, TestResult] = {}
+        self.measurements: list[Measurement] = []
         self.verdicts: dict[str, list[MetricVerdict]] = {}
         self.node_verdict: NodeVerdict | None = None
         self.crashes: list[str] = []
@@ -68,6 +70,8 @@ class Run:
         if kind == "planned":
             for plan in events.planned_from_event(event):
                 self.planned.setdefault(plan.test, plan)
+        elif kind == "measurement":
+            self.measurements.append(events.measurement_from_event(event))
         elif kind == "verdict":
             verdict = events.verdict_from_event(event)
             self.verdicts.setdefault(event.get("test", ""), []).append(verdict)
@@ -114,6 +118,7 @@ class Run:
         self.record_path = str(earlier.path)
         self.planned = {plan.test: plan for plan in record.planned}
         self.results = {r.test: r for r in record.results if r.test in set(earlier.done)}
+        self.measurements = list(record.measurements)
         tests = {(plan.benchmark, plan.device): plan.test for plan in record.planned}
         for verdict in record.verdicts:
             test = tests.get((verdict.benchmark, verdict.device))
