@@ -16,8 +16,9 @@ MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
     "resources=(), host=False): this test is a benchmark of `component`; scope is device, pair or "
     "node; cost is its expected duration such as '20s'; goal, question and action say why it is "
-    "measured and what to do when it is bad; metrics are names that it must record; resources are what it occupies; "
-    "host=True runs a test with anubis_device on the CPU too where there are accelerators"
+    "measured and what to do when it is bad; metrics are names that it must record; resources are "
+    "what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
+    "accelerators"
 )
 
 SCOPES = ("device", "pair", "node")
