@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
 import shlex
 import subprocess
@@ -175,6 +176,7 @@ def _learn_class(
                 populations,
                 hardware_class=key,
                 attributes=runs.classes.get(key, {}),
+                node_attributes=_node_attributes(runs, key),
                 created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
                 alpha=options.alpha,
                 method=options.method,
@@ -195,6 +197,22 @@ def _learn_class(
     print(f"written: {path}")
     if options.html is not None:
         _write_page(options.html, baseline, populations)
+
+
+def _node_attributes(runs: RunSet, key: str) -> dict[str, dict[str, str]]:
+    """Return node -> what could tell it from other nodes of its class: versions, firmware, settings."""
+    from pytest_anubis.hardware.facts import node_facts
+    from pytest_anubis.hardware.inventory import InventoryError, inventory_from_plain
+
+    found: dict[str, dict[str, str]] = {}
+    for run in runs.runs:
+        if run.hardware_class == key:
+            facts = found.setdefault(run.node, {})
+            facts.update(run.attributes)
+            with contextlib.suppress(InventoryError):  # `_golden` tells of it
+                if run.inventory:
+                    facts.update(node_facts(inventory_from_plain(run.inventory, where=run.run)))
+    return found
 
 
 def _golden(runs: RunSet, key: str) -> dict[str, Any]:

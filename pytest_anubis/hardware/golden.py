@@ -24,7 +24,7 @@ P = TypeVar("P")
 
 # Belongs to one node and one moment, so a majority of it means nothing: identities, counters, and what
 # changes with the load. The gate compares counters with limits instead.
-_OWN = {
+OWN = {
     "serial",
     "uuid",
     "address",
@@ -96,7 +96,7 @@ def _part(cls: type[P], parts: Sequence[P], **fixed: Any) -> P:
     """Merge parts of one kind field by field."""
     values: dict[str, Any] = dict(fixed)
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # P is one of our dataclasses
-        if field.name in _OWN or field.name in fixed:
+        if field.name in OWN or field.name in fixed:
             continue
         readings = [getattr(part, field.name) for part in parts]
         if field.name in _MEDIAN:

@@ -15,6 +15,7 @@ from pytest_anubis.session.devices import Device
 from pytest_anubis.session.marks import BenchmarkMark
 from pytest_anubis.session.surroundings import Surroundings, joined
 from pytest_anubis.session.taking import Stage, look_closer, take_quiet
+from pytest_anubis.session.window import lead_in, shortened, window_of
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
@@ -155,7 +156,7 @@ class Recorder:
             return timing.repeats(lambda: self._numbers(name, fn()), plan)
 
         plan = self._plan(None if rounds is None else 3 * rounds)
-        return self._take(metric, group, plan, take)
+        return self._take(metric, group, plan, take, per_value=3)
 
     def record(
         self,
@@ -200,12 +201,18 @@ class Recorder:
         group: str,
         plan: RoundPlan,
         take: Callable[[RoundPlan], list[float]],
+        per_value: int = 1,
     ) -> tuple[float, ...]:
         if self._surroundings is None:
             values = take(plan)
             self._keep(self._measurement(metric, group, values))
             return tuple(values)
         begin = time.perf_counter()
+        criterion = self._criterion(metric.name, group)
+        window = window_of(self._context, criterion)
+        lead = lead_in(plan, window, per_value)
+        if lead is not None:
+            self._send("attempt", self._measurement(metric, group, take(lead)))
 
         def keep_spoiled(stage: Stage, attempt: int) -> None:
             spoiled = self._measurement(
@@ -213,9 +220,9 @@ class Recorder:
             )
             self._send("attempt", replace(spoiled, attempts=attempt))
 
-        stage, attempts = take_quiet(plan, take, self._surroundings, keep_spoiled)
+        first = shortened(plan, window, per_value)
+        stage, attempts = take_quiet(first, take, self._surroundings, keep_spoiled)
         stages = [stage]
-        criterion = self._criterion(metric.name, group)
         if criterion is not None and not stage.seen.disturbance:
             stages = look_closer(criterion, plan, take, stage, self._surroundings, keep_spoiled)
         values = [value for stage in stages for value in stage.values]

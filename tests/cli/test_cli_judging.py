@@ -1,0 +1,174 @@
+"""``anubis judge`` on the runs of a whole fleet: peers, changes within runs, a class that moved together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.test_cli_commands import anubis
+
+HEAD = "node,device,benchmark,metric,unit,better,value"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("PYTEST_ANUBIS_PROFILE", "PYTEST_ANUBIS_STORE", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def write(
+    path: Path, values: dict[tuple[str, str, str], list[float]], better: str = "higher"
+) -> None:
+    """Write a table from (node, device, metric) -> values."""
+    rows = [HEAD]
+    for (node, device, metric), sample in values.items():
+        rows += [f"{node},{device},copy,{metric},GB/s,{better},{value:.6f}" for value in sample]
+    path.write_text("\n".join(rows) + "\n")
+
+
+def fleet(
+    nodes: int, devices: int, count: int = 6, metrics: tuple[str, ...] = ("rate",)
+) -> dict[tuple[str, str, str], list[float]]:
+    rng = np.random.default_rng(0)
+    return {
+        (f"n{n:02d}", f"cuda:{d}", metric): (100 * np.exp(rng.normal(0, 0.003, count))).tolist()
+        for n in range(nodes)
+        for d in range(devices)
+        for metric in metrics
+    }
+
+
+def judged(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(path.read_text())
+    return data
+
+
+def test_without_a_baseline_peers_reject_and_nothing_is_accepted(here: Path) -> None:
+    values = fleet(3, 8)
+    values["n01", "cuda:5", "rate"] = [0.85 * v for v in values["n01", "cuda:5", "rate"]]
+    write(here / "runs.csv", values)
+    done = anubis("judge", "runs.csv", "--json", "out.json")
+    assert done.returncode == 1, done.stderr
+    assert "no baselines here" in done.stdout
+    assert "by 7 other devices of this node" in done.stdout
+    data = judged(here / "out.json")
+    assert {n["node"]: n["decision"] for n in data["nodes"]} == {
+        "n00": "UNDECIDED",
+        "n01": "REJECTED",
+        "n02": "UNDECIDED",
+    }
+    bad = [v for v in data["verdicts"] if v["verdict"] == "FAIL"]
+    assert [(v["node"], v["device"], v["reference"]) for v in bad] == [("n01", "cuda:5", "peers")]
+
+
+def test_a_metric_without_a_criterion_is_judged_by_peers_beside_the_baseline(here: Path) -> None:
+    write(here / "old.csv", fleet(8, 8))
+    assert anubis("learn", "old.csv", "--error-rate", "none").returncode == 0
+    values = fleet(8, 8, metrics=("rate", "fresh"))
+    values["n04", "cuda:1", "fresh"] = [0.8 * v for v in values["n04", "cuda:1", "fresh"]]
+    write(here / "new.csv", values)
+    assert anubis("judge", "new.csv", "--json", "out.json").returncode == 1
+    data = judged(here / "out.json")
+    decisions = {n["node"]: n["decision"] for n in data["nodes"]}
+    assert decisions.pop("n04") == "REJECTED"
+    assert set(decisions.values()) == {"ACCEPTED"}
+    assert {v["metric"]: v["reference"] for v in data["verdicts"]} == {
+        "rate": "fleet",
+        "fresh": "peers",
+    }
+
+
+def test_a_class_that_moved_together_is_one_finding(here: Path) -> None:
+    names = ("rate", "other", "third")
+    old = fleet(20, 1, metrics=names)
+    write(here / "old.csv", old)
+    assert anubis("learn", "old.csv", "--error-rate", "none").returncode == 0
+    new = {key: [0.9 * v for v in sample] for key, sample in old.items()}
+    new["n03", "cuda:0", "rate"] = [0.6 * v for v in new["n03", "cuda:0", "rate"]]
+    write(here / "new.csv", new)
+    done = anubis("judge", "new.csv", "--json", "out.json")
+    assert done.returncode == 1
+    data = judged(here / "out.json")
+    (finding,) = data["findings"]
+    assert finding["kind"] == "class-shift"
+    assert "3 metrics of hardware class" in finding["text"]
+    assert "20 of 20 nodes moved together" in finding["text"]
+    assert f"finding: {finding['text']}" in done.stdout
+    decisions = {n["node"]: n["decision"] for n in data["nodes"]}
+    assert decisions.pop("n03") == "REJECTED"
+    assert set(decisions.values()) == {"UNDECIDED"}
+
+
+def test_a_change_within_a_run_is_marginal_and_named(here: Path) -> None:
+    old = fleet(8, 1, count=60)
+    write(here / "old.csv", old)
+    assert anubis("learn", "old.csv", "--error-rate", "none", "--alpha", "0.9").returncode == 0
+    sample = old["n02", "cuda:0", "rate"]
+    old["n02", "cuda:0", "rate"] = [v * (0.88 if i >= 30 else 1) for i, v in enumerate(sample)]
+    noisy = 100 * np.exp(np.random.default_rng(1).normal(0, 0.03, 60))
+    old["n03", "cuda:0", "rate"] = sorted(noisy.tolist(), reverse=True)  # by somebody, not by time
+    write(here / "new.csv", old)
+    assert anubis("judge", "new.csv", "--json", "out.json").returncode == 0
+    verdicts = {v["node"]: v for v in judged(here / "out.json")["verdicts"]}
+    changed = verdicts.pop("n02")
+    assert (changed["verdict"], changed["reason"]) == ("MARGINAL", "change-point")
+    assert changed["change"]["onset"] == 30
+    assert changed["change"]["size"] == pytest.approx(0.12, abs=0.01)
+    assert changed["change"]["probability"] > 0.95
+    assert "from value 31 of 60" in changed["text"]
+    assert {v["verdict"] for v in verdicts.values()} == {"PASS"}
+
+
+def journal(here: Path, node: str, speed: float, vbios: str) -> None:
+    """Write the journal of one finished measuring run."""
+    from pytest_anubis.core.inventory import Accelerator, Inventory
+    from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.core.metric import Metric
+    from pytest_anubis.hardware.inventory import inventory_to_plain
+    from pytest_anubis.store import events
+    from pytest_anubis.store.journal import Journal
+
+    card = Accelerator(index=0, vendor="nvidia", name="H100", vbios=vbios, serial=node)
+    inventory = Inventory(node=node, accelerators=(card,))
+    run = f"run-{node}"
+    writer = Journal.create(here / "store", run)
+    writer.write(
+        events.run_started_event(
+            run=run,
+            node=node,
+            started="2026-01-01T00:00:00+00:00",
+            hardware_class="c",
+            attributes={"accelerator": "H100"},
+            profile="smoke",
+            inventory=inventory_to_plain(inventory),
+        )
+    )
+    measurement = Measurement(
+        test="t",
+        benchmark="t",
+        component="accelerator.compute",
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        device="cuda:0",
+        values=(speed, speed * 1.001, speed * 0.999),
+    )
+    writer.write(events.measurement_event(measurement))
+    writer.write(events.run_finished_event(exit_status=0, ended="2026-01-01T00:01:00+00:00"))
+    writer.close()
+
+
+def test_learning_names_the_firmware_that_separates_a_second_population(here: Path) -> None:
+    for i in range(24):
+        old = i % 3 == 0
+        journal(here, f"n{i:02d}", (80 if old else 100) + 0.01 * i, "95.0" if old else "96.1")
+    learned = anubis("learn", "store", "--error-rate", "none", "--html", "page.html")
+    assert learned.returncode == 0, learned.stderr
+    told = "accelerator vbios separates them: 95.0 against 96.1"
+    assert "8 of 24 nodes form a second population" in learned.stdout
+    assert told in learned.stdout
+    assert told in (here / "page.html").read_text()
