@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.session.verdicts import changes_of
 from pytest_anubis.store.earlier import earlier_populations
+from pytest_anubis.store.events import JournalError
 from pytest_anubis.store.gather import Gather
+from pytest_anubis.store.journal import read_journal
 from pytest_anubis.validator import judge_by_history, judge_by_peers, judge_columns, with_segments
 
 if TYPE_CHECKING:
@@ -37,23 +41,35 @@ def comparisons(run: Run) -> dict[str, list[MetricVerdict]]:
     Returns:
         Test -> further verdicts; those on pooled values under the test of the first device.
     """
-    latest = {
-        (m.benchmark, m.metric.name, m.device): m
-        for m in run.measurements
-        if _outcome(run, m) not in ("failed", "error", "crashed")
-    }
-    found: dict[str, list[MetricVerdict]] = {}
-    for measurement, verdict in _pooled(run, list(latest.values())):
-        found.setdefault(measurement.test, []).append(verdict)
     open_ones = {
         (v.benchmark, v.metric, v.device): v
         for v in run.all_verdicts()
         if v.reason in _UNREFERENCED
     }
+    baseline = run.context.baseline
+    whole = [c for c in baseline.criteria if c.scope == "node"] if baseline else []
+    if not open_ones and not whole:
+        return {}
+    latest = {
+        (m.benchmark, m.metric.name, m.device): m
+        for m in _measurements(run)
+        if _outcome(run, m) not in ("failed", "error", "crashed")
+    }
+    found: dict[str, list[MetricVerdict]] = {}
+    for measurement, verdict in _pooled(run, whole, list(latest.values())):
+        found.setdefault(measurement.test, []).append(verdict)
     lonely = {key: latest[key] for key in open_ones if key in latest}
     for key, verdict in _compared(run, lonely, open_ones).items():
         found.setdefault(lonely[key].test, []).append(verdict)
     return found
+
+
+def _measurements(run: Run) -> tuple[Measurement, ...]:
+    """Read the run's measurements back: nobody keeps a second copy of them while it runs."""
+    try:
+        return read_journal(Path(run.record_path)).measurements
+    except (OSError, JournalError):
+        return ()
 
 
 def _outcome(run: Run, measurement: Measurement) -> str:
@@ -69,14 +85,10 @@ def _outcome(run: Run, measurement: Measurement) -> str:
 
 
 def _pooled(
-    run: Run, measurements: Sequence[Measurement]
+    run: Run, criteria: Sequence[Criterion], measurements: Sequence[Measurement]
 ) -> Iterator[tuple[Measurement, MetricVerdict]]:
     baseline = run.context.baseline
-    if baseline is None:
-        return
-    for criterion in baseline.criteria:
-        if criterion.scope != "node":
-            continue
+    for criterion in criteria:
         name = (criterion.benchmark, criterion.metric.name, criterion.group)
         mine = [m for m in measurements if (m.benchmark, m.metric.name, m.group) == name]
         planned = {p.device for p in run.planned.values() if p.benchmark == criterion.benchmark}
