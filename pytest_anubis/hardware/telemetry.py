@@ -34,6 +34,13 @@ COST_SHARE = 0.05
 """Largest share of one thread's time that sampling may take, most of it waiting in a driver: slow sensors
 are read less often."""
 
+FRESH = 0.25
+"""Seconds for which a reading with counters also serves the next test as its beginning: a reading of eight
+cards takes some milliseconds, and a trivial test must not wait for it."""
+
+LINGER = 1.0
+"""Seconds for which sampling goes on when nobody has asked for anything."""
+
 MOST_SAMPLES = 2000
 """Samples kept of one measurement; of a longer one every second is dropped and the pace halved."""
 
@@ -43,6 +50,19 @@ class Around:
     """Handed out at the beginning of a measurement; `envelope` is there after its end."""
 
     envelope: Envelope = field(default_factory=lambda: Envelope(seconds=0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment from which an envelope can be taken later.
+
+    Attributes:
+        when: The moment, by the monotonic clock.
+        lines: How many lines of the kernel log were known then.
+    """
+
+    when: float
+    lines: int
 
 
 class Telemetry:
@@ -82,9 +102,10 @@ class Telemetry:
         self._log_path = log
         self._log: KernelLog | None = None
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[tuple[Reading, list[tuple[float, Reading]]]] = (
-            queue.SimpleQueue()
-        )
+        self._answers: queue.SimpleQueue[_Seen] = queue.SimpleQueue()
+        self._lines: list[str] = []  # of the kernel log, since the oldest mark
+        self._asked = float("-inf")  # when counters were last asked for without waiting
+        self._mark: Mark | None = None
         self._thread = threading.Thread(target=self._serve, name="anubis-telemetry", daemon=True)
         self._failed: list[str] = []
         self.dead = ""
@@ -105,17 +126,57 @@ class Telemetry:
     @contextmanager
     def around(self) -> Iterator[Around]:
         """Sample while the block runs; never raises for a sensor, and never waits beyond the deadline."""
-        if self._log is not None:
-            self._log.new_lines()  # what happened before is not this measurement's
+        known = self._read_log()  # what happened before is not this measurement's
         around = Around()
-        begin, _ = self._request("begin")
+        begin = self._request("begin").end
         started = time.monotonic()
         try:
             yield around
         finally:
             seconds = time.monotonic() - started
-            end, samples = self._request("end")
-            around.envelope = self._envelope(begin, samples, end, seconds)
+            seen = self._request("end")
+            samples = [(when - started, one) for when, one in seen.samples if when >= started]
+            self._read_log()
+            around.envelope = self._envelope(begin, samples, seen.end, seconds, self._lines[known:])
+
+    def mark(self) -> Mark:
+        """Remember this moment, without waiting for any sensor; the one before is forgotten.
+
+        Sampling goes on from here until `since` was asked or the next test is marked.
+        """
+        now = time.monotonic()
+        if self._mark is None or now - self._asked > FRESH:
+            self._asked = now
+            if not self.dead:
+                self._requests.put("counters")
+        self._lines.clear()
+        self._mark = Mark(now, self._read_log())
+        return self._mark
+
+    def since(self, mark: Mark) -> Envelope:
+        """Return the envelope of the time since the latest mark; waits as `around` does at its end.
+
+        Counters are compared with the last reading at or before the mark (at most `FRESH` seconds older),
+        else with the first one after it.
+        """
+        seconds = time.monotonic() - mark.when
+        seen = self._request("end")
+        self._read_log()
+        begin = next((one for when, one in reversed(seen.counted) if when <= mark.when), None)
+        if begin is None:
+            begin = seen.counted[0][1] if seen.counted else seen.end
+        samples = [(when - mark.when, one) for when, one in seen.samples if when >= mark.when]
+        return self._envelope(begin, samples, seen.end, seconds, self._lines[mark.lines :])
+
+    def unmark(self) -> None:
+        """Forget the mark: nobody will ask for what happened since."""
+        self._mark = None
+
+    def _read_log(self) -> int:
+        """Take what the kernel has logged meanwhile; return how many lines are known."""
+        if self._log is not None:
+            self._lines += self._log.new_lines()
+        return len(self._lines)
 
     def _envelope(
         self,
@@ -123,6 +184,7 @@ class Telemetry:
         samples: Sequence[tuple[float, Reading]],
         end: Reading,
         seconds: float,
+        lines: list[str],
     ) -> Envelope:
         ours: set[int] = set()
         visible: set[int] = set()
@@ -138,50 +200,52 @@ class Telemetry:
             samples,
             end,
             seconds=seconds,
-            events=kernel_events(self._log.new_lines() if self._log else []),
+            events=kernel_events(lines),
             ours=ours,
             visible=visible,
         )
 
-    def _request(
-        self, what: Literal["begin", "end"]
-    ) -> tuple[Reading, list[tuple[float, Reading]]]:
+    def _request(self, what: Literal["begin", "end"]) -> _Seen:
         if self.dead:
-            return Reading(), []
+            return _Seen()
         self._requests.put(what)
         try:
             return self._answers.get(timeout=self._deadline)
         except queue.Empty:
             self.dead = f"telemetry: the sensors did not answer within {self._deadline:g} s"
-            return Reading(), []
+            return _Seen()
 
     def _serve(self) -> None:
-        """The sampling thread: wait for requests; sample between ``begin`` and ``end``."""
+        """The sampling thread: wait for requests; sample while somebody may ask for what happened."""
         self._open()
         samples: list[tuple[float, Reading]] = []
-        started: float | None = None
-        pause = self._interval
+        counted: list[tuple[float, Reading]] = []
+        pause, busy, until = self._interval, False, 0.0
         while True:
+            sampling = busy or self._mark is not None or time.monotonic() < until
             try:
-                request = self._requests.get(timeout=None if started is None else pause)
+                request = self._requests.get(timeout=pause if sampling else None)
             except queue.Empty:
                 request = "sample"
+            if request == "close":
+                break
             before = time.monotonic()
-            if request == "begin":
-                reading, samples, pause = self._read(counters=True), [], self._interval
-                started = time.monotonic()
-                self._answers.put((reading, []))
-            elif request == "sample" and started is not None:
-                samples.append((before - started, self._read(counters=False)))
+            reading = self._read(counters=request != "sample")
+            if request == "sample":
+                samples.append((before, reading))
                 pause = max(pause, (time.monotonic() - before) / COST_SHARE)
                 if len(samples) >= MOST_SAMPLES:
                     del samples[1::2]
                     pause *= 2
-            elif request == "end":
-                started = None
-                self._answers.put((self._read(counters=True), samples))
-            elif request == "close":
-                break
+                continue
+            counted.append((before, reading))
+            busy, until = request == "begin", time.monotonic() + LINGER
+            if request != "counters":
+                self._answers.put(_Seen(reading, tuple(samples), tuple(counted)))
+            mark = self._mark
+            if request != "end" and (mark is None or request == "counters"):
+                samples, pause = [], self._interval
+            del counted[: _needless(counted, mark)]
         for source in self._sources:
             source.close()
 
@@ -206,6 +270,21 @@ class Telemetry:
                 name = type(source).__name__
                 found.append(Reading(lost=(f"{name}: {type(error).__name__}: {error}",)))
         return merge(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the sampling thread knows: the reading asked for, samples and readings with counters by time."""
+
+    end: Reading = field(default_factory=Reading)
+    samples: tuple[tuple[float, Reading], ...] = ()
+    counted: tuple[tuple[float, Reading], ...] = ()
+
+
+def _needless(counted: Sequence[tuple[float, Reading]], mark: Mark | None) -> int:
+    """Return how many readings with counters lie before the one that a mark's envelope begins with."""
+    last = mark.when if mark is not None else float("inf")
+    return max(0, sum(when <= last for when, _ in counted) - 1)
 
 
 def merge(readings: Iterable[Reading]) -> Reading:

@@ -56,8 +56,15 @@ class Judge:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Judge when the body has passed; a body that raises is reported as itself."""
-        result = yield
         recorder = item.stash.get(recorder_key, None)
+        if recorder is not None:
+            recorder.body_begins()
+        try:
+            result = yield
+        finally:
+            if recorder is not None:
+                recorder.body_ended()
+        recorder = item.stash.get(recorder_key, None)  # a body may ask for the fixture by itself
         if recorder is None or not self._context.judging:
             return result
         from pytest_anubis.store.events import verdict_event

@@ -172,6 +172,8 @@ class Recorder:
     ) -> tuple[float, ...]:
         """Record one value or several that the test measured itself.
 
+        With them goes what the sensors saw since the test's body began.
+
         Args:
             name: Name of the metric.
             value: One number or an iterable of numbers, in time order.
@@ -190,8 +192,29 @@ class Recorder:
         """
         metric = self._metric(name, unit, better, goal, question, action)
         values = self._numbers(name, value)
-        self._keep(self._measurement(metric, group, values, disturbance=self._disturbance()))
+        measurement = self._measurement(metric, group, values, disturbance=self._disturbance())
+        if self._surroundings is not None:
+            seen = self._surroundings.since_body_began()
+            measurement = replace(
+                measurement,
+                disturbance=tuple(dict.fromkeys((*measurement.disturbance, *seen.disturbance))),
+                telemetry=seen.telemetry,
+                evidence=seen.evidence,
+            )
+        self._keep(measurement)
         return tuple(values)
+
+    def body_begins(self) -> None:
+        """Take note that the test's body begins: what it records by itself is measured from here on."""
+        if self._ambient is not None:
+            self._begin = self._ambient.begin()
+        if self._surroundings is not None:
+            self._surroundings.body_begins()
+
+    def body_ended(self) -> None:
+        """Take note that the test's body has ended."""
+        if self._surroundings is not None:
+            self._surroundings.body_ended()
 
     # What follows is shared by the three ways of recording.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +15,16 @@ from pytest_anubis.session.context import RunContext, context_key
 
 if TYPE_CHECKING:
     from pytest_anubis.hardware.sensors import Source
-    from pytest_anubis.hardware.telemetry import Telemetry
+    from pytest_anubis.hardware.telemetry import Mark, Telemetry
 
 Series = tuple[tuple[str, tuple[float, ...]], ...]
+
+SHORTEST = 0.1
+"""Seconds of a test's body below which its sensors are not asked: a clock or a temperature takes as long to
+move, and trivial tests are many."""
+
+FRESH = 0.25
+"""Seconds for which an answer also serves the next metric that the test records."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -46,6 +54,37 @@ class Surroundings:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._telemetry: Telemetry | None = None
+        self._mark: Mark | None = None
+        self._latest: tuple[float, Seen] | None = None
+
+    def body_begins(self) -> None:
+        """Remember that a test's body begins; costs next to nothing."""
+        if self._telemetry is None:
+            self._telemetry = self._start()
+        self._mark = self._telemetry.mark()
+        self._latest = None
+
+    def body_ended(self) -> None:
+        """Forget it again."""
+        self._mark = self._latest = None
+        if self._telemetry is not None:
+            self._telemetry.unmark()
+
+    def since_body_began(self) -> Seen:
+        """Return what the sensors saw since the test's body began; nothing of less than a tenth of a second.
+
+        Whoever records many metrics in one go gets the same answer for all.
+        """
+        now = time.monotonic()
+        mark, telemetry, latest = self._mark, self._telemetry, self._latest
+        if mark is None or telemetry is None or now - mark.when < SHORTEST:
+            return Seen()
+        if latest is not None and now - latest[0] < FRESH:
+            return latest[1]
+        envelope = telemetry.since(mark)
+        seen = Seen(envelope.disturbance, envelope.series, envelope.evidence)
+        self._latest = (time.monotonic(), seen)
+        return seen
 
     @contextmanager
     def around(self) -> Iterator[Seen]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -282,6 +283,54 @@ def test_envelope_is_there_when_the_measurement_fails() -> None:
         with pytest.raises(RuntimeError, match="broken"), telemetry.around() as around:
             raise RuntimeError("broken")
         assert around.envelope.evidence == ("GPU 3: PCIe replays +1",)
+
+
+def test_envelope_since_a_mark_holds_what_happened_after_it(tmp_path: Path) -> None:
+    source = Step(BEGIN, *[end(PCIe_replays=3)] * 100_000)
+    log = tmp_path / "kmsg"
+    log.write_text("")
+    with Telemetry([source], interval=0.001, log=log) as telemetry, log.open("a") as file:
+        file.write(f"4,1,1,-;{XID}\n")  # before
+        file.flush()
+        mark = telemetry.mark()
+        assert source.sampled.wait(30)
+        file.write(f"4,1,1,-;{XID}\n")
+        file.flush()
+        with telemetry.around() as around:  # a measurement within does not cut the envelope short
+            source.sampled.clear()
+            assert source.sampled.wait(30)
+        for _ in range(2):  # as often as asked
+            envelope = telemetry.since(mark)
+            assert [event.count for event in envelope.events] == [1]
+            assert envelope.evidence[0] == "GPU 3: PCIe replays +3"
+            assert len(envelope.times) > len(around.envelope.times)
+            assert 0 <= envelope.times[0] <= envelope.times[-1] <= envelope.seconds
+        assert around.envelope.evidence == ()
+        telemetry.mark()
+        assert telemetry.since(telemetry.mark()).evidence == ()
+
+
+def test_mark_waits_for_no_sensor_and_asking_is_given_up_in_time() -> None:
+    stuck = Stuck()
+    with Telemetry([stuck], deadline=0.05, log=None) as telemetry:
+        mark = telemetry.mark()
+        lost = telemetry.since(mark).lost
+        assert lost == ("telemetry: the sensors did not answer within 0.05 s",)
+        telemetry.unmark()
+        stuck.release.set()
+
+
+def test_nothing_is_sampled_when_nobody_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_anubis.hardware.telemetry.LINGER", 0.0)
+    source = Step(BEGIN)
+    with Telemetry([source], interval=0.001, log=None) as telemetry:
+        telemetry.since(telemetry.mark())
+        telemetry.unmark()
+        with telemetry.around():
+            pass
+        time.sleep(0.05)
+        source.sampled.clear()
+        assert not source.sampled.wait(0.1)
 
 
 class Broken(RecordedSource):
