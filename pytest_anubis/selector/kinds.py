@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from pytest_anubis.core.history import Incident
 
@@ -28,6 +29,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.split(r"[^a-z0-9]+", text.lower()) if word)
 
 
+@lru_cache(maxsize=4096)  # asked for every benchmark, and there are far fewer components
 def relates(kind: str, component: str) -> bool:
     """Return whether an incident of a kind points to a component.
 

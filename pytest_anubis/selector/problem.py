@@ -6,6 +6,7 @@ answers and a bound is met or not, without rounding in between.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -122,39 +123,75 @@ def greedy(
     chosen = problem.pinned.copy()
     covered = problem.patterns_of(chosen)
     spent = problem.cost(chosen)
-    gains = problem.gains(covered)
-    starts = np.searchsorted(problem.rows, np.arange(len(problem.weights) + 1))
-    by_run = np.argsort(problem.columns, kind="stable")
-    run_starts = np.searchsorted(problem.columns[by_run], np.arange(len(problem.names) + 1))
+    gains, costs = problem.gains(covered).tolist(), problem.costs.tolist()
+    runs_of, patterns_of = _by_pattern(problem), _by_run(problem)
     reached = int(problem.weights[covered].sum())
-    while reached < need:
-        open_ = ~chosen & (gains > 0)
-        if budget is not None:
-            open_ &= problem.costs <= budget - spent
-        if not open_.any():
+    # What a run gains only ever shrinks, so one that heads the heap with its present rate is the best.
+    heap = [
+        (-_rate(gains[run], costs[run]), costs[run], run)
+        for run in np.flatnonzero(~chosen).tolist()
+        if gains[run] > 0
+    ]
+    heapq.heapify(heap)
+    while reached < need and heap:
+        known, cost, run = heapq.heappop(heap)
+        if gains[run] <= 0 or (budget is not None and cost > budget - spent):
+            continue  # neither will ever change
+        rate = _rate(gains[run], cost)
+        if -known != rate:
+            heapq.heappush(heap, (-rate, cost, run))
+            continue
+        if rate < price:
             break
-        # A free run has no rate; a thousandth of a millisecond keeps it first and comparable.
-        rate = np.where(open_, gains / np.maximum(problem.costs, 1e-3), -1.0)
-        ties = np.flatnonzero(rate == rate.max())
-        best = int(ties[problem.costs[ties].argmin()])
-        if rate[best] < price:
-            break
-        chosen[best] = True
-        spent += int(problem.costs[best])
-        reached += int(gains[best])
-        for row in problem.rows[by_run[run_starts[best] : run_starts[best + 1]]]:
+        chosen[run] = True
+        spent += cost
+        reached += gains[run]
+        for row in patterns_of[run]:
             if not covered[row]:
                 covered[row] = True
-                gains[problem.columns[starts[row] : starts[row + 1]]] -= problem.weights[row]
+                for other in runs_of[row]:
+                    gains[other] -= int(problem.weights[row])
     return chosen
+
+
+def _rate(gain: int, cost: int) -> float:
+    """Return weight per millisecond; a free run has none, but comes first and stays comparable."""
+    return gain / max(cost, 1e-3)
+
+
+def _by_pattern(problem: Problem) -> list[list[int]]:
+    """Return the runs of each pattern."""
+    ends = np.searchsorted(problem.rows, np.arange(len(problem.weights) + 1)).tolist()
+    columns = problem.columns.tolist()
+    return [columns[start:end] for start, end in pairwise(ends)]
+
+
+def _by_run(problem: Problem) -> list[list[int]]:
+    """Return the patterns of each run."""
+    order = np.argsort(problem.columns, kind="stable")
+    places = np.arange(len(problem.names) + 1)
+    ends = np.searchsorted(problem.columns[order], places).tolist()
+    rows = problem.rows[order].tolist()
+    return [rows[start:end] for start, end in pairwise(ends)]
 
 
 def tidied(problem: Problem, chosen: npt.NDArray[np.bool_], need: int) -> npt.NDArray[np.bool_]:
     """Leave out, dearest first, runs without which the need is still met."""
     kept = chosen.copy()
-    for run in np.argsort(-problem.costs, kind="stable"):
-        if kept[run] and not problem.pinned[run]:
-            kept[run] = False
-            if problem.covered(kept) < need:
-                kept[run] = True
+    patterns_of = _by_run(problem)
+    rows = problem.rows[kept[problem.columns]]
+    often = np.bincount(rows, minlength=len(problem.weights)).tolist()
+    weights = problem.weights.tolist()
+    reached = problem.covered(kept)
+    for run in np.argsort(-problem.costs, kind="stable").tolist():
+        if not kept[run] or problem.pinned[run]:
+            continue
+        alone = sum(weights[row] for row in patterns_of[run] if often[row] == 1)
+        # A need that is not met at all is met by nothing less either.
+        if reached - alone < need:
+            continue
+        kept[run] = False
+        reached -= alone
+        for row in patterns_of[run]:
+            often[row] -= 1
     return kept

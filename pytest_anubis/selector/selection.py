@@ -148,7 +148,8 @@ def _question(
             raise SelectorError(f"node {missing[0]!r} has no coverage; give one for every node")
         hazards = [-math.log1p(-p) for p in probabilities]
         shares = probabilities if mode == "cost" else hazards
-        shared = mixed([coverage[risk.node] for risk in risks], shares)
+        coverages = [coverage[risk.node] for risk in risks]
+        shared = coverages[0] if len(risks) == 1 else mixed(coverages, shares)
         residual = _bounded(math.fsum(hazards)) if len(risks) > 1 else _alike(probabilities)
     return make_problem(groups, shared), Question(
         groups=groups,

@@ -55,13 +55,14 @@ class Pruning:
         """
         if stands_down(config):
             return
-        answer = self._ask(describe(config, items))
+        benchmarks = [benchmark_id(item) if is_benchmark(item) else "" for item in items]
+        answer = self._ask(describe(config, items, benchmarks))
         if "error" in answer:
             raise pytest.UsageError(answer["error"])
         reasons = answer["pruned"]
         kept, dropped = [], []
-        for item in items:
-            reason = reasons.get(benchmark_id(item)) if is_benchmark(item) else None
+        for item, name in zip(items, benchmarks, strict=True):
+            reason = reasons.get(name)
             if reason is None:
                 kept.append(item)
             else:
@@ -72,18 +73,22 @@ class Pruning:
             config.hook.pytest_deselected(items=dropped)
 
 
-def describe(config: pytest.Config, items: Sequence[pytest.Item]) -> list[dict[str, Any]]:
+def describe(
+    config: pytest.Config, items: Sequence[pytest.Item], benchmarks: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return every collected benchmark with what a choice needs to know of it, as plain types.
 
-    Plain tests are no part of the choice: they always run.
+    Args:
+        config: The process's configuration, for the tests that the command line names.
+        items: What was collected.
+        benchmarks: The benchmark of each, empty for plain tests: they always run.
     """
     named = _named(config)
     found: dict[str, dict[str, Any]] = {}
-    for item in items:
-        if not is_benchmark(item):
+    for item, name in zip(items, benchmarks, strict=True):
+        if not name:
             continue
         mark = benchmark_mark(item)
-        name = benchmark_id(item)
         pinned = bool(named) and any(_is_named(item, path, rest) for path, rest in named)
         one = found.get(name)
         if one is None:

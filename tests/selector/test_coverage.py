@@ -131,3 +131,18 @@ def test_kinds_come_back_as_far_as_they_did() -> None:
 def test_costs_must_make_sense(cost: float) -> None:
     with pytest.raises(SelectorError, match="finite duration"):
         Candidate(benchmark="a", cost_seconds=cost)
+
+
+@pytest.mark.parametrize("kind", ["", "network.loopback", "nic"])
+def test_an_incident_finds_the_defects_of_its_part_until_somebody_names_their_kind(
+    kind: str,
+) -> None:
+    known = [
+        defect("a", component="network.loopback", kind=kind),
+        *[defect("b", component="storage.disk", kind="disk")] * 9,
+    ]
+    coverage = learn_coverage(known, candidates("a", "b"), kinds={"nic": 1.0}, smoothing=0)
+    assert coverage.of(["a"]) == 1
+    named = [defect("a", component="network.loopback", kind="cable"), *known[1:]]
+    coverage = learn_coverage(named, candidates("a", "b"), kinds={"nic": 1.0}, smoothing=0)
+    assert coverage.of(["a"]) < 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from pytest_anubis.selector import (
     learn_coverage,
     make_plan,
 )
+from pytest_anubis.selector.candidates import grouped
+from pytest_anubis.selector.problem import WEIGHT, Problem, greedy, make_problem, tidied
 
 NAMES = tuple("abcdefgh")
 
@@ -280,3 +283,59 @@ def test_nodes_and_candidates_must_make_sense() -> None:
         make_plan(candidates, coverage, [NodeRisk(node="n", probability=math.nan)])
     with pytest.raises(SelectorError, match="twice"):
         make_plan(candidates * 2, coverage, [NodeRisk(node="n", probability=0.1)])
+
+
+def naive_greedy(problem: Problem, need: int, budget: int | None, price: float) -> list[int]:
+    """The paper's loop, word by word: of all that fits, take what gains most per millisecond."""
+    chosen: list[int] = [int(run) for run in np.flatnonzero(problem.pinned)]
+    while True:
+        mask = np.zeros(len(problem.names), dtype=np.bool_)
+        mask[chosen] = True
+        gains = problem.gains(problem.patterns_of(mask)).tolist()
+        left = [
+            run
+            for run in range(len(problem.names))
+            if run not in chosen
+            and gains[run] > 0
+            and (budget is None or problem.costs[run] <= budget - problem.cost(mask))
+        ]
+        if problem.covered(mask) >= need or not left:
+            return sorted(chosen)
+        keys = [
+            (-gains[r] / max(int(problem.costs[r]), 1e-3), int(problem.costs[r]), r) for r in left
+        ]
+        rate, _, best = min(keys)
+        if -rate < price:
+            return sorted(chosen)
+        chosen.append(best)
+
+
+@given(patterns, costs, st.sampled_from(["", "a", "bh"]), st.floats(0, 1), st.data())
+@settings(deadline=None)
+def test_the_quick_greedy_is_the_papers(
+    sets: list[set[str]], seconds: list[int], pinned: str, share: float, data: st.DataObject
+) -> None:
+    candidates = options(seconds, pinned=pinned)
+    problem = make_problem(grouped(candidates), learn_coverage(known(sets), candidates))
+    need = int(share * WEIGHT)
+    budget = data.draw(st.none() | st.integers(0, 200_000))
+    price = data.draw(st.sampled_from([0.0, 1.0, 1e3]))
+    found = greedy(problem, need=need, budget=budget, price=price)
+    assert np.flatnonzero(found).tolist() == naive_greedy(problem, need, budget, price)
+
+
+@given(patterns, costs, st.floats(0, 1))
+@settings(deadline=None)
+def test_tidying_keeps_the_need_met_and_leaves_nothing_superfluous(
+    sets: list[set[str]], seconds: list[int], share: float
+) -> None:
+    candidates = options(seconds)
+    problem = make_problem(grouped(candidates), learn_coverage(known(sets), candidates))
+    everything = np.ones(len(problem.names), dtype=np.bool_)
+    need = int(share * problem.covered(everything))
+    kept = tidied(problem, everything, need)
+    assert problem.covered(kept) >= need
+    for run in np.flatnonzero(kept):
+        less = kept.copy()
+        less[run] = False
+        assert problem.covered(less) < need
