@@ -2,114 +2,163 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.session.cyclefiles import CycleFiles
 from pytest_anubis.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.report.soak_page import Cycle
+    from pytest_anubis.validator.trend import Trend
 
 FLAG = "--anubis-duration"
-LEAST_CYCLES = 6
-"""Fewest cycles in which a trend is looked for."""
 
-TREND = 0.02
-"""Loss of similarity over the campaign that counts as a trend: last third against first third."""
-
+_OURS = (FLAG, "--anubis-run-id", "--html", "--junitxml", "--junit-xml")
 _WORST = (3, 4, 2, 1, 20, 0)
+_LAST = (2, 4, 5)
+"""Exit codes after which going on is no use: interrupted by hand, wrong usage, nothing to run."""
 
 
-def soak(config: pytest.Config, settings: Settings, duration: float) -> int:
-    """Run cycles until the time is over and say how each ended and what moved.
-
-    A cycle is a process and a run of its own, so a crash costs one cycle, and its journal is closed.
+class Soak:
+    """A campaign of cycles.
 
     Args:
         config: The configuration, of which the command line is passed on.
         settings: The resolved settings.
         duration: Seconds; the cycle in progress at the end is finished.
-
-    Returns:
-        The worst exit code of all cycles: 1 if one was rejected, 20 if one was undecided, else 0.
     """
-    from pytest_anubis.session.start import new_run_id
 
-    base = settings.run_id or f"soak-{new_run_id('node')}"
-    arguments = _inner(config.invocation_params.args)
-    begin, number = time.monotonic(), 0
-    codes: list[int] = []
-    records: list[RunRecord] = []
-    while not codes or time.monotonic() - begin < duration:
-        number += 1
-        run_id = f"{base}-{number:05d}"
-        command = [sys.executable, "-m", "pytest", *arguments, f"--anubis-run-id={run_id}"]
-        code = subprocess.run(command, cwd=config.invocation_params.dir, check=False).returncode
-        codes.append(code)
-        spent = time.monotonic() - begin
-        record = _record(settings.store, run_id)
-        records += [record] if record else []
-        headline = record.node_verdict.headline if record and record.node_verdict else "no verdict"
-        _say(f"anubis: cycle {number}, {spent / 3600:.2f} h, exit code {code}: {headline}")
-        if code in (
-            2,
-            4,
-            5,
-        ):  # interrupted by hand, wrong usage, nothing to run: going on is no use
-            break
-    for line in trend(records):
-        _say(f"anubis: trend: {line}")
-    worst = min(codes, key=lambda code: _WORST.index(code) if code in _WORST else -1)
-    counts = ", ".join(f"{codes.count(code)} x exit code {code}" for code in sorted(set(codes)))
-    _say(f"anubis: {len(codes)} cycles in {(time.monotonic() - begin) / 3600:.2f} h: {counts}")
-    return worst
+    def __init__(self, config: pytest.Config, settings: Settings, duration: float) -> None:
+        from pytest_anubis.session.start import new_run_id
+
+        self._config = config
+        self._settings = settings
+        self._duration = duration
+        self._base = settings.run_id or f"soak-{new_run_id('node')}"
+        self._arguments, self._files = split(config)
+        self._node = self._class = ""
+        self._cycles: list[Cycle] = []
+
+    def run(self) -> int:
+        """Run cycles until the time is over, say how each ended and what moved, write the files.
+
+        A cycle is a process and a run of its own, so a crash costs one cycle, and its journal is closed.
+
+        Returns:
+            The worst exit code of all cycles: 1 if one was rejected, 20 if one was undecided, else 0. A trend
+            under ``--anubis-fail-on marginal`` is a rejection.
+        """
+        begin = time.monotonic()
+        while not self._cycles or time.monotonic() - begin < self._duration:
+            cycle = self._one(len(self._cycles) + 1)
+            self._cycles.append(cycle)
+            spent = time.monotonic() - begin
+            _say(
+                f"anubis: cycle {cycle.number}, {spent / 3600:.2f} h, exit code {cycle.exit_code}: "
+                f"{cycle.headline}"
+            )
+            self._files.write_junit(cycle.number)
+            self._write([], f"so far {len(self._cycles)} cycles in {spent / 3600:.2f} h")
+            if cycle.exit_code in _LAST:
+                break
+        return self._end((time.monotonic() - begin) / 3600)
+
+    def _one(self, number: int) -> Cycle:
+        from pytest_anubis.report.soak_page import Cycle
+
+        run_id = f"{self._base}-{number:05d}"
+        command = [sys.executable, "-m", "pytest", *self._arguments, *self._files.of_cycle(number)]
+        command.append(f"--anubis-run-id={run_id}")
+        with subprocess.Popen(command, cwd=self._config.invocation_params.dir) as process:
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:  # it got the signal too, and has its journal to close
+                code = process.wait()
+        record = _record(self._settings.store, run_id)
+        if record is None:
+            return Cycle(number=number, run=run_id, exit_code=code, headline="no verdict")
+        self._node, self._class = record.node, record.hardware_class
+        before = self._cycles[-1].exit_code if self._cycles else None
+        return Cycle(
+            number=number,
+            run=run_id,
+            started=record.started,
+            exit_code=code,
+            headline=record.node_verdict.headline if record.node_verdict else "no verdict",
+            # Thousands of cycles must fit into memory; the journals have everything.
+            measurements=tuple(
+                replace(one, telemetry=(), evidence=()) for one in record.measurements
+            ),
+            page=self._files.keep(number, code != before),
+        )
+
+    def _end(self, hours: float) -> int:
+        from pytest_anubis.validator import find_trends
+
+        codes = [cycle.exit_code for cycle in self._cycles]
+        trends: list[Trend] = find_trends([cycle.measurements for cycle in self._cycles])
+        for trend in trends:
+            _say(f"anubis: trend: MARGINAL {trend.text}")
+        counts = ", ".join(f"{codes.count(code)} x exit code {code}" for code in sorted(set(codes)))
+        ended = f"{len(codes)} cycles in {hours:.2f} h: {counts}"
+        _say(f"anubis: {ended}")
+        self._write([trend.text for trend in trends], ended)
+        return worst_code(codes, decayed=bool(trends) and self._settings.fail_on == "marginal")
+
+    def _write(self, trends: list[str], ended: str) -> None:
+        """Write the campaign's page, after every cycle: what is there survives whatever comes."""
+        from pytest_anubis.report.soak_page import soak_page
+
+        if self._files.html is not None:
+            page = soak_page(self._node, self._class, self._cycles, trends, ended)
+            self._files.write_html(page)
 
 
-def trend(records: list[RunRecord]) -> list[str]:
-    """Return one line for every metric whose similarity fell over the campaign.
+def worst_code(codes: Sequence[int], *, decayed: bool) -> int:
+    """Return a campaign's exit code.
 
     Args:
-        records: The cycles, in time order.
+        codes: Those of its cycles.
+        decayed: A trend that counts as a rejection was found.
     """
-    series: dict[tuple[str, str, str], list[float]] = {}
-    for record in records:
-        for verdict in record.verdicts:
-            if verdict.similarity is not None:
-                key = (verdict.benchmark, verdict.metric, verdict.device)
-                series.setdefault(key, []).append(verdict.similarity)
-    lines = []
-    for (benchmark, metric, device), values in series.items():
-        if len(values) < LEAST_CYCLES:
-            continue
-        third = len(values) // 3
-        first, last = statistics.median(values[:third]), statistics.median(values[-third:])
-        if first - last > TREND:
-            lines.append(
-                f"{benchmark} {metric} {device}: similarity fell from {first:.3f} to {last:.3f} "
-                f"over {len(values)} cycles"
-            )
-    return lines
+    worst = min(codes, key=lambda code: _WORST.index(code) if code in _WORST else -1)
+    return 1 if decayed and worst in (0, 20) else worst
 
 
-def _inner(arguments: tuple[str | object, ...] | list[str]) -> list[str]:
-    """Return the command line of one cycle: ours without the duration and the run's name."""
+def soak(config: pytest.Config, settings: Settings, duration: float) -> int:
+    """Soak for `duration` seconds; return the exit code, see `Soak.run`."""
+    return Soak(config, settings, duration).run()
+
+
+def split(config: pytest.Config) -> tuple[list[str], CycleFiles]:
+    """Return the command line of a cycle, and the files that every cycle would overwrite.
+
+    The command line is ours without the duration, the run's name and these files, which may stand in the ini
+    file as well.
+    """
     kept: list[str] = []
     skip = False
-    for argument in map(str, arguments):
+    for argument in map(str, config.invocation_params.args):
         if skip:
             skip = False
-            continue
-        if argument in (FLAG, "--anubis-run-id"):
+        elif argument in _OURS:
             skip = True
-        elif not argument.startswith((f"{FLAG}=", "--anubis-run-id=")):
+        elif not argument.startswith(tuple(f"{flag}=" for flag in _OURS)):
             kept.append(argument)
-    return kept
+    folder = Path(config.invocation_params.dir)
+    page, junit = (config.getoption(name, None) for name in ("htmlpath", "xmlpath"))
+    return kept, CycleFiles(
+        html=folder / page if page else None, junit=folder / junit if junit else None
+    )
 
 
 def _record(store: Path, run_id: str) -> RunRecord | None:

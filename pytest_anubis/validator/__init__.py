@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.runs_in_time import find_changes
     from pytest_anubis.validator.sequential import closer_look
     from pytest_anubis.validator.shift import settle_shift
+    from pytest_anubis.validator.trend import find_trends
     from pytest_anubis.validator.windows import shortest_window
 
 _HOME = {
@@ -49,6 +50,7 @@ _HOME = {
     "backtest": "flips",
     "closer_look": "sequential",
     "find_changes": "runs_in_time",
+    "find_trends": "trend",
     "judge_by_history": "references",
     "judge_by_peers": "peers",
     "judge_columns": "columns",
@@ -82,6 +84,7 @@ __all__ = [
     "backtest",
     "closer_look",
     "find_changes",
+    "find_trends",
     "judge_by_history",
     "judge_by_peers",
     "judge_columns",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
+from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.session.campaign import trend
+from pytest_anubis.session.campaign import worst_code
+from pytest_anubis.session.cyclefiles import CycleFiles
 
 SUITE = """
 import os, pathlib, pytest
@@ -87,20 +88,77 @@ def test_a_soak_cycles_and_keeps_every_run(pytester: pytest.Pytester) -> None:
     assert len(runs) >= 1
 
 
-def test_a_falling_similarity_is_a_trend_and_noise_is_none() -> None:
-    def record(similarity: float) -> RunRecord:
-        verdict = MetricVerdict(
-            outcome=Outcome.PASS,
-            reason=Reason.WITHIN,
-            text="",
-            benchmark="b",
-            metric="m",
-            similarity=similarity,
-        )
-        return RunRecord(run="r", node="n", verdicts=(verdict,))
+FALLING = """
+import pathlib
 
-    falling = [record(1.0 - 0.005 * i) for i in range(12)]
-    steady = [record(0.99 + 0.005 * (i % 2)) for i in range(12)]
-    assert len(trend(falling)) == 1
-    assert trend(steady) == []
-    assert trend(falling[:4]) == []
+def test_x(anubis_metric):
+    count = pathlib.Path("count")
+    number = int(count.read_text()) if count.exists() else 0
+    count.write_text(str(number + 1))
+    anubis_metric.record("rate", [100.0 - number] * 5, unit="GB/s", better="higher")
+    assert number != 3, "a bad moment"
+"""
+
+
+def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_trend(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\naddopts = --junitxml=out.xml\n")
+    pytester.makepyfile(test_it=FALLING)
+    pytester.makeconftest(
+        "import pathlib, pytest\n"
+        "def pytest_sessionfinish(session):\n"  # twelve cycles, however long they take
+        "    if pathlib.Path('count').read_text() == '12': pathlib.Path('enough').touch()\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    if pathlib.Path('enough').exists(): items.clear()\n"
+    )
+    result = pytester.runpytest_subprocess(
+        *("--anubis", "-p", "no:xdist", "--anubis-duration=1h", "--html=r.html"),
+        *("--anubis-fail-on=marginal", "--self-contained-html", "--anubis-run-id=s"),
+        timeout=200,
+    )
+    assert result.ret == 5  # the last cycle collected nothing, which ends a campaign
+    result.stdout.fnmatch_lines(
+        ["anubis: trend: MARGINAL test_it.py::test_x rate node: * worse at the end*12 cycles*"]
+    )
+    page = (pytester.path / "r.html").read_text()
+    for number in range(1, 13):
+        assert f"s-{number:05d}" in page
+    assert "% worse at the end" in page
+    assert "REJECTED" in page  # the fourth cycle
+    kept = sorted(path.name for path in pytester.path.glob("r-*.html"))
+    assert kept[:3] == ["r-00001.html", "r-00004.html", "r-00005.html"]  # where something changed
+    assert "href='r-00004.html'" in page
+    suites = ET.parse(pytester.path / "out.xml").getroot().findall("testsuite")  # noqa: S314
+    assert [suite.get("failures") for suite in suites][:5] == ["0", "0", "0", "1", "0"]
+    assert len(suites) == 13
+    assert not list(pytester.path.glob("out-*.xml"))
+
+
+@pytest.mark.parametrize(
+    ("codes", "decayed", "worst"),
+    [
+        ([0, 0], False, 0),
+        ([0, 20, 0], False, 20),
+        ([0, 1, 20], False, 1),
+        ([1, 2], False, 2),
+        ([0, 139, 1], False, 139),  # died
+        ([0, 20], True, 1),
+        ([2], True, 2),
+    ],
+)
+def test_the_worst_cycle_decides_and_decay_may(codes: list[int], decayed: bool, worst: int) -> None:
+    assert worst_code(codes, decayed=decayed) == worst
+
+
+def test_a_cycle_that_left_no_junit_file_is_an_error_in_it(tmp_path: Path) -> None:
+    files = CycleFiles(junit=tmp_path / "out.xml")
+    (tmp_path / "out.xml").write_text("<testsuites><testsuite name='old'/></testsuites>")
+    files.write_junit(1)
+    (tmp_path / "out-00002.xml").write_text("<testsuites><testsuite tests='3'/></testsuites>")
+    files.write_junit(2)
+    suites = ET.parse(tmp_path / "out.xml").getroot().findall("testsuite")  # noqa: S314
+    assert [(s.get("name"), s.get("errors"), s.get("tests")) for s in suites] == [
+        ("cycle 00001", "1", "1"),
+        ("cycle 00002", None, "3"),
+    ]

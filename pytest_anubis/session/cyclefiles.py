@@ -1,0 +1,83 @@
+"""The report files of a soak: one for the campaign, and those of single cycles beside it."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET  # reads what pytest itself wrote a moment ago
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class CycleFiles:
+    """Where a campaign writes.
+
+    Attributes:
+        html: The campaign's page; None without ``--html``. Beside it ``NAME-00007.html`` of cycle 7.
+        junit: The campaign's JUnit file; None without ``--junitxml``.
+    """
+
+    html: Path | None = None
+    junit: Path | None = None
+
+    def of_cycle(self, number: int) -> list[str]:
+        """Return the options that give a cycle files of its own."""
+        options = []
+        if self.html is not None:
+            options.append(f"--html={_numbered(self.html, number)}")
+        if self.junit is not None:
+            options.append(f"--junitxml={_numbered(self.junit, number)}")
+        return options
+
+    def keep(self, number: int, wanted: bool) -> str:
+        """Keep the page of a cycle or remove it; return its name, empty if there is none.
+
+        The page of a cycle that ended like the one before is removed: a weekend has thousands, and
+        ``anubis report`` rebuilds any of them from its journal.
+        """
+        if self.html is None:
+            return ""
+        page = _numbered(self.html, number)
+        if not wanted:
+            page.unlink(missing_ok=True)
+        return page.name if page.exists() else ""
+
+    def write_html(self, page: str) -> None:
+        """Write the campaign's page."""
+        if self.html is not None:
+            self.html.parent.mkdir(parents=True, exist_ok=True)
+            self.html.write_text(page, encoding="utf-8")
+
+    def write_junit(self, number: int) -> None:
+        """Add a cycle's file to the campaign's: one test suite more; a cycle that wrote none is an error."""
+        if self.junit is None:
+            return
+        file = _numbered(self.junit, number)
+        name = f"cycle {number:05d}"
+        found = _suites(file) or [_missing(name)]
+        for suite in found:
+            suite.set("name", name)
+        root = ET.Element("testsuites", name="anubis soak")
+        root.extend([*(_suites(self.junit) if number > 1 else ()), *found])
+        ET.ElementTree(root).write(self.junit, encoding="utf-8", xml_declaration=True)
+        file.unlink(missing_ok=True)
+
+
+def _missing(name: str) -> ET.Element:
+    counts = {"tests": "1", "errors": "1", "failures": "0", "skipped": "0"}
+    suite = ET.Element("testsuite", counts)
+    case = ET.SubElement(suite, "testcase", name=name, classname="soak")
+    ET.SubElement(case, "error", message="the cycle ended without a JUnit file")
+    return suite
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}-{number:05d}{path.suffix}")
+
+
+def _suites(path: Path) -> list[ET.Element]:
+    """Return the test suites of a JUnit file; none if it is missing or broken."""
+    try:
+        root = ET.parse(path).getroot()  # noqa: S314  # see above
+    except (OSError, ET.ParseError):
+        return []
+    return [root] if root.tag == "testsuite" else root.findall("testsuite")
