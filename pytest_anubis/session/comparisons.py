@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.core.baseline import Criterion
@@ -13,9 +12,7 @@ from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.session.verdicts import changes_of
 from pytest_anubis.store.earlier import earlier_populations
-from pytest_anubis.store.events import JournalError
 from pytest_anubis.store.gather import Gather
-from pytest_anubis.store.journal import read_journal
 from pytest_anubis.validator import judge_by_history, judge_by_peers, judge_columns, with_segments
 
 if TYPE_CHECKING:
@@ -52,7 +49,7 @@ def comparisons(run: Run) -> dict[str, list[MetricVerdict]]:
         return {}
     latest = {
         (m.benchmark, m.metric.name, m.device): m
-        for m in _measurements(run)
+        for m in run.measurements
         if _outcome(run, m) not in ("failed", "error", "crashed")
     }
     found: dict[str, list[MetricVerdict]] = {}
@@ -62,14 +59,6 @@ def comparisons(run: Run) -> dict[str, list[MetricVerdict]]:
     for key, verdict in _compared(run, lonely, open_ones).items():
         found.setdefault(lonely[key].test, []).append(verdict)
     return found
-
-
-def _measurements(run: Run) -> tuple[Measurement, ...]:
-    """Read the run's measurements back: nobody keeps a second copy of them while it runs."""
-    try:
-        return read_journal(Path(run.record_path)).measurements
-    except (OSError, JournalError):
-        return ()
 
 
 def _outcome(run: Run, measurement: Measurement) -> str:

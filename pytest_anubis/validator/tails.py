@@ -17,6 +17,8 @@ FLOOR = 2e-4
 SHRINK = 40.0
 SHAPE = 0.1
 HEAVIEST = 0.6
+MOST_REFITTED = 1000
+"""Excesses up to which a tail is fitted anew without each node."""
 LOOSEST = 0.35
 """No learned limit lets a larger loss pass, whatever the noise."""
 STRAY = 10.0
@@ -49,24 +51,39 @@ class Tail(NamedTuple):
     def rarity_without(self, distance: FloatArray, owner: IntArray) -> FloatArray:
         """Return the rarities of the very distances that the tail was fitted to, each owner's own left out.
 
-        An extreme value stretches the scale that it is measured by; the next node's extreme will not.
-        The scale is the mean excess times ``1 - shape``, so that the owner's part is easily taken out.
+        An extreme value stretches the scale and bends the shape that it is measured by; the next node's
+        extreme will not.
 
         Args:
             distance: Shape (n,), what the tail was fitted to.
             owner: Shape (n,), code of the node of each distance.
         """
         beyond = distance > self.start
-        excess = np.where(beyond, distance - self.start, 0.0)
-        size = int(owner.max()) + 1
-        total = np.bincount(owner, excess, size)
-        count = np.bincount(owner, beyond, size)
-        others = np.maximum(count.sum() - count, 1.0)
-        scale = np.maximum((total.sum() - total) / others * (1 - self.shape), FLOOR)[owner]
+        excess = distance[beyond] - self.start
+        holders = owner[beyond]
+        out = self.rarity(distance)
+        if not len(excess):
+            return out
+        order = np.argsort(excess, kind="stable")
+        excess, holders = excess[order], holders[order]
+        scale = np.full(len(excess), self.scale)
+        shape = np.full(len(excess), self.shape)
+        if len(excess) <= MOST_REFITTED:
+            _, which = np.unique(holders, return_inverse=True)
+            kept = which[None, :] != np.arange(which.max() + 1)[:, None]
+            scales, shapes = _scale_and_shape(excess, kept[kept.any(axis=1)])
+            if len(scales) > 1:
+                scale, shape = scales[which], shapes[which]
+        else:  # one owner's excesses are too few to bend the tail; its scale is easily taken out
+            total = np.bincount(holders, excess)
+            count = np.bincount(holders)
+            others = np.maximum(len(excess) - count, 1)
+            scale = np.maximum((excess.sum() - total) / others * (1 - self.shape), FLOOR)[holders]
         far = excess / scale
-        if self.shape > 0:
-            far = np.log1p(self.shape * far) / self.shape
-        return np.where(beyond, self.level + far, self.rarity(distance))
+        heavy = shape > 0
+        far[heavy] = np.log1p(shape[heavy] * far[heavy]) / shape[heavy]
+        out[np.flatnonzero(beyond)[order]] = self.level + far
+        return out
 
     def distance(self, rarity: float) -> float:
         """Return the distance of a rarity: the inverse of :meth:`rarity` beyond the body."""
@@ -90,14 +107,23 @@ def fit_tail(distances: FloatArray) -> Tail:
     count = min(max(int(n * SHARE), min(10, n // 2)), n - 1)
     start = float(ordered[n - count - 1])
     excess = ordered[n - count :] - start
-    mean = float(excess.mean())
-    rank = (np.arange(1, count + 1) - 0.35) / count
-    lower = float((excess * (1 - rank)).mean())
-    shape = 2 - mean / (mean - 2 * lower) if mean > 2 * lower else HEAVIEST
-    shape = (count * min(max(shape, -0.5), HEAVIEST) + SHRINK * SHAPE) / (count + SHRINK)
-    shape = max(shape, 0.0)
-    scale = max(mean * (1 - shape), FLOOR)
+    scale, shape = (
+        float(x[0]) for x in _scale_and_shape(excess, np.ones((1, count), dtype=np.bool_))
+    )
     return Tail(start, -math.log(count / n), scale, shape)
+
+
+def _scale_and_shape(excess: FloatArray, kept: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return scales and shapes (k,) of tails from the excesses (n,), ascending, that are kept (k, n)."""
+    count = kept.sum(axis=1)
+    mean = kept @ excess / count
+    rank = (np.cumsum(kept, axis=1) - 0.35) / count[:, None]
+    lower = (kept * (1 - rank)) @ excess / count
+    room = mean - 2 * lower
+    shape = np.where(room > 0, 2 - mean / np.where(room > 0, room, 1.0), HEAVIEST)
+    shape = (count * np.clip(shape, -0.5, HEAVIEST) + SHRINK * SHAPE) / (count + SHRINK)
+    shape = np.maximum(shape, 0.0)
+    return np.maximum(mean * (1 - shape), FLOOR), shape
 
 
 def believed(

@@ -73,3 +73,22 @@ def test_an_extreme_value_does_not_hide_behind_itself() -> None:
 def test_identical_distances_have_a_tail() -> None:
     tail = fit_tail(np.zeros(50))
     assert tail.distance(10.0) < 0.01
+
+
+def test_new_nodes_exceed_the_largest_left_out_score_as_often_as_an_order_statistic_says() -> None:
+    rng = np.random.default_rng(4)
+    nodes, devices, metrics, fresh, fleets = 120, 8, 14, 400, 30
+    owner = np.repeat(np.arange(nodes), devices)
+    beyond = 0
+    for _ in range(fleets):
+        largest, scores = 0.0, np.zeros(fresh)
+        for _ in range(metrics):
+            # Heavy tails: an extreme bends the shape that it is measured by, and would look harmless.
+            known = 0.005 * np.abs(rng.standard_t(3, nodes * devices))
+            tail = fit_tail(known)
+            largest = max(largest, float(tail.rarity_without(known, owner).max()))
+            new = 0.005 * np.abs(rng.standard_t(3, (fresh, devices)))
+            scores = np.maximum(scores, tail.rarity(new).max(axis=1))
+        beyond += int((scores > largest).sum())
+    expected = fleets * fresh / (nodes + 1)
+    assert 0.5 * expected < beyond < 1.5 * expected
