@@ -92,7 +92,23 @@ def naive_rules(population: Population) -> dict[str, Flags]:
         "5 % on medians": sign * medians > sign * np.median(medians) * (1 + sign * 0.05),
         "mean 3 sigma": sign * means > (sign * means).mean() + 3 * means.std(),
         "IQR 1.5": sign * means > high + 1.5 * (high - low),
+        "KS": _kolmogorov(samples, sign),
     }
+
+
+def _kolmogorov(samples: list[npt.NDArray[np.float64]], sign: int) -> Flags:
+    """Return the units that a one-sided Kolmogorov-Smirnov test rejects (1 %, Bonferroni)."""
+    everything = np.sort(np.concatenate(samples) * sign)
+    flags = np.zeros(len(samples), dtype=np.bool_)
+    for row, sample in enumerate(samples):
+        own = np.sort(sample * sign)
+        n, m = len(own), len(everything) - len(own)
+        places = np.unique(np.concatenate([own, everything]))
+        mine = np.searchsorted(own, places, "right")
+        rest = (np.searchsorted(everything, places, "right") - mine) / m
+        gap = float((rest - mine / n).max())
+        flags[row] = np.exp(-2 * gap**2 * n * m / (n + m)) < 0.01 / len(samples)
+    return flags
 
 
 def contaminated(
@@ -169,6 +185,7 @@ def show_faults(data: Path) -> None:
         ("10 %, half of the runs +30 %", 0.1, 1.3, "half"),
         ("10 %, every 4th run x2", 0.1, 2.0, "some"),
     )
+    sums: dict[str, dict[str, npt.NDArray[np.int64]]] = {}
     for name, population in populations(data):
         already = learn_criterion(population).flagged
         for fault, share, factor, which in faults:
@@ -178,6 +195,18 @@ def show_faults(data: Path) -> None:
             row = {"ours": learned.flagged, **naive_rules(dirty)}
             text = "  ".join(f"{key} {quality(f[count], truth[count])}" for key, f in row.items())
             print(f"{name:26s} {fault:30s} {text}")
+            for key, f in row.items():
+                found = sums.setdefault(fault, {}).setdefault(key, np.zeros(3, dtype=np.int64))
+                hits = f[count] & truth[count]
+                found += [hits.sum(), f[count].sum(), truth[count].sum()]
+    print("\nall sets together: precision/recall (F1)")
+    for fault, rules in sums.items():
+        cells = []
+        for key, (hits, flagged, faulty) in rules.items():
+            precision, recall = hits / max(flagged, 1), hits / faulty
+            f1 = 2 * hits / (flagged + faulty)
+            cells.append(f"{key} {precision:.2f}/{recall:.2f} ({f1:.2f})")
+        print(f"{fault:30s} {'  '.join(cells)}")
 
 
 def show_groups(data: Path) -> None:

@@ -84,11 +84,26 @@ def _list(options: argparse.Namespace) -> None:
             print(f"cannot be used: {error}")
 
 
-def _show(options: argparse.Namespace) -> None:
-    from pytest_anubis.report.learned import learned_lines
+def _the_file(path: Path) -> Path:
+    """Return a baseline's file, also where the folder is named that holds just this one."""
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob("*.json"))
+    if len(found) != 1:
+        raise CommandError(f"{path}: a folder of {len(found)} baselines; name one of them")
+    return found[0]
+
+
+def _loaded(path: Path) -> Baseline:
     from pytest_anubis.store.baselines import load_baseline
 
-    baseline = load_baseline(options.file)
+    return load_baseline(_the_file(path))
+
+
+def _show(options: argparse.Namespace) -> None:
+    from pytest_anubis.report.learned import learned_lines
+
+    baseline = _loaded(options.file)
     print(baseline_line(baseline))
     for name, value in sorted(baseline.attributes.items()):
         print(f"  {name}: {value}")
@@ -98,9 +113,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _diff(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.baselines import load_baseline
-
-    old, new = load_baseline(options.old), load_baseline(options.new)
+    old, new = _loaded(options.old), _loaded(options.new)
     print(f"old: {baseline_line(old)}")
     print(f"new: {baseline_line(new)}")
     if old.hardware_class != new.hardware_class:
@@ -127,7 +140,7 @@ def _changed(old: Criterion, new: Criterion) -> list[str]:
     if old.metric.unit != new.metric.unit:
         change = f"unit {old.metric.unit} -> {new.metric.unit}"
     limits = [similarity_text(c.limit if c.limit is not None else c.alpha) for c in (old, new)]
-    name = new.benchmark.rpartition("/")[2]
+    name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
     centre = value_text(after, new.metric.unit)
     return [name, new.metric.name, new.scope, centre, change, *limits]
 
@@ -162,8 +175,10 @@ def _backtest(options: argparse.Namespace) -> int:
     from pytest_anubis.store.runs import RunsError, read_runs
     from pytest_anubis.validator.flips import backtest
 
-    new = load_baseline(options.baseline)
-    place = options.old or find_baseline(Path("baselines"), new.hardware_class)
+    new = _loaded(options.baseline)
+    place = (_the_file(options.old) if options.old else None) or find_baseline(
+        Path("baselines"), new.hardware_class
+    )
     if place is None:
         raise CommandError(
             f"no baseline of {new.hardware_class} is in force in baselines; name it with --old"

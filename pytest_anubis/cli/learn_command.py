@@ -143,8 +143,15 @@ def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
         by_class.setdefault(population.hardware_class, []).append(population)
     if not by_class:
         raise CommandError("the runs hold nothing to learn from; see the lines above")
-    for key, populations in sorted(by_class.items()):
-        _learn_class(options, key, populations, runs)
+    without = [
+        key
+        for key, populations in sorted(by_class.items())
+        if not _learn_class(options, key, populations, runs, several=len(by_class) > 1)
+    ]
+    if without:
+        raise CommandError(
+            f"{', '.join(without)}: no criterion could be learned; the findings above say why"
+        )
     return 0
 
 
@@ -164,8 +171,14 @@ def _read(paths: list[Path]) -> RunSet:
 
 
 def _learn_class(
-    options: argparse.Namespace, key: str, populations: list[Population], runs: RunSet
-) -> None:
+    options: argparse.Namespace,
+    key: str,
+    populations: list[Population],
+    runs: RunSet,
+    *,
+    several: bool,
+) -> bool:
+    """Learn and write the baseline of one class; say whether there was anything to write."""
     from pytest_anubis.report.learned import learned_lines
     from pytest_anubis.store.baselines import BaselineError, save_baseline
     from pytest_anubis.validator import LearnError, learn_baseline
@@ -189,14 +202,20 @@ def _learn_class(
     for line in learned_lines(baseline):
         print(line)
     if not baseline.criteria:
-        raise CommandError(f"{key}: no criterion could be learned; the findings above say why")
+        return False
     try:
         path = save_baseline(baseline, options.output)
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
     print(f"written: {path}")
     if options.html is not None:
-        _write_page(options.html, baseline, populations)
+        page = options.html
+        _write_page(
+            page.with_name(f"{page.stem}-{path.stem}{page.suffix}") if several else page,
+            baseline,
+            populations,
+        )
+    return True
 
 
 def _node_attributes(runs: RunSet, key: str) -> dict[str, dict[str, str]]:

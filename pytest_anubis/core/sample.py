@@ -106,7 +106,8 @@ class Problem:
 
     Attributes:
         kind: ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
-            ``disturbed`` (the machine was not quiet), ``invalid`` (NaN, negative, too few, wrong unit).
+            ``disturbed`` (the machine was not quiet), ``invalid`` (NaN, negative, too few), ``unit``
+            (recorded in another unit or direction than most others).
         text: One phrase for people.
     """
 

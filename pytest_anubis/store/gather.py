@@ -119,7 +119,7 @@ class Gather:
         """Return the populations, sorted by key, their rows by node, device and run.
 
         A sample whose unit or direction is not that of most samples of its key keeps its row and has
-        the problem ``invalid``.
+        the problem ``unit``.
         """
         built = dict(self._whole)
         built.update((key, _build(key, rows)) for key, rows in self._rows.items())
@@ -201,6 +201,6 @@ def _reordered(
 def other_unit(found: Variant, expected: Variant) -> Problem:
     """Return the problem of a sample in another unit or direction than most of its population."""
     return Problem(
-        kind="invalid",
+        kind="unit",
         text=f"recorded in {found[0]} ({found[1]}), most others in {expected[0]} ({expected[1]})",
     )

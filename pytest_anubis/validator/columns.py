@@ -30,6 +30,7 @@ _FROM_PROBLEM = {
     "missing": (NOT_TESTED, Reason.NOT_REPORTED),
     "disturbed": (INCONCLUSIVE, Reason.DISTURBED),
     "invalid": (INCONCLUSIVE, Reason.INVALID),
+    "unit": (INCONCLUSIVE, Reason.WRONG_UNIT),
 }
 Codes = npt.NDArray[np.int8]
 

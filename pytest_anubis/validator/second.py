@@ -75,9 +75,14 @@ def _cluster(
     close = mask & (np.nan_to_num(below + above, nan=1.0) <= 1 - alpha)
     if close.sum() < max(3, COHERENT * mask.sum()):
         return []  # scattered defects are no population
-    what = "units" if one_node else "nodes"
+    who = f"{members} of {whole} {'units' if one_node else 'nodes'}"
+    mixed = np.isin(nodes, np.unique(codes[rows.usable & ~mask]))
+    if (
+        mixed.mean() > COHERENT and not one_node
+    ):  # some devices of most of these nodes, not the nodes
+        who = f"{int(mask.sum())} of {int(rows.usable.sum())} devices, on {who},"
     text = (
-        f"{population.metric.name}: {members} of {whole} {what} form a second population, {side} than "
+        f"{population.metric.name}: {who} form a second population, {side} than "
         f"the majority (typical {np.median(own):.6g} against {middle:.6g} {population.metric.unit})"
     )
     separating = separating_attribute(population, close, rows.usable & ~mask, attributes)

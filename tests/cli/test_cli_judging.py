@@ -172,3 +172,50 @@ def test_learning_names_the_firmware_that_separates_a_second_population(here: Pa
     assert "8 of 24 nodes form a second population" in learned.stdout
     assert told in learned.stdout
     assert told in (here / "page.html").read_text()
+
+
+def test_every_class_of_a_file_is_learned_and_bad_rows_keep_their_reasons(here: Path) -> None:
+    values = fleet(5, 1)
+    write(here / "runs.csv", values)
+    rows = (here / "runs.csv").read_text().splitlines()
+    rows = [rows[0] + ",class", *(f"{row},A" for row in rows[1:])]
+    rows += [f"m{i},cuda:0,copy,rate,GB/s,higher,{50 + 0.1 * i},B" for i in range(4)]
+    rows += [
+        "lonely,cuda:0,copy,rate,GB/s,higher,7,C",
+        "other,cuda:0,copy,rate,MB/s,higher,100000,A",
+        "nan,cuda:0,copy,rate,GB/s,higher,nan,A",
+        "negative,cuda:0,copy,rate,GB/s,higher,-1,A",
+        "infinite,cuda:0,copy,rate,GB/s,higher,inf,A",
+        "empty,cuda:0,copy,rate,GB/s,higher,,A",
+    ]
+    (here / "runs.csv").write_text("\n".join(rows) + "\n")
+    learned = anubis("learn", "runs.csv", "--error-rate", "none", "--html", "page.html")
+    assert learned.returncode == 2
+    assert "C: no criterion could be learned" in learned.stderr
+    assert {path.name for path in (here / "baselines").glob("*.json")} == {"A.json", "B.json"}
+    assert {path.name for path in here.glob("page*.html")} == {"page-A.html", "page-B.html"}
+    assert anubis("judge", "runs.csv", "--json", "out.json").returncode == 20
+    found = {v["node"]: (v["verdict"], v["reason"]) for v in judged(here / "out.json")["verdicts"]}
+    assert found["n00"] == ("PASS", "within")
+    assert found["m0"] == ("PASS", "within")
+    assert found["lonely"] == ("INCONCLUSIVE", "no-baseline")
+    assert found["other"] == ("INCONCLUSIVE", "wrong-unit")
+    assert found["nan"] == ("INCONCLUSIVE", "invalid")
+    assert found["negative"] == ("INCONCLUSIVE", "invalid")
+    assert found["infinite"] == ("INCONCLUSIVE", "invalid")
+    assert found["empty"] == ("NOT_TESTED", "not-reported")
+
+
+def test_a_folder_of_one_baseline_stands_for_it(here: Path) -> None:
+    for name, factor in (("old", 1.0), ("new", 1.02)):
+        values = {key: [factor * v for v in sample] for key, sample in fleet(8, 1).items()}
+        write(here / f"{name}.csv", values)
+        assert anubis("learn", f"{name}.csv", "--error-rate", "none", "-o", name).returncode == 0
+    assert "+2.0 %" in anubis("baseline", "diff", "old", "new").stdout
+    past = anubis("baseline", "backtest", "old.csv", "--baseline", "new", "--old", "old")
+    assert past.returncode == 0, past.stderr
+    assert "8 node runs: 0 rejected before, 0 now" in past.stdout
+    (here / "old" / "second.json").write_text("{}")
+    refused = anubis("baseline", "show", "old")
+    assert refused.returncode == 2
+    assert "a folder of 2 baselines; name one of them" in refused.stderr

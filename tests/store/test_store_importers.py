@@ -137,7 +137,7 @@ def test_failed_and_invalid_rows_are_problems_and_never_values(tmp_path: Path) -
     assert kinds["b"] == ([], "failed")
     assert kinds["c"] == ([], "failed")
     assert {node: kinds[node][1] for node in "efghij"} == {
-        "e": "invalid", "f": "invalid", "g": "missing", "h": "invalid", "i": "invalid", "j": "invalid",
+        "e": "invalid", "f": "invalid", "g": "missing", "h": "unit", "i": "unit", "j": "invalid",
     }  # fmt: skip
     row = population.nodes.index("b")
     assert population.problems[row].text == "return code 124"

@@ -135,7 +135,7 @@ def test_what_cannot_be_judged_is_marked(tmp_path: Path) -> None:
         if row in population.problems
     }
     assert kinds == {
-        "a": "failed", "b": "disturbed", "c": "invalid", "d": "invalid", "e": "missing", "f": "invalid",
+        "a": "failed", "b": "disturbed", "c": "invalid", "d": "invalid", "e": "missing", "f": "unit",
         "g": "failed", "h": "missing",
     }  # fmt: skip
     texts = {d: population.problems[i].text for i, d in enumerate(population.devices) if d != "cpu"}
