@@ -71,11 +71,14 @@ def completed(record: RunRecord) -> RunRecord:
 
 
 def _show(record: RunRecord, verbosity: int) -> None:
+    from pytest_anubis.report.selection import chosen_lines
     from pytest_anubis.report.terminal import summary_lines
 
     print(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
     for warning in record.warnings:
         print(f"note: {warning}")
+    for line in chosen_lines(record.events):
+        print(line)
     if record.node_verdict is None:
         print(f"{len(record.measurements)} measurements recorded, nothing was judged")
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import pytest
@@ -15,6 +15,7 @@ from pytest_anubis.report import blocks
 from pytest_anubis.report.headline import baseline_line
 from pytest_anubis.report.inventory_block import inventory_block
 from pytest_anubis.report.numbers import similarity_text
+from pytest_anubis.report.selection import selection_block
 from pytest_anubis.report.style import BLOCKS
 from pytest_anubis.wire import WireError, from_plain
 
@@ -60,6 +61,9 @@ class Source(Protocol):
 
     def silent_tests(self) -> list[str]:
         """Return one line for every planned test that did not report."""
+
+    def choices(self) -> Sequence[Mapping[str, Any]]:
+        """Return what the Selector chose, as the journal holds it; empty where it took no part."""
 
 
 class HtmlReport:
@@ -116,6 +120,7 @@ class HtmlReport:
             f"<style>{BLOCKS}</style><div class='anubis'>"
             + blocks.decision_block(verdict, "nothing was judged in this run")
             + f"<p>{'<br>'.join(html.escape(fact) for fact in facts if fact)}</p>"
+            + selection_block(source.choices())
             + blocks.lines_block("in the way of acceptance", blocking, open_=len(blocking) <= 12)
             + blocks.lines_block("not judged, does not block", listed)
             + blocks.lines_block("crashed", died, open_=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pytest_anubis.report import blocks
 from pytest_anubis.report.frontier import frontier_plot
 from pytest_anubis.report.numbers import count_text, duration_text, percent
-from pytest_anubis.report.style import BLOCKS, PAGE
+from pytest_anubis.report.style import BLOCKS, LARGE_PLOTS, PAGE
 from pytest_anubis.report.table import table
 
 _MOST = 500
@@ -130,4 +130,4 @@ def risk_page(
         ),
         f"<h2>Nodes</h2><div class='wide'><table><tr>{head}</tr>{body}</table></div>{more}",
     ]
-    return blocks.document("Risk of the fleet", BLOCKS + PAGE, "".join(parts))
+    return blocks.document("Risk of the fleet", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))

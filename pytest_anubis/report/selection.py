@@ -11,6 +11,8 @@ from pytest_anubis.report.table import table
 
 EVENT = "selection"
 
+_DAMAGE = (TypeError, KeyError, ValueError, AttributeError)  # of a journal that was edited
+
 
 def choice_lines(event: Mapping[str, Any]) -> list[str]:
     """Return what was chosen, what it costs, which risk remains, and what the full set would cost."""
@@ -100,6 +102,17 @@ _FIELDS = {
 }  # fmt: skip
 
 
+def chosen_lines(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return `choice_lines` of a journal, or nothing when the Selector took no part."""
+    event = find_event(events)
+    if event is None:
+        return []
+    try:
+        return choice_lines(event)
+    except _DAMAGE:
+        return ["the journal's record of the choice of benchmarks is damaged"]
+
+
 def selection_block(events: Sequence[Mapping[str, Any]]) -> str:
     """Return what was left out and why as HTML, or nothing when the Selector took no part."""
     event = find_event(events)
@@ -113,7 +126,7 @@ def selection_block(events: Sequence[Mapping[str, Any]]) -> str:
             f"<td>{html.escape(str(item['reason']))}</td></tr>"
             for item in event["pruned"]
         )
-    except (TypeError, KeyError, ValueError, AttributeError):
+    except _DAMAGE:
         return "<p>The journal's record of the choice of benchmarks is damaged.</p>"
     text = "<br>".join(html.escape(str(line)) for line in said if line)
     if not rows:

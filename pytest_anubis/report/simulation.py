@@ -9,7 +9,7 @@ from typing import Any
 from pytest_anubis.report import blocks
 from pytest_anubis.report.frontier import frontier_plot
 from pytest_anubis.report.numbers import percent, value_text
-from pytest_anubis.report.style import BLOCKS, PAGE
+from pytest_anubis.report.style import BLOCKS, LARGE_PLOTS, PAGE
 
 HEADER = (
     "policy", "setting", "validation h/node", "of full set", "MTBI h", "x none", "95 % interval",
@@ -76,4 +76,4 @@ def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) 
         f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>",
         f"<p class='faint'>{html.escape(remark)}</p>",
     ]
-    return blocks.document("Policies of validation", BLOCKS + PAGE, "".join(parts))
+    return blocks.document("Policies of validation", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))

@@ -65,3 +65,6 @@ svg [fill='{BAD}']{{fill:#f0894a}}svg [fill='{SHADE}']{{fill:rgba(240,137,74,.26
 details::details-content{{content-visibility:visible;block-size:auto}}summary{{list-style:none}}
 h2{{break-after:avoid}}}}
 """
+
+LARGE_PLOTS = ".anubis svg{width:min(100%,60rem)}"
+"""For pages of a few plots that are their point."""

@@ -55,13 +55,14 @@ def _reason(own: int, gain: int, less: float, group: Group, plan: Plan) -> str:
         )
     if own == 0:
         return "no known defect was exposed by it, and its component has had its share of runs"
-    share = f"{own / WEIGHT:.1%} of defects"
+    share = f"{shown(own / WEIGHT)} of defects"
     if gain == 0:
         return f"exposes {share}, all of them exposed by what was chosen as well"
-    would = (
-        f"would lower the risk from {shown(plan.residual_risk)} to "
-        f"{shown(max(0.0, plan.residual_risk - less))} in {group.cost:.3g} s"
-    )
+    before, after = shown(plan.residual_risk), shown(max(0.0, plan.residual_risk - less))
+    lower = f"lower the risk from {before} to {after}"
+    if before == after:
+        lower = f"hardly lower the risk of {before}"
+    would = f"would {lower} in {group.cost:.3g} s"
     if plan.mode == "budget":
         return f"{would}, but the budget is better spent on what was chosen"
     if plan.mode == "cost":

@@ -223,6 +223,11 @@ class Run:
         """Return one line for every planned test that did not report."""
         return [f"{test}: planned, but never reported" for test in self._missing()]
 
+    def choices(self) -> list[Event]:
+        """Return the Selector's choice as the journal holds it, in a list; empty where there is none."""
+        event = self.selection.event if self.selection is not None else None
+        return [] if event is None else [event]
+
     def all_verdicts(self) -> list[MetricVerdict]:
         """Return every metric verdict of the run, in the order in which they were reached."""
         return [verdict for verdicts in self.verdicts.values() for verdict in verdicts]

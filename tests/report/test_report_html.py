@@ -54,6 +54,10 @@ class Source:
     crashes: list[str] = field(default_factory=list)
     usage_errors: list[str] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
+    chosen: list[dict[str, Any]] = field(default_factory=list)
+
+    def choices(self) -> list[dict[str, Any]]:
+        return self.chosen
 
     def silent_tests(self) -> list[str]:
         return self.silent
