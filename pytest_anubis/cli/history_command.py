@@ -151,7 +151,7 @@ def _import(history: History, options: argparse.Namespace) -> None:
     except OSError as error:
         raise CommandError(f"{options.file}: cannot be read ({error.strerror})") from error
     for line in result.wrong:
-        print(f"{options.file}: {line}")
+        print(line)
     print(
         f"{result.added} incidents added, {result.known} known already, "
         f"{len(result.wrong)} lines left out"

@@ -45,7 +45,7 @@ class Candidate:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Group:
     """Candidates that run together: one program, or a single benchmark.
 
@@ -78,13 +78,16 @@ def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
         seen.add(candidate.benchmark)
         key = ("run", candidate.shared_run) if candidate.shared_run else ("", candidate.benchmark)
         runs.setdefault(key, []).append(candidate)
-    groups = [
-        Group(
-            name=min(member.benchmark for member in members),
-            members=tuple(sorted(member.benchmark for member in members)),
-            cost=max(member.cost_seconds for member in members),
-            pinned=any(member.pinned for member in members),
-        )
-        for members in runs.values()
-    ]
-    return tuple(sorted(groups, key=lambda group: group.name))
+    return tuple(sorted(map(_group, runs.values()), key=lambda group: group.name))
+
+
+def _group(members: Sequence[Candidate]) -> Group:
+    if len(members) == 1:  # nearly all, and there may be thousands
+        (one,) = members
+        return Group(one.benchmark, (one.benchmark,), one.cost_seconds, one.pinned)
+    return Group(
+        name=min(member.benchmark for member in members),
+        members=tuple(sorted(member.benchmark for member in members)),
+        cost=max(member.cost_seconds for member in members),
+        pinned=any(member.pinned for member in members),
+    )

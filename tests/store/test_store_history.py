@@ -21,9 +21,11 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Out
 from pytest_anubis.store import events, schema
 from pytest_anubis.store.defects import add_defect, close_defect, defects
 from pytest_anubis.store.filing import file_all, file_run, make_sketch, read_sketch, record_run
+from pytest_anubis.store.fleet import read_fleet
 from pytest_anubis.store.history import History, HistoryError, moment_of, shown_time
 from pytest_anubis.store.incidents import add_incident, import_incidents, incidents, seconds_of
 from pytest_anubis.store.journal import Journal
+from pytest_anubis.store.risk_models import read_model, save_model
 
 NOW = moment_of("2026-06-01T00:00:00Z")
 DAY = 86400.0
@@ -330,3 +332,54 @@ def test_durations_and_dates_in_words() -> None:
     assert shown_time(moment_of("2026-01-01")) == "2026-01-01T00:00:00+00:00"
     assert moment_of("2026-01-01T01:00:00+01:00") == moment_of("2026-01-01")
     assert "s" in shown_time(1e300)
+
+
+def test_the_fleet_is_read_at_once(history: History) -> None:
+    history.add_node("n2", since=NOW - 50 * DAY)
+    record_run(history, record("a", day=2))
+    record_run(history, record("b", bad=True, day=3))
+    record_run(history, record("c", day=4, hardware_class="c2", verdicts=()))
+    history.set_state("n2", "removed", at=NOW - 5 * DAY, now=NOW)
+    add_incident(history, Incident(node="n2", kind="nic", started=NOW - 9 * DAY), now=NOW)
+    add_defect(history, node="n2", benchmarks=[DISK], found=NOW - DAY, now=NOW)
+
+    fleet = read_fleet(history, hardware_class="c1", profile="smoke")
+    assert [node.name for node in fleet.nodes] == ["n1", "n2"]
+    assert [run.run for run in fleet.runs["n1"]] == ["a", "b", "c"]
+    lowest = [min(run.similarities.values(), default=None) for run in fleet.runs["n1"]]
+    assert lowest == [0.98, 0.7, None]
+    assert fleet.gone == {"n2": pytest.approx(NOW - 5 * DAY)}
+    assert [item.kind for item in fleet.incidents] == ["nic"]
+    # Of the class and of unknown class; another class has its own durations.
+    assert [item.hardware_class for item in fleet.defects] == ["c1", ""]
+    assert (fleet.durations, fleet.experience) == ({NET: 2.0}, {NET: 2})
+    assert fleet.components == {NET: "net"}
+    # A class without defects takes what there is.
+    assert len(read_fleet(history, hardware_class="c9").defects) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot be read"),
+        ("[]", "not a risk model"),
+        ('{"format": "anubis-baseline"}', "not a risk model"),
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_a_file_that_is_no_risk_model(tmp_path: Path, text: str | None, words: str) -> None:
+    path = tmp_path / "m.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(HistoryError, match=words):
+        read_model(path)
+
+
+def test_a_risk_model_is_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "m.json"
+    save_model(path, {"schema": 1, "kinds": ["nic"]}, created="2026-01-01T00:00:00Z")
+    assert read_model(path)["kinds"] == ["nic"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HistoryError, match="cannot be written"):
+        save_model(tmp_path / "file" / "m.json", {}, created="")
