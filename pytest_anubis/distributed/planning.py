@@ -63,6 +63,7 @@ def plan(
     *,
     costs: Mapping[str, float] | None = None,
     overhead: float = 0.0,
+    barrier: float = 0.0,
 ) -> Plan:
     """Predict when every test runs if none fails to finish.
 
@@ -72,6 +73,8 @@ def plan(
         certificates: Which benchmarks do not disturb each other.
         costs: Measured duration in seconds by node id or benchmark id; counts before a declared cost.
         overhead: Seconds that each test needs besides its cost: set-up, reports, messages.
+        barrier: Seconds from the end of the last test that ran beside others until the first that runs alone
+            can start: the other workers end meanwhile.
     """
     measured = costs or {}
     known = [_cost(task, measured) for task in tasks]
@@ -80,7 +83,7 @@ def plan(
     for lane in lanes:
         dispatcher.worker_ready(lane.name, lane.name)  # a worker is as good as its lane here
         dispatcher.worker_collected(lane.name)
-    stage = _Stage(tasks, needs)
+    stage = _Stage(tasks, needs, barrier if len(lanes) > 1 else 0.0)
     stage.follow(dispatcher.assign(tasks, certificates))
     while (event := stage.next_event()) is not None:
         name, index = event
@@ -128,10 +131,11 @@ def _duration(seconds: float) -> str:
 class _Stage:
     """Workers that do exactly what a real one does with its instructions, in no time but the tests'."""
 
-    def __init__(self, tasks: Sequence[Task], needs: Sequence[float]) -> None:
+    def __init__(self, tasks: Sequence[Task], needs: Sequence[float], barrier: float) -> None:
         self.slots: list[Slot] = []
         self._tasks = tasks
         self._needs = needs
+        self._barrier = barrier
         self._now = 0.0
         self._held: dict[str, int] = {}
         self._told: set[str] = set()
@@ -167,7 +171,10 @@ class _Stage:
         index = self._held.pop(lane, None)
         if index is None:
             return
-        task, end = self._tasks[index], self._now + self._needs[index]
+        task = self._tasks[index]
+        if task.exclusive and self.slots and not any(slot.alone for slot in self.slots):
+            self._now += self._barrier
+        end = self._now + self._needs[index]
         slot = Slot(test=task.test, lane=lane, start=self._now, end=end, alone=task.exclusive)
         heapq.heappush(self._ends, (end, len(self.slots), lane, index))
         self.slots.append(slot)

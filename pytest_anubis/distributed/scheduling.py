@@ -17,9 +17,13 @@ import pytest
 from pytest_anubis.distributed.dispatch import Dispatcher, DispatchError, Instruction, Send
 from pytest_anubis.distributed.planning import Plan, plan
 from pytest_anubis.distributed.tasks import Certificates, Lane, Task, lane_of
+from pytest_anubis.hardware.host import usable_cpus
 
 OVERHEAD = 0.03
 """Seconds that every test needs besides its own: fixtures, reports, and the way to its worker and back."""
+
+END = 0.35
+"""Seconds of a CPU that a worker needs to end; all of them end at about the same time."""
 
 _DIFFERENCES = 20  # lines shown of how two collections differ
 
@@ -212,6 +216,7 @@ class AnubisScheduling:
                     self._certificates,
                     costs=self._costs,
                     overhead=OVERHEAD,
+                    barrier=END * max(1.0, (len(self._lanes) - 1) / (usable_cpus() or 1)),
                 )
             )
         self._follow(self._dispatcher.assign(self._tasks, self._certificates))

@@ -19,7 +19,8 @@ import pytest
 from pytest_anubis.distributed.processes import STACK_SIGNAL, die_with_parent
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.devices import benchmark_id, device_of
-from pytest_anubis.session.marks import benchmark_mark
+from pytest_anubis.session.marks import benchmark_mark, is_benchmark
+from pytest_anubis.session.surroundings import surroundings_of
 from pytest_anubis.wire import to_plain
 
 CHANNEL = "anubis_channel"
@@ -112,6 +113,10 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Tell what the tests need, so that the controller can place them."""
+        if any(is_benchmark(item) for item in session.items):
+            surroundings = surroundings_of(session.config)
+            if surroundings is not None:
+                surroundings.prepare()  # now, while nobody measures, and not within the first test
         self._items = {item.nodeid: number for number, item in enumerate(session.items)}
         self.send("tasks", [_describe(item) for item in session.items])
         self.send("doing", ["waiting", ""])

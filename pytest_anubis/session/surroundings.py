@@ -57,11 +57,17 @@ class Surroundings:
         self._mark: Mark | None = None
         self._latest: tuple[float, Seen] | None = None
 
-    def body_begins(self) -> None:
-        """Remember that a test's body begins; costs next to nothing."""
+    def prepare(self) -> Telemetry:
+        """Start sampling unless that has been done, so that no test pays for loading and opening."""
+        from pytest_anubis.hardware import quiet  # noqa: F401
+
         if self._telemetry is None:
             self._telemetry = self._start()
-        self._mark = self._telemetry.mark()
+        return self._telemetry
+
+    def body_begins(self) -> None:
+        """Remember that a test's body begins; costs next to nothing."""
+        self._mark = self.prepare().mark()
         self._latest = None
 
     def body_ended(self) -> None:
@@ -91,10 +97,8 @@ class Surroundings:
         """Watch while the block runs."""
         from pytest_anubis.hardware.quiet import HostWatch
 
-        if self._telemetry is None:
-            self._telemetry = self._start()
         seen = Seen()
-        with self._telemetry.around() as around, HostWatch(self._context.root_pid) as watch:
+        with self.prepare().around() as around, HostWatch(self._context.root_pid) as watch:
             yield seen
         envelope = around.envelope
         seen.disturbance = tuple(dict.fromkeys((*watch.disturbance, *envelope.disturbance)))

@@ -509,3 +509,18 @@ class Workers(RuleBasedStateMachine):
 
 TestWorkers = Workers.TestCase
 TestWorkers.settings = hypothesis_settings(max_examples=150, stateful_step_count=60, deadline=None)
+
+
+def test_plan_waits_for_the_other_workers_before_a_test_that_runs_alone() -> None:
+    lanes = layout(["cuda:0", "cuda:1"], 3)
+    tasks = [
+        *(make_task(f"t{i}", device=f"cuda:{i}", scope="device", cost=1.0) for i in range(2)),
+        *(make_task(f"alone{i}", cost=1.0) for i in range(2)),
+    ]
+    found = plan(tasks, lanes, barrier=0.5)
+    assert [(slot.test, slot.start) for slot in found.slots] == [
+        *(("t0", 0.0), ("t1", 0.0), ("alone0", 1.5), ("alone1", 2.5)),
+    ]
+    assert found.wall == 3.5
+    assert plan(tasks[2:], lanes, barrier=0.5).wall == 2.0  # nobody to wait for
+    assert plan(tasks, layout(["cuda:0", "cuda:1"], 1), barrier=0.5).wall == 4.0  # one worker
