@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 TOOLS = {
     "fio": "disk benchmarks do not run; install it, e.g. apt install fio",
+    "smartctl": "wear of NVMe disks is not read; install it, e.g. apt install smartmontools",
     "cc": "the memory latency benchmark does not run; install a C compiler, e.g. apt install gcc",
 }
 
@@ -50,7 +52,8 @@ def run(options: argparse.Namespace) -> int:
     for name, value in attributes.items():
         print(f"  {name}: {value}")
     _print_nested(plain)
-    missing = _missing(inventory, key, options.baselines)
+    missing = [] if options.inventory else _missing_here(inventory)
+    missing += _missing(inventory, key, options.baselines)
     print("missing for a full validation:" if missing else "nothing is missing")
     for line in missing:
         print(f"  {line}")
@@ -95,18 +98,41 @@ def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
             print(f"{indent}{name}: {text}")
 
 
+def _missing_here(inventory: Inventory) -> list[str]:
+    """Return what this machine lacks besides its inventory; a recorded one has nothing to be installed on."""
+    from pytest_anubis.hardware.kernel_log import KernelLog
+    from pytest_anubis.hardware.visible import visible
+
+    nvme = any(disk.name.startswith("nvme") for disk in inventory.disks)
+    wanted = {tool: text for tool, text in TOOLS.items() if tool != "smartctl" or nvme}
+    lines = [f"{tool}: {text}" for tool, text in wanted.items() if shutil.which(tool) is None]
+    if not Path("/proc/pressure/cpu").exists():
+        lines.append("no pressure stall information (/proc/pressure): some disturbances go unseen")
+    log = KernelLog()
+    if log.unreadable:
+        lines.append(f"{log.unreadable}: XIDs and machine checks go unseen; run as root")
+    log.close()
+    return lines + list(visible(inventory.accelerators, os.environ).notes)
+
+
 def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:
+    from pytest_anubis.distributed.certificates import CertificateError, load_certificates
     from pytest_anubis.hardware.gate import check_inventory
     from pytest_anubis.store.baselines import find_baseline
 
-    lines = [f"{tool}: {text}" for tool, text in TOOLS.items() if shutil.which(tool) is None]
+    lines = []
     if not inventory.accelerators:
         lines.append("no accelerator found: device copy and launch latency do not apply")
-    if not Path("/proc/pressure/cpu").exists():
-        lines.append("no pressure stall information (/proc/pressure): some disturbances go unseen")
     if find_baseline(baselines, key) is None:
         lines.append(
             f"no baseline for this class in {baselines}: learn one, 'anubis learn suites/'"
         )
+    try:
+        if not load_certificates(baselines, key):
+            lines.append(
+                "no certificates for this class: host benchmarks never overlap; 'anubis certify suites/'"
+            )
+    except CertificateError as error:
+        lines.append(f"certificates: {error}")
     lines += [f"inventory: {finding.text}" for finding in check_inventory(inventory)]
     return lines

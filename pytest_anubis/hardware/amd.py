@@ -17,6 +17,9 @@ from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.hardware.files import Files
 from pytest_anubis.hardware.host import pci_link
 
+_WHOLE = "SPX"
+"""Compute partition of a card that is not divided."""
+
 
 def read_amd(
     files: Files, module: Any = None
@@ -66,6 +69,9 @@ def _card(smi: Any, files: Files, index: int, handle: Any) -> Accelerator:
     errors = get("ecc_uncorrected", "amdsmi_get_gpu_total_ecc_count") or {}
     address = get("pci", "amdsmi_get_gpu_device_bdf")
     size = _number(memory, "vram_size")  # MB
+    pages = get("retired_pages", "amdsmi_get_gpu_bad_page_info")
+    partition = get("mig", "amdsmi_get_gpu_compute_partition")
+    links, active = _links(get("nvlinks", "amdsmi_get_link_metrics"))
     reader = files.part()
     link: dict[str, Any] = pci_link(reader, str(address).lower() if address else None)
     return Accelerator(
@@ -80,12 +86,47 @@ def _card(smi: Any, files: Files, index: int, handle: Any) -> Accelerator:
         vbios=_text(vbios, "version") or _text(vbios, "part_number"),
         power_limit=_scaled(power, "power_cap"),
         power_limit_default=_scaled(power, "default_power_cap"),
+        sm_clock_max=_highest(smi, notes, "sm_clock_max", handle, "GFX"),
+        memory_clock_max=_highest(smi, notes, "memory_clock_max", handle, "MEM"),
+        mig=partition.upper() != _WHOLE
+        if isinstance(partition, str) and partition != "N/A"
+        else None,
+        nvlinks=links,
+        nvlinks_active=active,
+        retired_pages=len(pages) if isinstance(pages, list) else None,
         compute_capability=_text(asic, "target_graphics_version"),
         ecc_corrected=_whole(errors, "correctable_count"),
         ecc_uncorrected=_whole(errors, "uncorrectable_count"),
         unreadable=(*notes, *reader.unreadable),
         **link,
     )
+
+
+def _highest(smi: Any, notes: list[str], field: str, handle: Any, clock: str) -> float | None:
+    """Return the highest frequency of a clock in MHz."""
+    kind = getattr(getattr(smi, "AmdSmiClkType", None), clock, None)
+    if kind is None:
+        return None
+    return _number(_ask(smi, notes, field, "amdsmi_get_clock_info", handle, kind), "max_clk")
+
+
+def _links(answer: Any) -> tuple[int | None, int | None]:
+    """Return how many xGMI links a card has and how many run; None where that is not told.
+
+    Versions differ in how they name the type of a link: an enumeration, its number or its name.
+    """
+    listed = answer.get("links") if isinstance(answer, dict) else answer
+    if not isinstance(listed, list):
+        return None, None
+    ours = [one for one in listed if isinstance(one, dict) and _is_xgmi(one.get("link_type"))]
+    rates = [_number(one, "bit_rate") for one in ours]
+    known = [rate for rate in rates if rate is not None]
+    active = sum(rate > 0 for rate in known) if len(known) == len(ours) else None
+    return (len(ours), active) if ours else (None, None)
+
+
+def _is_xgmi(kind: Any) -> bool:
+    return "XGMI" in str(getattr(kind, "name", kind)).upper()
 
 
 def _bindings() -> Any:

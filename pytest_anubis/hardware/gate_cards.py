@@ -76,6 +76,11 @@ def card_findings(
             yield finding
 
 
+def _limited_pages(card: Accelerator) -> int | None:
+    """Return the retired pages of a card that can retire 64 at most: NVIDIA's older ones."""
+    return card.retired_pages if card.vendor == "nvidia" else None
+
+
 def _counters(card: Accelerator, limits: CardLimits) -> Iterator[GateFinding]:
     place = card_place(card)
     rows = [n for n in (card.remapped_corrected, card.remapped_uncorrected) if n is not None]
@@ -83,7 +88,7 @@ def _counters(card: Accelerator, limits: CardLimits) -> Iterator[GateFinding]:
         ("number of uncorrected ECC errors", limits.ecc_uncorrected, card.ecc_uncorrected),
         ("number of corrected ECC errors", limits.ecc_corrected, card.ecc_corrected),
         ("number of remapped rows", limits.remapped, sum(rows) if rows else None),
-        ("number of retired pages", limits.retired_pages, card.retired_pages),
+        ("number of retired pages", limits.retired_pages, _limited_pages(card)),
     ):
         yield from at_most(what, place, limit, found, "accelerator.memory", _REPLACE)
     if card.remap_failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ class FakeSmi:
         self.failing = failing
         self.error = error
         self.open = 0
+
+    AmdSmiClkType = SimpleNamespace(GFX="gfx", MEM="mem")
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("amdsmi_"):
@@ -57,6 +60,16 @@ class FakeSmi:
                 "default_power_cap": 750_000_000,
             },
             "amdsmi_get_gpu_total_ecc_count": {"correctable_count": 3, "uncorrectable_count": 0},
+            "amdsmi_get_gpu_bad_page_info": [{"value": 1, "status": "reserved"}],
+            "amdsmi_get_gpu_compute_partition": "SPX" if arguments[:1] == ("first",) else "CPX",
+            "amdsmi_get_clock_info": {"clk": 132, "max_clk": 2100 if "gfx" in arguments else 1300},
+            "amdsmi_get_link_metrics": {
+                "links": [
+                    {"link_type": SimpleNamespace(name="XGMI"), "bit_rate": 32},
+                    {"link_type": "XGMI", "bit_rate": 0},
+                    {"link_type": "PCIE", "bit_rate": 32},
+                ]
+            },
             "amdsmi_get_gpu_device_bdf": "0000:0C:00.0",
             "amdsmi_get_gpu_device_uuid": f"uuid-{arguments[0]}",
         }[name]
@@ -90,10 +103,17 @@ def test_card_is_read_with_the_link_that_the_kernel_shows(tmp_path: Path) -> Non
         link_generation_max=5,
         power_limit=750.0,
         power_limit_default=750.0,
+        sm_clock_max=2100.0,
+        memory_clock_max=1300.0,
+        mig=False,
+        nvlinks=2,
+        nvlinks_active=1,
+        retired_pages=1,
         compute_capability="gfx942",
         ecc_corrected=3,
         ecc_uncorrected=0,
     )
+    assert cards[1].mig is True  # a divided card
 
 
 def test_failed_call_is_named_and_an_unsupported_one_is_absent(tmp_path: Path) -> None:

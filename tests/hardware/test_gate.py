@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.inventory import Disk, GateFinding, Inventory, Nic
+from pytest_anubis.hardware import gate_cards
 from pytest_anubis.hardware.gate import GateLimits, check_inventory
 from pytest_anubis.hardware.golden import golden_inventory
 
@@ -236,6 +237,44 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         "FAIL",
         "network port mlx5_0/1: PCIe link width is 8, expected 16",
     ),
+    "retired pages": (
+        card(retired_pages=61),
+        "FAIL",
+        f"{SLOT}: number of retired pages is 61, expected at most 60",
+    ),
+    "bridge gone": (
+        card(nvlinks=12, nvlinks_active=18),
+        "FAIL",
+        f"{SLOT}: number of NVLinks is 12, expected 18",
+    ),
+    "locked clock": (
+        card(sm_clock_max=1200.0),
+        "FAIL",
+        f"{SLOT}: highest clock (MHz) is 1200, expected 1980",
+    ),
+    "locked memory clock": (
+        card(memory_clock_max=1500.0),
+        "FAIL",
+        f"{SLOT}: highest memory clock (MHz) is 1500, expected 2619",
+    ),
+    "cores": (cpu(cores=100), "FAIL", "number of CPU cores is 100, expected 112"),
+    "threads": (cpu(threads=112), "FAIL", "number of CPU threads is 112, expected 224"),
+    "NUMA": (cpu(numa_nodes=1), "FAIL", "number of NUMA nodes is 1, expected 2"),
+    "memory about to fail": (
+        memory(corrected=1001),
+        "FAIL",
+        "main memory: number of corrected errors is 1001, expected at most 1000",
+    ),
+    "disk's slot": (
+        disk(link_width=2),
+        "FAIL",
+        "disk nvme0n1: PCIe link width is 2, expected 4",
+    ),
+    "adapter's firmware": (
+        nic(firmware="1.0"),
+        "FAIL",
+        "network port mlx5_0/1: firmware is 1.0, expected 28.39.1002",
+    ),
     "vendor library": (
         lambda i: replace(i, unreadable=("nvml: Driver/library version mismatch",)),
         "INCONCLUSIVE",
@@ -255,6 +294,12 @@ def test_fault_is_found_and_named(name: str) -> None:
     assert [(f.severity, f.text) for f in check_inventory(change(NODE), GOLDEN)] == [
         (severity, text)
     ]
+
+
+def test_every_comparison_of_a_card_has_a_fault_here() -> None:
+    texts = [text for _, _, text in FAULTS.values()]
+    for _, words, *_ in (*gate_cards._EQUAL, *gate_cards._AT_LEAST):
+        assert any(f" {words} is " in text for text in texts), words
 
 
 @pytest.mark.parametrize("name", list(FAULTS))
