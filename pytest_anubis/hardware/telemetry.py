@@ -135,7 +135,7 @@ class Telemetry:
         finally:
             seconds = time.monotonic() - started
             seen = self._request("end")
-            samples = [(when - started, one) for when, one in seen.samples if when >= started]
+            samples = _between(seen.samples, started, started + seconds)
             self._read_log()
             around.envelope = self._envelope(begin, samples, seen.end, seconds, self._lines[known:])
 
@@ -165,7 +165,7 @@ class Telemetry:
         begin = next((one for when, one in reversed(seen.counted) if when <= mark.when), None)
         if begin is None:
             begin = seen.counted[0][1] if seen.counted else seen.end
-        samples = [(when - mark.when, one) for when, one in seen.samples if when >= mark.when]
+        samples = _between(seen.samples, mark.when, mark.when + seconds)
         return self._envelope(begin, samples, seen.end, seconds, self._lines[mark.lines :])
 
     def unmark(self) -> None:
@@ -279,6 +279,13 @@ class _Seen:
     end: Reading = field(default_factory=Reading)
     samples: tuple[tuple[float, Reading], ...] = ()
     counted: tuple[tuple[float, Reading], ...] = ()
+
+
+def _between(
+    samples: Sequence[tuple[float, Reading]], begin: float, end: float
+) -> list[tuple[float, Reading]]:
+    """Return the samples of a span, with the seconds since its beginning."""
+    return [(when - begin, one) for when, one in samples if begin <= when <= end]
 
 
 def _needless(counted: Sequence[tuple[float, Reading]], mark: Mark | None) -> int:
