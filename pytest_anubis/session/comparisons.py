@@ -105,7 +105,7 @@ def _compared(
         change = changes_of(measurement)
         if key in found:
             found[key] = with_segments(replace(found[key], evidence=measurement.evidence), change)
-        elif change.change is not None and not measurement.disturbance:
+        elif change.change and change.change.lasting and not measurement.disturbance:
             found[key] = _alone(open_ones[key], change.sentence())
     return found
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.validator import Segments, judge_sample, segments, with_segments
-from pytest_anubis.validator.runs_in_time import COSTLY
+from pytest_anubis.validator.runs_in_time import least_change
 
 
 def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVerdict:
@@ -38,9 +39,15 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
     )
     if baseline is None:
         verdict = replace(verdict, text=context.baseline_note)
-    return with_segments(verdict, changes_of(measurement))
+    return with_segments(verdict, changes_of(measurement, criterion))
 
 
-def changes_of(measurement: Measurement) -> Segments:
-    """Search a measurement, in time order, for a change that is as large as a loss that matters."""
-    return segments(measurement.values, measurement.metric.better, least_change=COSTLY)
+def changes_of(measurement: Measurement, criterion: Criterion | None = None) -> Segments:
+    """Search a measurement, in time order, for a change that matters and is no noise of the metric.
+
+    Args:
+        measurement: What was recorded.
+        criterion: The metric's criterion, which knows its noise; None without one.
+    """
+    better = measurement.metric.better
+    return segments(measurement.values, better, least_change=least_change(criterion))

@@ -45,6 +45,8 @@ class Change:
         size: How much worse, relative to what came before; .05 is a loss of 5 %.
         probability: Belief in the change, in [0, 1].
         until: Index after the last value of the changed segment.
+        lasting: Whether the rest of the run is that much worse as a whole; what has passed by its end was
+            as likely a neighbour as the hardware.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class Change:
     size: float
     probability: float
     until: int
+    lasting: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +121,18 @@ def segments(
     if change is not None:
         until = min((change.until + warmup) * size, series.size)
         until = series.size if change.until == len(steady) else until
-        change = replace(change, onset=(change.onset + warmup) * size, until=until)
+        change = replace(
+            change,
+            onset=(change.onset + warmup) * size,
+            until=until,
+            lasting=change.kind == "ramp"
+            or _loss(*_sides(steady, change.onset), better) > least_change,
+        )
     return Segments(count=series.size, warmup=warmup * size, change=change)
+
+
+def _sides(series: FloatArray, onset: int) -> tuple[float, float]:
+    return float(np.median(series[:onset])), float(np.median(series[onset:]))
 
 
 def _medians_of(series: FloatArray, size: int) -> FloatArray:
@@ -129,12 +142,12 @@ def _medians_of(series: FloatArray, size: int) -> FloatArray:
 
 
 def with_segments(verdict: MetricVerdict, found: Segments) -> MetricVerdict:
-    """Add a change to a verdict: a PASS becomes MARGINAL and names the onset; a FAIL gets evidence."""
+    """Add a change to a verdict: a lasting one makes a PASS MARGINAL; else it is evidence."""
     text = found.sentence()
-    if not text:
+    if found.change is None or not text:
         return verdict
     evidence = (*verdict.evidence, text)
-    if verdict.outcome is not Outcome.PASS or verdict.disturbance:
+    if verdict.outcome is not Outcome.PASS or verdict.disturbance or not found.change.lasting:
         return replace(verdict, evidence=evidence)
     return replace(
         verdict,
@@ -162,7 +175,24 @@ def _step(
             best = Change(
                 kind="step", onset=onset, size=size, probability=min(probability, 1.0), until=now
             )
-    return best
+    return None if best is None else replace(best, until=_end(series, best, better))
+
+
+def _end(series: FloatArray, change: Change, better: Direction) -> int:
+    """Return where a changed segment ends: the belief is strongest somewhere within it.
+
+    It goes on while stretches of `AGE` values stay on the worse side of the middle between before and
+    after.
+    """
+    before = float(np.median(series[: change.onset]))
+    after = float(np.median(series[change.onset : change.until]))
+    middle, end = (before + after) / 2, change.until
+    while end < len(series):
+        typical = float(np.median(series[end : end + AGE]))
+        if (typical > middle) == (better == "higher"):
+            break
+        end = min(end + AGE, len(series))
+    return end
 
 
 def _beliefs(series: FloatArray, hazard: float) -> list[tuple[npt.NDArray[np.int64], FloatArray]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.core.verdict import Reason
@@ -22,15 +23,22 @@ WIDTH, STRIDE = 8, 4
 CHUNK = 1 << 20
 
 
-def find_changes(judged: JudgedColumns, *, least_change: float = COSTLY) -> JudgedColumns:
+def least_change(criterion: Criterion | None) -> float:
+    """Return the smallest change that counts: one that matters, and is beyond the metric's own noise."""
+    if criterion is None:
+        return COSTLY
+    wide = min(criterion.limit or 1.0, criterion.hasty or 1.0)
+    return max(COSTLY, 1 - wide)
+
+
+def find_changes(judged: JudgedColumns) -> JudgedColumns:
     """Search every unit's values, in time order, for a change for the worse within the run.
 
-    A unit that passes as a whole but changed becomes MARGINAL; a disturbed one keeps its verdict. What was
-    sorted by somebody is not in time order and has no changes.
+    A unit that passes as a whole but changed for good becomes MARGINAL; a disturbed one keeps its verdict.
+    What was sorted by somebody is not in time order and has no changes.
 
     Args:
         judged: Verdicts on the units of a population (not on pooled nodes, which have no time order).
-        least_change: Smallest relative loss that counts.
 
     Returns:
         The verdicts with the changes that were found.
@@ -40,20 +48,22 @@ def find_changes(judged: JudgedColumns, *, least_change: float = COSTLY) -> Judg
     if better == "equal" or pooled:
         return judged
     found: dict[int, Segments] = {}
-    for row in _suspects(judged, least_change, better):
-        seen = segments(population.sample(row), better, least_change=least_change)
+    least = least_change(judged.criterion)
+    for row in _suspects(judged, least, better):
+        seen = segments(population.sample(row), better, least_change=least)
         if seen.change is not None:
             found[row] = seen
     if not found:
         return judged
     outcome, reason = judged.outcome.copy(), judged.reason.copy()
-    for row in found:
-        if outcome[row] == PASS and row not in population.problems:
+    for row, seen in found.items():
+        lasting = seen.change is not None and seen.change.lasting
+        if outcome[row] == PASS and lasting and row not in population.problems:
             outcome[row], reason[row] = MARGINAL, REASONS.index(Reason.CHANGE_POINT)
     return replace(judged, outcome=outcome, reason=reason, changes=found)
 
 
-def _suspects(judged: JudgedColumns, least_change: float, better: Direction) -> list[int]:
+def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[int]:
     """Return the rows in which a stretch is worse than an earlier one by about the size of interest.
 
     The medians of a step's two sides lie between the smallest and the largest median of short stretches,
@@ -73,7 +83,7 @@ def _suspects(judged: JudgedColumns, least_change: float, better: Direction) -> 
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             largest = _largest(_matrix(population.values, offsets, part, size), better)
-            chosen = largest > 0.8 * least_change
+            chosen = largest > 0.8 * least
             index.append(part[chosen])
             size_of_change.append(largest[chosen])
     if not index:

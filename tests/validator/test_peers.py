@@ -1,0 +1,172 @@
+"""Devices beside the other devices of their node: what is named, and what healthy nodes are spared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import FloatArray, Population, Problem, population_of
+from pytest_anubis.core.verdict import Outcome, Reason, Reference
+from pytest_anubis.validator import judge_by_history, judge_by_peers
+
+Samples = list[FloatArray]
+
+
+def nodes(
+    samples: Samples,
+    devices: int = 8,
+    *,
+    name: str = "rate",
+    better: Direction = "higher",
+    problems: dict[int, Problem] | None = None,
+    run: str = "now",
+) -> Population:
+    return population_of(
+        samples,
+        metric=Metric(name=name, unit="GB/s", better=better),
+        benchmark="b",
+        nodes=[f"n{i // devices:03d}" for i in range(len(samples))],
+        devices=[f"cuda:{i % devices}" for i in range(len(samples))],
+        runs=[run] * len(samples),
+        problems=problems,
+    )
+
+
+def noise(seed: int, count: int, spread: float = 0.004, size: int = 12) -> Samples:
+    rng = np.random.default_rng(seed)
+    shift = rng.normal(0, spread, (count, 1))
+    return list(100 * np.exp(shift + rng.normal(0, spread, (count, size))))
+
+
+def failed(population: Population) -> list[str]:
+    (judged,) = judge_by_peers([population])
+    return [v.device for v in judged.verdicts() if v.outcome is Outcome.FAIL]
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_two_slow_devices_do_not_hide_each_other(better: Direction) -> None:
+    samples = noise(0, 8)
+    factor = 0.85 if better == "higher" else 1 / 0.85
+    for device in (2, 6):
+        samples[device] = samples[device] * factor
+    assert failed(nodes(samples, better=better)) == ["cuda:2", "cuda:6"]
+
+
+def test_a_better_device_is_not_punished() -> None:
+    samples = noise(0, 8)
+    samples[1] = samples[1] * 1.3
+    assert failed(nodes(samples)) == []
+
+
+def test_many_metrics_of_healthy_nodes_neither_reject_nor_warn() -> None:
+    count = 40
+    populations = [
+        nodes(noise(seed, 8 * count, spread), name=f"m{seed}")
+        for seed, spread in enumerate(np.geomspace(0.001, 0.03, 30))
+    ]
+    judged = judge_by_peers(populations)
+    bad = {
+        node
+        for one in judged
+        for node, code in zip(one.population.nodes, one.outcome.tolist(), strict=True)
+        if code != 0
+    }
+    assert len(bad) <= 2  # 1 % of 40 nodes, of 240 comparisons each
+
+
+def test_every_verdict_names_the_peers_and_the_table_agrees_with_the_columns() -> None:
+    samples = noise(1, 16)
+    samples[11] = samples[11] * 0.8
+    (judged,) = judge_by_peers([nodes(samples)])
+    for row, verdict in enumerate(judged.verdicts()):
+        assert verdict.reference is Reference.PEERS
+        assert verdict.population == "7 other devices of this node"
+        assert verdict.outcome is (Outcome.FAIL if row == 11 else Outcome.PASS)
+        assert verdict.similarity == pytest.approx(judged.similarity[row])
+    assert "by 7 other devices of this node" in judged.verdict(11).text
+
+
+def test_a_disturbed_device_is_no_peer_and_cannot_reject() -> None:
+    samples = noise(2, 8)
+    samples[3] = samples[3] * 0.7
+    problems = {3: Problem(kind="disturbed", text="steal")}
+    (judged,) = judge_by_peers([nodes(samples, problems=problems)])
+    verdicts = list(judged.verdicts())
+    assert (verdicts[3].outcome, verdicts[3].reason) == (Outcome.INCONCLUSIVE, Reason.DISTURBED)
+    assert verdicts[0].population == "6 other devices of this node"
+    assert {v.outcome for v in verdicts[:3]} == {Outcome.PASS}
+
+
+def test_exact_results_are_compared_with_what_most_devices_say() -> None:
+    samples = [np.zeros(3) for _ in range(8)]
+    samples[5] = np.array([0.0, 2.0, 0.0])
+    assert failed(nodes(samples, better="equal")) == ["cuda:5"]
+    apart = [np.full(3, float(i)) for i in range(8)]
+    (judged,) = judge_by_peers([nodes(apart, better="equal")])
+    verdict = judged.verdict(0)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "do not agree" in verdict.text
+
+
+@given(st.integers(0, 50), st.permutations(range(8)))
+def test_the_order_of_the_devices_does_not_matter(seed: int, order: list[int]) -> None:
+    samples = noise(seed, 8, 0.02, size=5)
+    (first,) = judge_by_peers([nodes(samples)])
+    (second,) = judge_by_peers([nodes([samples[i] for i in order])])
+    np.testing.assert_allclose(first.similarity[list(order)], second.similarity, atol=1e-12)
+    np.testing.assert_allclose(first.limit[list(order)], second.limit, atol=1e-9)
+
+
+def test_samples_of_different_lengths_are_compared() -> None:
+    rng = np.random.default_rng(3)
+    samples = [np.asarray(100 * np.exp(rng.normal(0, 0.003, size))) for size in (4, 6, 8, 12, 8, 6)]
+    samples[1] = samples[1] * 0.85
+    assert failed(nodes(samples, 6)) == ["cuda:1"]
+
+
+def history(samples: Samples, device: int = 0) -> Population:
+    return population_of(
+        samples,
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        benchmark="b",
+        nodes=["n000"] * len(samples),
+        devices=[f"cuda:{device}"] * len(samples),
+        runs=[f"r{i}" for i in range(len(samples))],
+    )
+
+
+def test_each_device_is_held_against_its_own_past() -> None:
+    now = nodes([0.85 * noise(7, 1)[0], noise(8, 1)[0]], 2)
+    (found,) = judge_by_history([now], [history(noise(9, 6), device=0)])
+    assert set(found) == {0}  # cuda:1 has no past
+    assert (found[0].outcome, found[0].reference) == (Outcome.FAIL, Reference.SELF)
+    assert found[0].population == "6 earlier runs of this device"
+
+
+def test_a_short_or_unusable_past_is_none() -> None:
+    now = nodes(noise(7, 1), 1)
+    assert judge_by_history([now], [history(noise(9, 2))]) == [{}]
+    past = history(noise(9, 4))
+    spoiled = population_of(
+        [past.sample(i) for i in range(4)],
+        metric=past.metric,
+        benchmark="b",
+        nodes=past.nodes,
+        devices=past.devices,
+        runs=past.runs,
+        problems={0: Problem(kind="disturbed", text="x"), 1: Problem(kind="failed", text="y")},
+    )
+    assert judge_by_history([now], [spoiled]) == [{}]
+
+
+def test_healthy_runs_of_many_metrics_are_not_rejected_by_the_past() -> None:
+    rejected = 0
+    for seed in range(20):
+        populations = [nodes(noise(1000 + 40 * seed + m, 1, 0.01), 1, name="rate") for m in [0]]
+        past = [history(noise(5000 + seed, 6, 0.01))]
+        (found,) = judge_by_history(populations, past)
+        rejected += found[0].outcome is Outcome.FAIL
+    assert rejected <= 1
