@@ -64,7 +64,7 @@ def risk_lines(
         ]
         for row in shown
     ]
-    lines = [fleet_line(rows, horizon), f"by a {basis}", *table(cells).splitlines()]
+    lines = [fleet_line(rows, horizon), f"from a history: {basis}", *table(cells).splitlines()]
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more nodes (--all shows them)")
     return lines
@@ -114,7 +114,7 @@ def risk_page(
     more = f"<p>and {len(rows) - _MOST} nodes with less risk</p>" if len(rows) > _MOST else ""
     parts = [
         f"<h1>Risk of the fleet</h1><p>{html.escape(fleet_line(rows, horizon))}</p>",
-        f"<p class='faint'>by a {html.escape(basis)}</p>",
+        f"<p class='faint'>from a history: {html.escape(basis)}</p>",
         blocks.lines_block("notes", list(notes)),
         f"<h2>Risk of each node within {horizon / 3600:g} h, highest first</h2>",
         frontier_plot(

@@ -16,7 +16,7 @@ from pytest_anubis.core.history import Defect, FleetHistory
 from pytest_anubis.selector.candidates import Candidate
 from pytest_anubis.selector.coverage import Coverage, learn_coverage
 from pytest_anubis.selector.kinds import kind_mix
-from pytest_anubis.selector.outlook import RiskModel, fit_risk, look_ahead
+from pytest_anubis.selector.outlook import NoRiskError, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.plan import Mode, NodeRisk, Plan, Pruned
 from pytest_anubis.selector.reasons import shown
 from pytest_anubis.selector.selection import joint_risk, make_plan
@@ -170,9 +170,10 @@ def freeze(
         experience=fleet.experience,
         lacking=() if defects else ("defects",),
     )
-    if not fleet.incidents:
+    try:
+        risk = fit_risk(fleet, now=now) if model is None else model
+    except NoRiskError:
         return replace(ground, lacking=("incidents", *ground.lacking))
-    risk = model or fit_risk(fleet, now=now)
     outlook = look_ahead(fleet, risk, now=now, horizon=horizon, nodes=nodes)
     return replace(
         ground,

@@ -29,6 +29,10 @@ SCHEMA = 1
 _MOST = 1 - 1e-9
 
 
+class NoRiskError(SelectorError):
+    """The history tells nothing about risks yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskModel:
     """A fitted model with what is needed to apply it to a node.
@@ -119,14 +123,19 @@ def fit_risk(
         seed: For Cox-Time.
 
     Raises:
-        SelectorError: The history has no incident, too few for the model, or makes no sense.
+        NoRiskError: The history has no incident, or began this moment.
+        SelectorError: It has too few incidents for the model, or makes no sense.
     """
     if not fleet.incidents:
-        raise SelectorError(
+        raise NoRiskError(
             "the history has no incident, so no risk can be learned; record what users suffered with "
             "'anubis history add' or 'anubis history import'"
         )
     rows = status_rows(fleet.nodes, fleet.incidents, now=now, runs=fleet.runs, gone=fleet.gone)
+    if not rows.duration.sum() > 0:
+        raise NoRiskError(
+            "the history begins this moment: no node has been observed for any time yet"
+        )
     chosen = _automatic(int(rows.event.sum())) if model == "auto" else _named(model, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)

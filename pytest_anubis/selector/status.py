@@ -142,7 +142,8 @@ def _intervals(
         if incident.started > end:
             break
         # An incident during another one, or before the node was put into service, ends no interval.
-        if incident.started >= start:
+        # Nor does one at that very moment: nobody saw how long the node had been up.
+        if incident.started > record.since and incident.started >= start:
             yield start, incident.started, incidents[:count], True
         start = max(start, _end(incident))
     if start < end:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sqlalchemy as sa
 
-from pytest_anubis.core.history import FleetHistory, RunSummary
+from pytest_anubis.core.history import FleetHistory, Incident, NodeRecord, RunSummary
 from pytest_anubis.store import schema
 from pytest_anubis.store.defects import defects
 from pytest_anubis.store.history import History
@@ -23,18 +25,30 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
     Raises:
         HistoryError: The database refuses.
     """
+    happened = incidents(history)
     found = defects(history)
     if hardware_class and any(item.hardware_class == hardware_class for item in found):
         found = tuple(item for item in found if item.hardware_class in (hardware_class, ""))
     return FleetHistory(
-        nodes=history.nodes(),
-        incidents=incidents(history),
+        nodes=_nodes(history, happened),
+        incidents=happened,
         defects=found,
         runs=_runs(history),
         durations=history.durations(hardware_class, profile=profile),
         experience=_experience(history, hardware_class),
         components=_components(history),
         gone=_gone(history),
+    )
+
+
+def _nodes(history: History, happened: tuple[Incident, ...]) -> tuple[NodeRecord, ...]:
+    """Return all nodes; one that had an incident before it was first measured was in service then."""
+    first: dict[str, float] = {}
+    for incident in happened:
+        first[incident.node] = min(incident.started, first.get(incident.node, incident.started))
+    return tuple(
+        replace(node, since=min(node.since, first.get(node.name, node.since)))
+        for node in history.nodes()
     )
 
 

@@ -223,3 +223,26 @@ def test_a_history_that_makes_no_sense_is_refused(incident: Incident, words: str
 def test_without_incidents_no_model_is_made() -> None:
     with pytest.raises(SelectorError, match="no incident"):
         fit_risk(FleetHistory(nodes=fleet().nodes), now=NOW)
+
+
+def test_a_history_that_begins_this_moment_tells_no_risk() -> None:
+    young = FleetHistory(
+        nodes=(NodeRecord(name="n1", since=NOW),),
+        incidents=(Incident(node="n1", kind="nic", started=NOW),),
+        defects=defects("a"),
+    )
+    assert freeze(young, ["n1"], now=NOW, horizon=DAY).lacking == ("incidents",)
+    with pytest.raises(SelectorError, match="begins this moment"):
+        fit_risk(young, now=NOW)
+
+
+def test_an_incident_that_a_node_is_first_heard_of_by_ends_no_interval() -> None:
+    nodes = tuple(NodeRecord(name=f"n{i}", since=NOW - 100 * DAY) for i in range(9))
+    first = tuple(Incident(node=node.name, kind="nic", started=node.since) for node in nodes)
+    later = Incident(node="n1", kind="nic", started=NOW - 50 * DAY)
+    found = fit_risk(FleetHistory(nodes=nodes, incidents=(*first, later)), now=NOW)
+    assert found.model.events == 1
+    (risk,) = freeze(
+        FleetHistory(nodes=nodes, incidents=(*first, later)), ["n2"], now=NOW, horizon=DAY
+    ).risks
+    assert risk.probability == pytest.approx(1 / 900, rel=0.02)  # one in 900 days of nodes

@@ -383,3 +383,11 @@ def test_a_risk_model_is_written_whole(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match="cannot be written"):
         save_model(tmp_path / "file" / "m.json", {}, created="")
+
+
+def test_who_had_an_incident_was_in_service(history: History) -> None:
+    history.add_node("n1", since=NOW - DAY)  # first measured yesterday
+    for days in (40, 90, 20):
+        add_incident(history, Incident(node="n1", kind="nic", started=NOW - days * DAY), now=NOW)
+    (node,) = read_fleet(history).nodes
+    assert node.since == NOW - 90 * DAY
