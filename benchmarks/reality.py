@@ -215,7 +215,12 @@ def main() -> None:
     parser.add_argument("experiments", nargs="+", choices=("quiet", "slow", "load", "link"))
     parser.add_argument("--rounds", type=int, default=5, help="rounds to learn from")
     parser.add_argument("--runs", type=int, default=10, help="runs of quiet")
-    parser.add_argument("--slow", default="test_gemm[cpu-float32]", help="benchmark to slow down")
+    parser.add_argument(
+        "--slow",
+        nargs="+",
+        default=["test_gemm[cpu-float32]", "test_dispatch[cpu]"],
+        help="benchmarks to slow down, one after the other",
+    )
     parser.add_argument("--share", type=float, default=0.10)
     parser.add_argument("--keep", type=Path, help="folder to keep baselines and runs in")
     options = parser.parse_args()
@@ -231,7 +236,11 @@ def main() -> None:
             else:
                 if not (folder / "baselines").exists():
                     learn(folder, options.rounds)
-                slow(folder, options.slow, options.share) if experiment == "slow" else load(folder)
+                if experiment == "load":
+                    load(folder)
+                else:
+                    for test in options.slow:
+                        slow(folder, test, options.share)
     finally:
         if options.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
