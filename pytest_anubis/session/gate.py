@@ -23,6 +23,9 @@ class Gate:
         context: The facts of the run.
         sink: Takes the verdicts.
         golden: What the class's nodes have; None: only what needs no comparison is checked.
+
+    Attributes:
+        findings: What stands against the node, failures first.
     """
 
     def __init__(self, context: RunContext, sink: Sink, golden: Inventory | None) -> None:
@@ -30,17 +33,25 @@ class Gate:
         self._sink = sink
         self._golden = golden
         self.findings: list[GateFinding] = []
+        if context.settings.gate != "off":
+            from pytest_anubis.hardware.gate import check_inventory
+            from pytest_anubis.hardware.inventory import inventory_from_plain
+
+            inventory = inventory_from_plain(context.inventory)
+            self.findings = check_inventory(inventory, golden)
+
+    @property
+    def stops(self) -> bool:
+        """No benchmark is to run on this node."""
+        failed = any(finding.severity == "FAIL" for finding in self.findings)
+        return failed and self._context.settings.gate == "stop"
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Check."""
-        if session.config.option.collectonly or self._context.settings.gate == "off":
+        """Write what was found into the journal, which is open now."""
+        if session.config.option.collectonly:
             return
-        from pytest_anubis.hardware.gate import check_inventory
-        from pytest_anubis.hardware.inventory import inventory_from_plain
         from pytest_anubis.store.events import verdict_event
 
-        inventory = inventory_from_plain(self._context.inventory)
-        self.findings = check_inventory(inventory, self._golden)
         for finding in self.findings:
             self._sink(verdict_event(self._verdict(finding)))
 
@@ -48,12 +59,28 @@ class Gate:
         """Say what was found."""
         return [f"anubis gate: {f.severity}: {f.text}" for f in self.findings]
 
-    # First: also before xdist's loop, which would hand out tests.
+    # First: before any other loop.
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self) -> bool | None:
-        """Run no benchmark on a node that is not what it should be."""
-        failed = any(finding.severity == "FAIL" for finding in self.findings)
-        return True if failed and self._context.settings.gate == "stop" else None
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run no benchmark on a node that is not what it should be, and report why like a failed test.
+
+        Whoever reads only the JUnit file or the exit code must not take a node without tests for a good one.
+        """
+        if not self.stops or session.config.option.collectonly:
+            return None
+        for number, finding in enumerate(f for f in self.findings if f.severity == "FAIL"):
+            what = f"{BENCHMARK}::{finding.what}" + (f" [{number}]" if number else "")
+            report = pytest.TestReport(
+                nodeid=what,
+                location=(BENCHMARK, None, finding.what),
+                keywords={},
+                outcome="failed",
+                longrepr=finding.text
+                + (f"\nnext step: {finding.action}" if finding.action else ""),
+                when="call",
+            )
+            session.config.hook.pytest_runtest_logreport(report=report)
+        return True
 
     def _verdict(self, finding: GateFinding) -> MetricVerdict:
         from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference

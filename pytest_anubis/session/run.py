@@ -190,7 +190,7 @@ class Run:
             pytest.ExitCode.NO_TESTS_COLLECTED,
         )
         pruned = self.selection is not None and bool(self.selection.unneeded())
-        if self.context.settings.mode == "judge" and (self.planned or pruned):
+        if self.context.settings.mode == "judge" and (self.planned or pruned or self.verdicts):
             self._decide(session, interrupted)
         elif not interrupted and self._missing():
             session.exitstatus = EXIT_UNDECIDED

@@ -57,17 +57,21 @@ def start(config: pytest.Config, settings: Settings) -> None:
         _select(config, run, earlier)
     if earlier is not None:  # after the choice, which must see all tests
         manager.register(SkipDone(), "anubis-resume")
+    gate = None
     if context.judging:
         from pytest_anubis.session.gate import Gate, golden_of
 
-        manager.register(Gate(context, run.sink, golden_of(context)), "anubis-gate")
+        gate = Gate(context, run.sink, golden_of(context))
+        manager.register(gate, "anubis-gate")
     manager.register(Terminal(config, run), "anubis-terminal")
     manager.register(Judge(config, context), "anubis-judge")
     if manager.has_plugin("html") and config.getoption("htmlpath", None):
         from pytest_anubis.report.html import HtmlReport
 
         manager.register(HtmlReport(run), "anubis-html")
-    if _in_workers(config, context):
+    if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it
+        config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
+    elif _in_workers(config, context):
         from pytest_anubis.distributed import controller
 
         controller.register(config, context, run.sink, run.selection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_a_clean_node_passes_the_gate_and_every_device_is_tested(eight: pytest.P
 def test_seven_of_eight_is_said_before_any_benchmark(eight: pytest.Pytester) -> None:
     change(eight, lambda inventory: inventory["accelerators"].pop(3))
     result = run(eight)
-    result.assert_outcomes()
+    result.assert_outcomes(failed=1)  # the inventory itself
     assert result.ret == 1
     result.stdout.fnmatch_lines(["anubis gate: FAIL:*is 7 *expected 8", "REJECTED*"])
 
@@ -117,3 +118,47 @@ def test_redaction_leaves_serial_numbers_out(eight: pytest.Pytester) -> None:
     run(eight, "--anubis-redact")
     (journal,) = eight.path.glob(".anubis/runs/*/journal.jsonl")
     assert not [serial for serial in serials if serial in journal.read_text()]
+
+
+FAULTS = {
+    "gone": (lambda i: i["accelerators"].pop(3), "number of accelerators is 7"),
+    "x8": (lambda i: i["accelerators"][2].update(link_width=8), "PCIe link width is 8"),
+    "VBIOS": (lambda i: i["accelerators"][5].update(vbios="96.0"), "VBIOS version is 96.0"),
+    "memory": (lambda i: i["memory"].update(total=1 << 40), "main memory is 1024.0 GiB"),
+    "ECC": (
+        lambda i: i["accelerators"][0].update(ecc_corrected=5000),
+        "corrected ECC errors is 5000",
+    ),
+    "rows": (lambda i: i["accelerators"][1].update(remapped_corrected=11), "remapped rows is 11"),
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+@pytest.mark.parametrize("workers", [["-n0"], ["-nauto"], ["-p", "no:xdist"]])
+def test_a_fault_rejects_in_every_way_to_run_and_stands_in_every_file(
+    eight: pytest.Pytester, fault: str, workers: list[str]
+) -> None:
+    edit, words = FAULTS[fault]
+    change(eight, edit)
+    options = ("--anubis", "--anubis-inventory=node.json", "--anubis-run-id=r", "--junitxml=o.xml")
+    result = eight.runpytest_subprocess(*options, *workers, timeout=60)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([f"anubis gate: FAIL: *{words}*", "FAILED inventory::*"])
+    result.stdout.no_fnmatch_line("*created: *")  # no worker is started for nothing
+    lines = (eight.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    (verdict,) = [e for e in events if e["event"] == "node_verdict"]
+    assert verdict["decision"] == "REJECTED"
+    assert words in verdict["headline"]
+    assert not [e for e in events if e["event"] == "test_started"]
+    assert events[-1]["exit_status"] == 1
+    (suite,) = ET.parse(eight.path / "o.xml").getroot().findall("testsuite")  # noqa: S314
+    assert suite.get("failures") == "1"
+    assert words in ET.tostring(suite, encoding="unicode")
+
+
+def test_a_clean_node_runs_in_workers(eight: pytest.Pytester) -> None:
+    options = ("--anubis", "--anubis-inventory=node.json", "-nauto")
+    result = eight.runpytest_subprocess(*options, timeout=60)
+    result.assert_outcomes(passed=8)
+    assert result.ret == 0
