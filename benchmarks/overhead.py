@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,6 +28,7 @@ ANUBIS = (
 SUITES = {
     "plain pytest": (PLAIN, ["-p", "no:anubis", "-p", "no:benchmark"]),
     "pytest-benchmark": (BENCHMARK, ["-p", "no:anubis"]),
+    "the same, saved": (BENCHMARK, ["-p", "no:anubis", "--benchmark-autosave"]),
     "pytest --anubis": (ANUBIS, ["--anubis", "-p", "no:benchmark"]),
 }
 
@@ -63,7 +65,10 @@ def main() -> None:
             (folder / "test_many.py").write_text(text)
         for number in range(options.rounds + 1):
             for label, (_, extra) in SUITES.items():
-                took = seconds([*pytest, *extra], Path(name) / label.replace(" ", "_"))
+                folder = Path(name) / label.replace(" ", "_")
+                # Every run is a first one: comparing with earlier runs is a job of its own.
+                shutil.rmtree(folder / ".anubis", ignore_errors=True)
+                took = seconds([*pytest, *extra], folder)
                 if number:  # the first round fills caches and compiled bytecode
                     times[label].append(took)
         for number in range(4 * options.rounds + 1):

@@ -93,9 +93,8 @@ def _pooled(
 def _compared(
     run: Run, lonely: Mapping[Key, Measurement], open_ones: Mapping[Key, MetricVerdict]
 ) -> dict[Key, MetricVerdict]:
-    populations = _populations(run, lonely.values())
     found: dict[Key, MetricVerdict] = {}
-    for judged in judge_by_peers(populations):
+    for judged in judge_by_peers(_populations(run, _beside_others(lonely.values()))):
         for verdict in judged.verdicts():
             _keep(found, verdict)
     rest = [m for key, m in lonely.items() if key not in found]
@@ -108,6 +107,14 @@ def _compared(
         elif change.change and change.change.lasting and not measurement.disturbance:
             found[key] = _alone(open_ones[key], change.sentence())
     return found
+
+
+def _beside_others(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return those that more than one device has: a node of one device is spared the comparison."""
+    several: dict[tuple[str, str, str], list[Measurement]] = {}
+    for m in measurements:
+        several.setdefault((m.benchmark, m.metric.name, m.group), []).append(m)
+    return [m for members in several.values() if len(members) > 1 for m in members]
 
 
 def _keep(found: dict[Key, MetricVerdict], verdict: MetricVerdict) -> None:
@@ -126,8 +133,9 @@ def _by_history(run: Run, measurements: Sequence[Measurement]) -> Iterator[Metri
         profile=context.settings.profile,
         before=context.run_id,
     )
-    for judged in judge_by_history(_populations(run, measurements), history):
-        yield from judged.values()
+    if history:
+        for judged in judge_by_history(_populations(run, measurements), history):
+            yield from judged.values()
 
 
 def _alone(verdict: MetricVerdict, change: str) -> MetricVerdict:
