@@ -1,4 +1,4 @@
-"""``anubis report RUN``: the summary, the JSON and the HTML page of a run, rebuilt from its journal."""
+"""``anubis report RUN``: a run's summary, JSON, HTML page and gauges, rebuilt from its journal."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the JSON form; - prints it"
     )
+    parser.add_argument(
+        "--prometheus",
+        type=Path,
+        metavar="FILE",
+        help="write gauges for the textfile collector of the node_exporter; - prints them",
+    )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
     parser.add_argument(
         "--baselines",
@@ -48,7 +54,11 @@ def run(options: argparse.Namespace) -> int:
         from pytest_anubis.report.page import run_page
 
         _write(options.html, run_page(record, _baseline(options.baselines, record)))
-    if options.json is None or str(options.json) != "-":
+    if options.prometheus is not None:
+        from pytest_anubis.report.prometheus import prometheus_text
+
+        _write(options.prometheus, prometheus_text(record.node_verdict, record.verdicts))
+    if "-" not in (str(options.json), str(options.prometheus)):
         _show(record, options.verbose)
     return 0
 

@@ -60,8 +60,12 @@ def test_learn_judge_report_history(here: Path) -> None:
     assert "ACCEPTED" in page
     assert "svg" in page
 
-    report = anubis("report", "--html", "page.html", "--json", "run.json")
+    report = anubis(
+        "report", "--html", "page.html", "--json", "run.json", "--prometheus", "anubis.prom"
+    )
     assert report.returncode == 0, report.stderr
+    gauges = (here / "anubis.prom").read_text()
+    assert 'decision="ACCEPTED"} 1\n' in gauges and 'decision="REJECTED"} 0\n' in gauges
     assert "ACCEPTED" in report.stdout
     assert "<svg" in (here / "page.html").read_text()
     assert json.loads((here / "run.json").read_text())["node_verdict"]["decision"] == "ACCEPTED"
