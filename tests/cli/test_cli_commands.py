@@ -65,7 +65,8 @@ def test_learn_judge_report_history(here: Path) -> None:
     )
     assert report.returncode == 0, report.stderr
     gauges = (here / "anubis.prom").read_text()
-    assert 'decision="ACCEPTED"} 1\n' in gauges and 'decision="REJECTED"} 0\n' in gauges
+    assert 'decision="ACCEPTED"} 1.0\n' in gauges
+    assert 'decision="REJECTED"} 0.0\n' in gauges
     assert "ACCEPTED" in report.stdout
     assert "<svg" in (here / "page.html").read_text()
     assert json.loads((here / "run.json").read_text())["node_verdict"]["decision"] == "ACCEPTED"
