@@ -55,7 +55,9 @@ class RunRecord:
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
         measurements: In the order in which they were recorded.
-        verdicts: In the order in which they were reached.
+        verdicts: In the order in which they were reached; of a test that was repeated, those of its last
+            attempt.
+        verdict_tests: The test of each verdict, in the same order; empty for what was concluded at the end.
         node_verdict: What was decided about the node; None when the run did not get that far.
         findings: What people should look at.
         events: All other events (telemetry, crashes, ...) as they stand in the journal.
@@ -82,3 +84,4 @@ class RunRecord:
     findings: tuple[Finding, ...] = ()
     events: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
+    verdict_tests: tuple[str, ...] = ()

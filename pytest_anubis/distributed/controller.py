@@ -300,10 +300,9 @@ class Controller:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._tell_how_long_it_took()
         crashes = sum(self._crash_reports.values())
-        if exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed:
-            # A crash is neither accepted nor rejected until the verdicts have spoken.
-            judged = self._context.settings.mode == "judge"
-            session.exitstatus = pytest.ExitCode.OK if judged else EXIT_UNDECIDED
+        only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
+        if only and self._context.settings.mode == "measure":  # else the verdicts speak
+            session.exitstatus = EXIT_UNDECIDED
         never = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         unneeded = self._selection is not None and bool(self._selection.unneeded())
         if never and self._plan is None and not unneeded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,42 +22,71 @@ def decide(run: Run, *, waived: frozenset[str]) -> tuple[NodeVerdict, list[Metri
         run: The run, all tests reported or known to be missing.
         waived: Tests whose failure their own xfail mark expects: listed, neither rejecting nor blocking.
     """
-    context = run.context
-    judged = {(verdict.benchmark, verdict.device) for verdict in run.all_verdicts()}
-    planned = list(run.planned.values())
-    extra = verdicts_of_tests(planned, run.results, judged, node=context.node)
+    context, settings = run.context, run.context.settings
+    further = comparisons(run)
+    counted = _counted(run, further, waived)
+    extra = verdicts_of_tests(
+        list(run.planned.values()),
+        run.results,
+        {(verdict.benchmark, verdict.device) for verdict in run.all_verdicts()},
+        node=context.node,
+        explained=rejecting(counted, settings.fail_on),
+        misused=run.misused,
+    )
     selection = run.selection
     if selection is not None:
         extra += selection.pruned_verdicts()
-    further = comparisons(run)
+    problems = [*run.problems(), *(f"{note} and not tested" for note in context.hidden)]
+    if settings.require_all:
+        problems += run.repeated
+    verdict = judge_node(
+        [*counted, *extra],
+        baseline=context.baseline,
+        node=context.node,
+        fail_on=settings.fail_on,
+        require_all=settings.require_all,
+        problems=problems,
+        residual_risk=None
+        if selection is None
+        else selection.risk_after(passed([*counted, *extra])),
+        unneeded="" if selection is None else selection.unneeded(),
+    )
+    if not settings.require_all:
+        verdict = replace(verdict, listed=(*verdict.listed, *run.repeated))
+    return verdict, [*extra, *(found for verdicts in further.values() for found in verdicts)]
+
+
+def _counted(
+    run: Run, further: Mapping[str, Sequence[MetricVerdict]], waived: frozenset[str]
+) -> list[MetricVerdict]:
+    """Return the verdicts on metrics that count: those of the tests, and those from comparing them."""
     settled = {
         (verdict.benchmark, verdict.metric, verdict.device)
         for verdicts in further.values()
         for verdict in verdicts
         if verdict.scope == "unit"
     }
-    counted = [
+    sources: tuple[Mapping[str, Sequence[MetricVerdict]], ...] = (run.verdicts, further)
+    return [
         _waived(verdict) if test in waived else verdict
-        for source in (run.verdicts, further)
+        for source in sources
         for test, verdicts in source.items()
         for verdict in verdicts
         # That there is no baseline is said once, where it stands in the way of acceptance.
         if verdict.reason is not Reason.NO_BASELINE
         or (verdict.benchmark, verdict.metric, verdict.device) not in settled
     ]
-    verdict = judge_node(
-        [*counted, *extra],
-        baseline=context.baseline,
-        node=context.node,
-        fail_on=context.settings.fail_on,
-        require_all=context.settings.require_all,
-        problems=[*run.crashes, *(f"{note} and not tested" for note in context.hidden)],
-        residual_risk=None
-        if selection is None
-        else selection.risk_after(passed([*counted, *extra])),
-        unneeded="" if selection is None else selection.unneeded(),
-    )
-    return verdict, [*extra, *(found for verdicts in further.values() for found in verdicts)]
+
+
+def rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> set[tuple[str, str]]:
+    """Return (benchmark, device) of every verdict that makes its test fail.
+
+    Args:
+        verdicts: Those that count; a waived one explains nothing.
+        fail_on: ``fail`` or ``marginal``.
+    """
+    bad = (Outcome.FAIL, Outcome.MARGINAL) if fail_on == "marginal" else (Outcome.FAIL,)
+    return {(verdict.benchmark, verdict.device) for verdict in verdicts if verdict.outcome in bad}
 
 
 def passed(verdicts: Sequence[MetricVerdict]) -> list[str]:

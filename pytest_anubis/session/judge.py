@@ -34,6 +34,7 @@ class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
 
 _verdicts_key = pytest.StashKey["tuple[MetricVerdict, ...]"]()
 _undecided_key = pytest.StashKey[str]()
+_properties_key = pytest.StashKey["list[tuple[str, str]]"]()
 
 
 class Judge:
@@ -47,6 +48,9 @@ class Judge:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Begin an attempt afresh: the stash of an item survives reruns."""
         _forget(item, recorder_key)
+        stale = item.stash.get(_properties_key, ())
+        item.user_properties[:] = [one for one in item.user_properties if one not in stale]
+        _forget(item, _properties_key)
         _forget(item, _verdicts_key)
         _forget(item, _undecided_key)
         emit(self._config, {"event": "test_started", "test": item.nodeid})
@@ -173,7 +177,9 @@ class Judge:
     def _describe(self, item: pytest.Item, verdict: MetricVerdict) -> None:
         from pytest_anubis.report.junit import properties
 
-        item.user_properties.extend(properties([verdict]))
+        added = properties([verdict])
+        item.stash.setdefault(_properties_key, []).extend(added)
+        item.user_properties.extend(added)
 
     def _raise_if_not_passed(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:
         from pytest_anubis.core.verdict import Outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+import traceback
 from typing import Any
 
 import pytest
@@ -30,10 +31,14 @@ class Run:
         planned: Every planned test, by node id.
         results: How each test ended so far, by node id.
         measurements: What was recorded so far.
-        verdicts: Node id -> metric verdicts of that test, all attempts.
+        verdicts: Node id -> metric verdicts of that test, of its last attempt.
         node_verdict: The decision; None until the end, and in ``measure`` mode.
         crashes: One line per worker that died and per lane that was given up; each blocks acceptance.
+        repeated: One line per attempt of a test that another plugin had repeated: the last one decides,
+            but a failure that comes and goes does not vanish.
         usage_errors: One line per benchmark that is written wrongly.
+        misused: Their node ids.
+        internal_error: One line if the decision could not be made.
         selection: The Selector's choice of benchmarks; None where it takes no part.
     """
 
@@ -49,12 +54,17 @@ class Run:
         self.verdicts: dict[str, list[MetricVerdict]] = {}
         self.node_verdict: NodeVerdict | None = None
         self.crashes: list[str] = []
+        self.repeated: list[str] = []
         self.usage_errors: list[str] = []
+        self.misused: set[str] = set()
+        self.internal_error = ""
         self.record_path: str = ""
         self.selection: Selection | None = None
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
         self._waived: set[str] = set()
+        self._uncollected: dict[str, str] = {}
+        self._unexplained = ""
 
     # Events: the journal first, then everything else.
 
@@ -75,6 +85,12 @@ class Run:
         elif kind == "verdict":
             verdict = events.verdict_from_event(event)
             self.verdicts.setdefault(event.get("test", ""), []).append(verdict)
+        elif kind == "test_started":  # what an earlier attempt concluded stays in the journal only
+            self.verdicts.pop(event["test"], None)
+        elif kind == "test_repeated":
+            self.repeated.append(
+                f"{event['test']}: an attempt failed and was repeated: {event['text']}"
+            )
         elif kind == "worker_died":
             what = event.get("test") or "no test was running"
             self.crashes.append(f"worker of lane {event['lane']} died ({what}): {event['text']}")
@@ -119,11 +135,10 @@ class Run:
         self.planned = {plan.test: plan for plan in record.planned}
         self.results = {r.test: r for r in record.results if r.test in set(earlier.done)}
         self.measurements = list(record.measurements)
-        tests = {(plan.benchmark, plan.device): plan.test for plan in record.planned}
-        for verdict in record.verdicts:
-            test = tests.get((verdict.benchmark, verdict.device))
+        # What was concluded at the end of the earlier part, about no test in particular, is so anew.
+        for test, verdict in zip(record.verdict_tests, record.verdicts, strict=True):
             if test in self.results:
-                self.verdicts.setdefault(str(test), []).append(verdict)
+                self.verdicts.setdefault(test, []).append(verdict)
         for event in record.events:  # deaths of workers stand in the way of acceptance then and now
             self._note(dict(event))
         self._waived = {r.test for r in self.results.values() if r.outcome == "xfailed"}
@@ -151,6 +166,10 @@ class Run:
         data: dict[str, Any] = getattr(report, "anubis", {})
         if "usage_error" in data:
             self.usage_errors.append(data["usage_error"])
+            self.misused.add(report.nodeid)
+        if report.outcome == "rerun":  # what plugins that repeat failures make of all but the last
+            self._repeat(report)
+            return
         if report.when not in ("setup", "call", "teardown"):
             self._finish_test(self._result(report, data, "crashed"))
             return
@@ -162,6 +181,18 @@ class Run:
             self._waived.add(report.nodeid)
         if report.when == "teardown" and report.nodeid in self.results:
             self._finish_test(self.results[report.nodeid])
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Take note of what cannot be collected: with ``--continue-on-collection-errors`` the rest runs."""
+        if report.failed:
+            self._uncollected[report.nodeid] = _first_line(report)
+
+    def _repeat(self, report: pytest.TestReport) -> None:
+        """An attempt failed and another one follows: it counts no more, and is told."""
+        self.results.pop(report.nodeid, None)
+        self.misused.discard(report.nodeid)
+        told = {"event": "test_repeated", "test": report.nodeid, "phase": report.when}
+        self.sink({**told, "text": _first_line(report)})
 
     def _result(self, report: pytest.TestReport, data: dict[str, Any], outcome: str) -> TestResult:
         return TestResult(
@@ -191,10 +222,12 @@ class Run:
         )
         pruned = self.selection is not None and bool(self.selection.unneeded())
         if self.context.settings.mode == "judge" and (self.planned or pruned or self.verdicts):
-            self._decide(session, interrupted)
+            if exitstatus == pytest.ExitCode.TESTS_FAILED and not self._failed():
+                self._unexplained = "pytest ended with a failure, but no test of this run failed"
+            self._decide_or_say_why_not(session, interrupted)
         elif not interrupted and self._missing():
             session.exitstatus = EXIT_UNDECIDED
-        if self.usage_errors and not interrupted:
+        if self.usage_errors and not interrupted and not self.internal_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         status = int(session.exitstatus)
         self.sink(events.run_finished_event(exit_status=status, ended=_now()))
@@ -204,20 +237,44 @@ class Run:
     def _missing(self) -> list[str]:
         return [test for test in self.planned if test not in self.results]
 
+    def _failed(self) -> bool:
+        """Return whether something is known to have failed."""
+        bad = ("failed", "error", "crashed")
+        return bool(self._uncollected) or any(r.outcome in bad for r in self.results.values())
+
+    def problems(self) -> list[str]:
+        """Return what stands in the way of acceptance besides verdicts, one line each."""
+        lines = [f"{what} cannot be collected: {why}" for what, why in self._uncollected.items()]
+        return [*self.crashes, *lines, *([self._unexplained] if self._unexplained else ())]
+
+    def _decide_or_say_why_not(self, session: pytest.Session, interrupted: bool) -> None:
+        """Decide; a fault of ours or of a hook must not cost the record of what was measured."""
+        try:
+            self._decide(session, interrupted)
+        except Exception as error:
+            what = "the decision" if self.node_verdict is None else "a pytest_anubis_verdict hook"
+            first = str(error).split("\n", 1)[0]
+            self.internal_error = line = (
+                f"internal error: {what} failed: {type(error).__name__}: {first}"
+            )
+            trace = traceback.format_exc()
+            self.sink({"event": "internal_error", "text": line, "traceback": trace})
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
     def _decide(self, session: pytest.Session, interrupted: bool) -> None:
         from pytest_anubis.session.decision import decide
 
-        self.node_verdict, extra = decide(self, waived=frozenset(self._waived))
+        node_verdict, extra = decide(self, waived=frozenset(self._waived))
         for verdict in extra:
             self.sink(events.verdict_event(verdict))
-        self.sink(events.node_verdict_event(self.node_verdict))
+        self.sink(events.node_verdict_event(node_verdict))
+        self.node_verdict = node_verdict
+        # Every failure and crash has its verdict by now, so this is pytest's 1 as well.
+        if not interrupted:
+            session.exitstatus = node_verdict.decision.exit_code
         self._config.hook.pytest_anubis_verdict(
-            config=self._config, verdict=self.node_verdict, verdicts=self.all_verdicts()
+            config=self._config, verdict=node_verdict, verdicts=self.all_verdicts()
         )
-        if interrupted:
-            return
-        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = self.node_verdict.decision.exit_code
 
     def silent_tests(self) -> list[str]:
         """Return one line for every planned test that did not report."""
@@ -263,7 +320,7 @@ def _worse(outcome: str, than: str) -> bool:
     return _ORDER.index(outcome) > _ORDER.index(than)
 
 
-def _first_line(report: pytest.TestReport) -> str:
+def _first_line(report: pytest.TestReport | pytest.CollectReport) -> str:
     longrepr = report.longrepr
     if longrepr is None:
         return ""

@@ -53,6 +53,11 @@ class Terminal:
         """Show the verdict."""
         verbosity = self._config.get_verbosity()
         run = self._run
+        if run.internal_error:
+            terminalreporter.write_line(
+                f"anubis: {run.internal_error}; everything measured is in {run.record_path}",
+                red=True,
+            )
         if run.node_verdict is None:
             if run.record_path and verbosity >= 0:
                 terminalreporter.write_line(f"anubis: run recorded in {run.record_path}")

@@ -32,7 +32,8 @@ class Replay:
         self._running: dict[str, None] = {}
         self._results: dict[str, TestResult] = {}
         self._measurements: list[Measurement] = []
-        self._verdicts: list[MetricVerdict] = []
+        self._verdicts: list[tuple[str, MetricVerdict]] = []  # with the test, empty for none
+        self._judged: set[str] = set()
         self._node_verdict: NodeVerdict | None = None
         self._findings: list[Finding] = []
         self._others: list[Event] = []
@@ -91,7 +92,8 @@ class Replay:
             planned=tuple(self._planned.values()),
             results=self._all_results(),
             measurements=tuple(self._measurements),
-            verdicts=tuple(self._verdicts),
+            verdicts=tuple(verdict for _, verdict in self._verdicts),
+            verdict_tests=tuple(test for test, _ in self._verdicts),
             node_verdict=self._node_verdict,
             findings=tuple(self._findings),
             events=tuple(self._others),
@@ -123,7 +125,10 @@ class Replay:
         self._planned.update((test.test, test) for test in events.planned_from_event(event))
 
     def _take_test_started(self, event: Event) -> None:
-        self._running[Fields(event, "", JournalError).text("test")] = None
+        test = Fields(event, "", JournalError).text("test")
+        self._running[test] = None
+        if test in self._judged:  # it is repeated: its last attempt counts
+            self._verdicts = [item for item in self._verdicts if item[0] != test]
 
     def _take_test_finished(self, event: Event) -> None:
         result = events.result_from_event(event)
@@ -134,7 +139,15 @@ class Replay:
         self._measurements.append(events.measurement_from_event(event))
 
     def _take_verdict(self, event: Event) -> None:
-        self._verdicts.append(events.verdict_from_event(event))
+        test = Fields(event, "", JournalError).text("test", "")
+        self._judged.add(test)
+        self._verdicts.append((test, events.verdict_from_event(event)))
+
+    def _take_resumed(self, event: Event) -> None:
+        """What the earlier part concluded at its end is concluded anew."""
+        self._verdicts = [item for item in self._verdicts if item[0]]
+        self._node_verdict, self._ended, self._exit_status = None, "", None
+        self._others.append(event)
 
     def _take_node_verdict(self, event: Event) -> None:
         self._node_verdict = events.node_verdict_from_event(event)
@@ -190,6 +203,7 @@ _TAKERS: dict[str, Callable[[Replay, Event], None]] = {
     "test_finished": Replay._take_test_finished,
     "measurement": Replay._take_measurement,
     "verdict": Replay._take_verdict,
+    "resumed": Replay._take_resumed,
     "node_verdict": Replay._take_node_verdict,
     "finding": Replay._take_finding,
     "run_finished": Replay._take_run_finished,

@@ -15,18 +15,23 @@ def verdicts_of_tests(
     judged: Collection[tuple[str, str]],
     *,
     node: str,
+    explained: Collection[tuple[str, str]] = (),
+    misused: Collection[str] = (),
 ) -> list[MetricVerdict]:
-    """Return one verdict for every benchmark that has no metric verdicts to speak for it.
+    """Return one verdict for every test whose end no metric verdict speaks for.
 
     Args:
         planned: Every test that was collected for this run.
         results: Node id -> how the test ended, for those that ended.
         judged: (benchmark, device) of every test with at least one metric verdict.
         node: Name of the node.
+        explained: (benchmark, device) of every test with a metric verdict that rejects: that is why it
+            failed. A test may fail although its metrics pass: in its teardown, or as a strict xfail.
+        misused: Node ids of tests that failed because they are written wrongly.
 
     Returns:
-        FAIL for a benchmark whose body failed, INCONCLUSIVE for one whose worker died, NOT_TESTED for
-        one that was skipped or never reported; nothing for plain tests that passed.
+        FAIL for a test that failed by itself, INCONCLUSIVE for one whose worker died or that is written
+        wrongly, NOT_TESTED for one that was skipped or never reported; nothing for plain tests that passed.
     """
     verdicts = []
     for plan in planned:
@@ -38,7 +43,12 @@ def verdicts_of_tests(
                     _verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported")
                 )
             continue
-        if result.outcome in ("failed", "error") and not spoken_for:
+        if plan.test in misused:
+            text = f"the benchmark is written wrongly: {result.text}"
+            verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.INVALID, text))
+        elif result.outcome in ("failed", "error"):
+            if (plan.benchmark, plan.device) in explained:
+                continue
             text = f"the test itself failed: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text))
         elif result.outcome == "crashed":
