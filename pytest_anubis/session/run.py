@@ -167,7 +167,9 @@ class Run:
         if "usage_error" in data:
             self.usage_errors.append(data["usage_error"])
             self.misused.add(report.nodeid)
-        if report.outcome == "rerun":  # what plugins that repeat failures make of all but the last
+        if (
+            str(report.outcome) == "rerun"
+        ):  # what plugins that repeat failures make of all but the last
             self._repeat(report)
             return
         if report.when not in ("setup", "call", "teardown"):
