@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import gc
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +59,8 @@ class Pruning:
         if stands_down(config):
             return
         benchmarks = [benchmark_id(item) if is_benchmark(item) else "" for item in items]
-        answer = self._ask(describe(config, items, benchmarks))
+        with _without_sweeps():
+            answer = self._ask(describe(config, items, benchmarks))
         if "error" in answer:
             raise pytest.UsageError(answer["error"])
         reasons = answer["pruned"]
@@ -71,6 +75,22 @@ class Pruning:
         if dropped:
             items[:] = kept
             config.hook.pytest_deselected(items=dropped)
+
+
+@contextlib.contextmanager
+def _without_sweeps() -> Iterator[None]:
+    """Let no garbage collection run meanwhile.
+
+    What a choice allocates sets off sweeps over all that pytest has collected, a million objects that
+    stay: with ten thousand tests they would take as long as the choice.
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def describe(
@@ -108,10 +128,13 @@ def describe(
 
 
 def _named(config: pytest.Config) -> list[tuple[Path, str]]:
-    """Return file and test of every test that the command line names, e.g. ``a.py::test_x``."""
+    """Return file and test of every test that the command line names, e.g. ``a.py::test_x``.
+
+    Symbolic links are kept, as pytest keeps them in `pytest.Item.path`.
+    """
     base = Path(config.invocation_params.dir)
     return [
-        ((base / path).resolve(), rest)
+        (Path(os.path.abspath(base / path)), rest)  # noqa: PTH100  # resolve() follows links
         for path, separator, rest in (str(arg).partition("::") for arg in config.args)
         if separator
     ]

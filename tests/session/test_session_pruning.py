@@ -220,6 +220,15 @@ def test_a_named_test_is_never_left_out(story: pytest.Pytester, named: str) -> N
     assert ran(result) == {"suites/test_storage_disk.py::test_b3"}
 
 
+def test_a_test_that_is_named_through_a_link_is_never_left_out(story: pytest.Pytester) -> None:
+    (story.path / "linked").symlink_to("suites", target_is_directory=True)
+    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
+    named = "linked/test_storage_disk.py::test_b3"
+    result = story.runpytest("--anubis", *low, "linked", named, "--collect-only", "-q")
+    listed = re.findall(r"^(\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE)
+    assert listed == [named]
+
+
 def test_plain_tests_always_run(story: pytest.Pytester) -> None:
     (story.path / "suites" / "test_plain.py").write_text("def test_x():\n    pass\n")
     low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
