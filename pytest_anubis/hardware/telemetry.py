@@ -39,7 +39,8 @@ FRESH = 0.25
 cards takes some milliseconds, and a trivial test must not wait for it."""
 
 LINGER = 1.0
-"""Seconds for which sampling goes on when nobody has asked for anything."""
+"""Seconds for which sampling goes on when nobody has asked for anything. Longer than `FRESH`: a mark that
+asks for no reading of its own finds the thread awake."""
 
 MOST_SAMPLES = 2000
 """Samples kept of one measurement; of a longer one every second is dropped and the pace halved."""
