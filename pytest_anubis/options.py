@@ -12,6 +12,7 @@ PROFILES: tuple[Profile, ...] = ("smoke", "standard", "soak")
 
 ENV_PROFILE = "PYTEST_ANUBIS_PROFILE"
 ENV_STORE = "PYTEST_ANUBIS_STORE"
+ENV_HISTORY = "PYTEST_ANUBIS_HISTORY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,13 @@ OPTIONS: tuple[Option, ...] = (
         env=ENV_STORE,
         default=".anubis",
         help="Folder that keeps runs and history",
+    ),
+    Option(
+        flag="--anubis-history",
+        metavar="DIR|URL",
+        env=ENV_HISTORY,
+        help="History of incidents, defects and durations: a folder, or the database of a fleet; "
+        "default: the store",
     ),
     Option(
         flag="--anubis-run-id",

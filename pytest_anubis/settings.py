@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from pytest_anubis.options import ENV_PROFILE, ENV_STORE, OPTIONS, PROFILES, Option, Profile
+from pytest_anubis.options import (
+    ENV_HISTORY,
+    ENV_PROFILE,
+    ENV_STORE,
+    OPTIONS,
+    PROFILES,
+    Option,
+    Profile,
+)
 from pytest_anubis.options import add_options as add_options
 
 __all__ = [
+    "ENV_HISTORY",
     "ENV_PROFILE",
     "ENV_STORE",
     "OPTIONS",
@@ -24,6 +33,7 @@ __all__ = [
     "add_options",
     "resolve",
     "seconds",
+    "without_password",
 ]
 
 Selection = Literal["", "risk", "budget", "cost", "all"]
@@ -41,7 +51,8 @@ class Settings:
         mode: ``judge`` compares with a baseline and decides; ``measure`` only records.
         profile: Sizes and durations of the benchmarks.
         baselines: Folder of baseline files, or one baseline file.
-        store: Folder of runs and history.
+        store: Folder of runs, and of the history unless that is elsewhere.
+        history: Folder or database URL of the history; empty: the store.
         run_id: Name of this run; empty: one is made from the date and the node's name.
         fail_on: The mildest verdict that fails a test: ``fail`` or ``marginal``.
         require_all: What has no criterion blocks acceptance too.
@@ -68,6 +79,7 @@ class Settings:
     profile: Profile = "smoke"
     baselines: Path = Path("baselines")
     store: Path = Path(".anubis")
+    history: str = ""
     run_id: str = ""
     fail_on: Literal["fail", "marginal"] = "fail"
     require_all: bool = False
@@ -87,6 +99,19 @@ class Settings:
     explore: float = 0.02
     seed: int | None = None
     explain: bool = False
+
+    @property
+    def history_place(self) -> Path | str:
+        """Where the history is: a folder, or a database URL."""
+        if not self.history:
+            return self.store
+        return self.history if "://" in self.history else Path(self.history)
+
+
+def without_password(settings: Settings) -> Settings:
+    """Return the settings as a journal may hold them: a database's password is left out."""
+    hidden = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", settings.history)
+    return replace(settings, history=re.sub(r"(?<=[?&]password=)[^&]*", "***", hidden))
 
 
 def seconds(text: str | float) -> float:
@@ -122,6 +147,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         profile=raw["anubis_profile"],
         baselines=base / raw["anubis_baselines"],
         store=base / raw["anubis_store"],
+        history=_history(raw["anubis_history"], base),
         run_id=_run_id(raw["anubis_run_id"]),
         fail_on=raw["anubis_fail_on"],
         require_all=bool(raw["anubis_require_all"]),
@@ -182,6 +208,10 @@ def _raw(config: pytest.Config, option: Option, environ: Mapping[str, str]) -> A
 
 def _optional(text: str, convert: Callable[[str], Any]) -> Any:
     return convert(text) if text else None
+
+
+def _history(text: str, base: Path) -> str:
+    return text if not text or "://" in text else str(base / text)
 
 
 def _folder(path: Path) -> Path:

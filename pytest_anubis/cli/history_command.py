@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from pytest_anubis.core.history import RunSummary
     from pytest_anubis.store.history import History
 
+NODE_STATES = {
+    "in-service": "in service",
+    "drained": "drained",
+    "repair": "repair",
+    "removed": "removed",
+}
 STATES = {"confirmed": "confirmed", "false-alarm": "false alarm", "open": "open"}
 
 
@@ -36,6 +42,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     enter.add_argument("--component", default="")
     enter.add_argument("--note", default="")
     enter.add_argument("--add-nodes", action="store_true", help="add the node if it is unknown")
+    happened = actions.add_parser("incidents", help="list incidents, latest first")
+    happened.add_argument("--node", default="", help="only this node's")
+    happened.add_argument("--limit", type=int, default=40, help="how many (default: 40)")
+    withdraw = actions.add_parser("withdraw", help="take out an incident entered by mistake")
+    withdraw.add_argument("number", type=int)
+    state = actions.add_parser("state", help="note that a node was drained, repaired, removed")
+    state.add_argument("--node", required=True)
+    state.add_argument("--as", dest="state", choices=tuple(NODE_STATES), required=True)
+    state.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
+    state.add_argument("--note", default="")
     show = actions.add_parser("defects", help="list defects with the benchmarks that exposed them")
     show.add_argument("--node", default="")
     found = actions.add_parser("found", help="record a defect by hand, e.g. from an older system")
@@ -57,6 +73,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     close.add_argument("--note", default="")
     for sub, action in (
         *((load, _import), (enter, _add), (show, _defects), (found, _found), (close, _close)),
+        *((happened, _incidents), (withdraw, _withdraw), (state, _state)),
     ):
         _store(sub, inherited=True)
         sub.set_defaults(action=action)
@@ -77,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
     target = options.store if "://" in options.store else Path(options.store)
     action = _show if options.action == "show" else options.action
-    if isinstance(target, Path) and action in (_show, _defects) and not target.is_dir():
+    if isinstance(target, Path) and action in (_show, _defects, _incidents) and not target.is_dir():
         raise CommandError(f"{target}: no history yet; run 'pytest --anubis suites/' first")
     try:
         with History(target) as history:
@@ -94,7 +111,9 @@ def _show(history: History, options: argparse.Namespace) -> None:
         return
     if options.node or len(nodes) == 1:
         node = options.node or nodes[0].name
-        for line in _node_lines(node, history.node_history(node, limit=max(1, options.limit))):
+        runs = history.node_history(node, limit=max(1, options.limit))
+        state = next(record.state for record in nodes if record.name == node)
+        for line in _node_lines(node, state, runs):
             print(line)
         return
     rows = [["node", "state", "hardware class", "in service since"]]
@@ -103,7 +122,9 @@ def _show(history: History, options: argparse.Namespace) -> None:
     print("one node: anubis history --node NAME")
 
 
-def _node_lines(node: str, runs: tuple[RunSummary, ...]) -> list[str]:
+def _node_lines(node: str, state: str, runs: tuple[RunSummary, ...]) -> list[str]:
+    if not runs:
+        return [f"node {node}, {state}, no runs yet"]
     rows = [["started", "run", "profile", "took", "decision", "lowest similarity"]]
     for run in runs:
         lowest = min(run.similarities.items(), key=lambda item: item[1], default=None)
@@ -117,7 +138,7 @@ def _node_lines(node: str, runs: tuple[RunSummary, ...]) -> list[str]:
                 "-" if lowest is None else f"{similarity_text(lowest[1])} {lowest[0][1]}",
             ]
         )
-    lines = [f"node {node}, {len(runs)} latest runs", *table(rows).splitlines()]
+    lines = [f"node {node}, {state}, {len(runs)} latest runs", *table(rows).splitlines()]
     moved = _movement(runs)
     if moved:
         lines += ["", "how similarities moved (oldest to newest):", *table(moved).splitlines()]
@@ -175,6 +196,44 @@ def _add(history: History, options: argparse.Namespace) -> None:
     )
     new = add_incident(history, incident, add_node=options.add_nodes)
     print("incident added" if new else "this incident was known already")
+
+
+def _incidents(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.incidents import incidents
+
+    found = incidents(history, node=options.node)
+    if not found:
+        print("no incidents")
+        return
+    rows = [["number", "started", "node", "kind", "component", "lasted", "note"]]
+    for one in reversed(found[-max(1, options.limit) :]):
+        lasted = "-" if one.duration is None else duration_text(one.duration)
+        note = clip(one.note, 60)
+        rows.append(
+            [str(one.number), _time(one.started), one.node, one.kind, one.component, lasted, note]
+        )
+    print(table(rows))
+    if len(rows) <= len(found):
+        print(f"... and {len(found) - len(rows) + 1} before (--limit shows more)")
+
+
+def _withdraw(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.incidents import withdraw_incident
+
+    withdraw_incident(history, options.number)
+    print(f"incident {options.number}: taken out")
+
+
+def _state(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history import moment_of
+
+    history.set_state(
+        options.node,
+        NODE_STATES[options.state],
+        at=moment_of(options.on) if options.on else None,
+        note=options.note,
+    )
+    print(f"node {options.node}: {NODE_STATES[options.state]}")
 
 
 def _defects(history: History, options: argparse.Namespace) -> None:

@@ -124,8 +124,8 @@ def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
     for name in names:
         if name not in by_name:
             raise CommandError(
-                f"node {name[:80]!r} is unknown; 'anubis history' lists the nodes, and measuring a "
-                "node once, or 'anubis history add', makes it known"
+                f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or "
+                "--add-nodes of 'anubis history add' and 'import', makes it known"
             )
     nodes = [by_name[name] for name in dict.fromkeys(names)]
     classes = {node.hardware_class for node in nodes}

@@ -38,12 +38,11 @@ from pytest_anubis.distributed.processes import (
 from pytest_anubis.distributed.scheduling import AnubisScheduling, ended_in_order
 from pytest_anubis.distributed.tasks import Certificates, Lane, Task, of_host
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.selection import Selection, answered
+from pytest_anubis.session.selection import Selection, answered, history_exists
 from pytest_anubis.store import events
 from pytest_anubis.wire import to_plain
 
 EXIT_UNDECIDED = 20
-HISTORY_NAME = "history.sqlite"
 
 
 class Controller:
@@ -367,13 +366,13 @@ def register(
 
 def _measured(context: RunContext) -> dict[str, float]:
     """Return how long each benchmark took in earlier runs; nothing where no history can be read."""
-    store = context.settings.store
-    if not (store / HISTORY_NAME).exists():
+    place = context.settings.history_place
+    if not history_exists(place):
         return {}
     from pytest_anubis.store.history import History, HistoryError
 
     try:
-        with History(store) as history:
+        with History(place) as history:
             return history.durations(context.hardware_class, profile=context.settings.profile)
     except HistoryError:
         return {}  # filing this run will tell what is wrong with it

@@ -15,6 +15,7 @@ from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.session.resume import Earlier
 from pytest_anubis.session.selection import Selection
+from pytest_anubis.settings import without_password
 from pytest_anubis.store import events
 from pytest_anubis.store.events import Event, JournalError
 from pytest_anubis.store.journal import Journal
@@ -124,7 +125,7 @@ class Run:
             # Without a baseline nobody is under acceptance: a fleet's first runs may be learned from.
             purpose="acceptance" if context.judging and context.baseline else "measure",
             inventory=context.inventory,
-            settings=to_plain(context.settings),
+            settings=to_plain(without_password(context.settings)),
         )
         self.sink({**started, "baseline": context.baseline.digest if context.baseline else ""})
 
@@ -295,7 +296,7 @@ class Run:
         """File the run in the history; the journal is the truth, so a failure is only told."""
         from pytest_anubis.store.filing import file_run
 
-        problem = file_run(self.context.settings.store, self.record_path)
+        problem = file_run(self.context.settings.history_place, self.record_path)
         if problem:
             self._config.issue_config_time_warning(pytest.PytestWarning(problem), stacklevel=2)
 

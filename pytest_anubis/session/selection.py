@@ -189,6 +189,11 @@ def _earlier_plan(choice: Choice, event: Mapping[str, Any]) -> Any:
     )
 
 
+def history_exists(place: Path | str) -> bool:
+    """Say whether there is a history: a database is taken to have one, a folder has its file or not."""
+    return isinstance(place, str) or (place / HISTORY_NAME).exists()
+
+
 def freeze_ground(context: RunContext) -> Ground:
     """Read what the choice rests on.
 
@@ -207,9 +212,10 @@ def freeze_ground(context: RunContext) -> Ground:
     path: Path = settings.store / MODEL_NAME
     place = str(settings.store)
     try:
-        fleet = FleetHistory()
-        if (settings.store / HISTORY_NAME).exists():  # opening one would make it
-            with History(settings.store) as history:
+        fleet, read = FleetHistory(), place
+        if history_exists(settings.history_place):  # opening one would make it
+            with History(settings.history_place) as history:
+                read = history.shown()
                 fleet = read_fleet(
                     history, hardware_class=context.hardware_class, profile=settings.profile
                 )
@@ -217,7 +223,7 @@ def freeze_ground(context: RunContext) -> Ground:
         if path.exists():
             place = str(path)
             model = RiskModel.from_plain(read_model(path))
-        place = str(settings.store)
+        place = read
         return freeze(fleet, [context.node], now=time.time(), horizon=settings.horizon, model=model)
     except HistoryError as error:
         raise pytest.UsageError(f"--anubis-select: {error}") from error

@@ -97,9 +97,10 @@ class History:
             # The first line says what; the rest is the statement.
             cause = getattr(error, "orig", None) or error
             said = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
-            raise HistoryError(f"{self._shown()}: {said[:160]}") from error
+            raise HistoryError(f"{self.shown()}: {said[:160]}") from error
 
-    def _shown(self) -> str:
+    def shown(self) -> str:
+        """Return its URL for people, without a password."""
         with contextlib.suppress(SQLAlchemyError):
             return sa.make_url(self.name).render_as_string(hide_password=True)
         return "history"
@@ -116,7 +117,7 @@ class History:
                 )
             elif found != str(schema.VERSION):
                 raise HistoryError(
-                    f"{self._shown()}: history of schema {found[:20]}, this version reads "
+                    f"{self.shown()}: history of schema {found[:20]}, this version reads "
                     f"{schema.VERSION}; use the version of pytest-anubis that wrote it"
                 )
 
@@ -226,16 +227,17 @@ class History:
         """Return each benchmark's median duration in seconds on a class, by benchmark.
 
         Args:
-            hardware_class: The class.
+            hardware_class: The class; empty takes all.
             profile: Only runs of this profile; empty takes all.
         """
         table, runs = schema.durations, schema.runs
         query = (
             sa.select(table.c.benchmark, table.c.seconds)
             .join(runs, runs.c.id == table.c.run_id)
-            .where(runs.c.hardware_class == hardware_class)
             .order_by(table.c.benchmark)
         )
+        if hardware_class:
+            query = query.where(runs.c.hardware_class == hardware_class)
         if profile:
             query = query.where(runs.c.profile == profile)
         found: dict[str, list[float]] = {}
@@ -291,7 +293,10 @@ def known_node(connection: sa.Connection, name: str) -> int:
 
 def unknown_node(name: str) -> str:
     """Return the words about a node that the history does not know."""
-    return f"node {name[:80]!r} is unknown; add it with `anubis history add`, or measure it first"
+    return (
+        f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or --add-nodes "
+        "of 'anubis history add' and 'import', makes it known"
+    )
 
 
 def past(at: float | None, now: float | None = None) -> float:

@@ -52,6 +52,8 @@ def add_incident(
 ) -> bool:
     """Record one incident.
 
+    One that is known already gets the duration that it lacks: incidents are told while they last.
+
     Args:
         history: The history.
         incident: What happened.
@@ -75,13 +77,15 @@ def add_incident(
         )
         table = schema.incidents
         there = connection.execute(
-            sa.select(table.c.id).where(
+            sa.select(table.c.id, table.c.duration).where(
                 table.c.node_id == number,
                 table.c.kind == incident.kind,
                 table.c.started == incident.started,
             )
         ).first()
         if there is not None:
+            if there.duration is None:
+                _set_duration(connection, there.id, incident.duration)
             return False
         connection.execute(table.insert().values(_row(number, incident)))
     return True
@@ -93,7 +97,8 @@ def import_incidents(
     """Read incidents from CSV; good lines are kept, wrong ones listed by number.
 
     Columns: ``node, kind, started`` and, if wanted, ``duration`` (hours, or with a unit: ``90s``,
-    ``30m``, ``2h``, ``1d``), ``component``, ``note``. Reading a file twice adds nothing.
+    ``30m``, ``2h``, ``1d``), ``component``, ``note``. Reading a file twice adds nothing; a duration that
+    was not known yet is filled in.
 
     Args:
         history: The history.
@@ -105,34 +110,59 @@ def import_incidents(
         HistoryError: The file cannot be read, lacks a column, or the database refuses.
     """
     present = time.time() if now is None else now
-    wrong: list[str] = []
+    wrong: list[tuple[int, str]] = []
     good: list[tuple[int, Incident]] = []
     for line, row in _lines(path):
         try:
             good.append((line, _incident(row, present)))
         except HistoryError as error:
-            wrong.append(f"{path} line {line}: {error}")
+            wrong.append((line, str(error)))
     with history.writing() as connection:
         nodes = _nodes(connection, [item for _, item in good] if add_nodes else [])
         table = schema.incidents
-        there = {
-            (row.node_id, row.kind, row.started)
-            for row in connection.execute(sa.select(table.c.node_id, table.c.kind, table.c.started))
+        columns = (table.c.id, table.c.node_id, table.c.kind, table.c.started, table.c.duration)
+        there: dict[tuple[int, str, float], tuple[int, float | None]] = {
+            (row.node_id, row.kind, row.started): (row.id, row.duration)
+            for row in connection.execute(sa.select(*columns))
         }
         rows: list[dict[str, Any]] = []
         known = 0
         for line, item in good:
             if item.node not in nodes:
-                wrong.append(f"{path} line {line}: {unknown_node(item.node)}")
+                wrong.append((line, unknown_node(item.node)))
                 continue
             key = (nodes[item.node], item.kind, item.started)
-            known += key in there
             if key not in there:
-                there.add(key)
+                there[key] = (0, item.duration)
                 rows.append(_row(nodes[item.node], item))
+                continue
+            known += 1
+            number, duration = there[key]
+            if number and duration is None:
+                _set_duration(connection, number, item.duration)
         if rows:
             connection.execute(table.insert(), rows)
-    return IncidentImport(added=len(rows), known=known, wrong=tuple(wrong))
+    lines = tuple(f"{path} line {line}: {text}" for line, text in sorted(wrong))
+    return IncidentImport(added=len(rows), known=known, wrong=lines)
+
+
+def withdraw_incident(history: History, number: int) -> None:
+    """Take out an incident that was entered by mistake.
+
+    Raises:
+        HistoryError: There is no such incident.
+    """
+    table = schema.incidents
+    with history.writing() as connection:
+        if not connection.execute(table.delete().where(table.c.id == number)).rowcount:
+            raise HistoryError(
+                f"there is no incident {number}; 'anubis history incidents' lists them"
+            )
+
+
+def _set_duration(connection: sa.Connection, number: int, duration: float | None) -> None:
+    table = schema.incidents
+    connection.execute(table.update().where(table.c.id == number).values(duration=duration))
 
 
 def _nodes(connection: sa.Connection, more: Sequence[Incident]) -> dict[str, int]:

@@ -147,6 +147,41 @@ def test_defects_are_recorded_listed_and_closed(
     assert "a.py::test_a" in line
 
 
+def test_incidents_are_listed_and_taken_out(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = ("history", "add", "--node", "n05", "--kind", "psu", "--started", "2026-01-02")
+    assert main(told) == 0
+    assert said(capsys) == "incident added\n"
+    assert main([*told, "--duration", "90m"]) == 0
+    assert said(capsys) == "this incident was known already\n"
+    assert main(["history", "incidents", "--node", "n05", "--limit", "1000"]) == 0
+    (line,) = [line for line in said(capsys).splitlines() if " psu " in line]
+    assert "1 h 30 min" in line
+    assert main(["history", "withdraw", line.split()[0]]) == 0
+    said(capsys)
+    assert main(["history", "incidents", "--limit", "1000"]) == 0
+    assert "psu" not in said(capsys)
+    assert main(["history", "incidents", "--limit", "2"]) == 0
+    assert len(said(capsys).splitlines()) == 4  # header, two of them, and how many more
+
+
+def test_a_node_that_was_removed_has_no_risk(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nodes() -> set[str]:
+        assert main(["risk", "--model", "exponential", "--json", "-"]) == 0
+        return {node["node"] for node in json.loads(said(capsys))["nodes"]}
+
+    before = nodes()
+    assert main(["history", "state", "--node", "n05", "--as", "removed", "--note", "sold"]) == 0
+    said(capsys)
+    assert nodes() == before - {"n05"}
+    assert main(["history", "--node", "n05"]) == 0
+    assert said(capsys) == "node n05, removed, no runs yet\n"
+    assert main(["history", "state", "--node", "n05", "--as", "in-service"]) == 0
+    said(capsys)
+    assert nodes() == before
+
+
 # What cannot be used is refused with one line that says how to mend it.
 
 
@@ -180,6 +215,9 @@ def test_defects_are_recorded_listed_and_closed(
             "negative",
         ),
         (("history", "close", "9999", "--as", "confirmed"), "no defect 9999"),
+        (("history", "withdraw", "9999"), "no incident 9999"),
+        (("history", "state", "--node", "n99", "--as", "repair"), "'n99' is unknown"),
+        (("history", "state", "--node", "n05", "--as", "repair", "--on", "2099-01-01"), "future"),
     ],
 )
 def test_wrong_input_is_one_line(

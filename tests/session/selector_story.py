@@ -57,7 +57,7 @@ def write_suite(root: Path, *, values: str = "[100 + 0.1 * (i % 5) for i in rang
         (folder / f"test_{component.replace('.', '_')}.py").write_text(text)
 
 
-def write_history(store: Path, *, defects: int = 150, incidents: bool = True) -> None:
+def write_history(store: Path | str, *, defects: int = 150, incidents: bool = True) -> None:
     """Make up 200 days of 60 nodes, of which ten have an incident a week and the others one a month.
 
     Repairs are often partial: three of five incidents are of the kind of the one before. This machine

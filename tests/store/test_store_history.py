@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,13 @@ from pytest_anubis.store.defects import add_defect, close_defect, defects
 from pytest_anubis.store.filing import file_all, file_run, make_sketch, read_sketch, record_run
 from pytest_anubis.store.fleet import read_fleet
 from pytest_anubis.store.history import History, HistoryError, moment_of, shown_time
-from pytest_anubis.store.incidents import add_incident, import_incidents, incidents, seconds_of
+from pytest_anubis.store.incidents import (
+    add_incident,
+    import_incidents,
+    incidents,
+    seconds_of,
+    withdraw_incident,
+)
 from pytest_anubis.store.journal import Journal
 from pytest_anubis.store.risk_models import read_model, save_model
 
@@ -135,6 +142,7 @@ def test_durations_are_medians_of_what_ran(history: History) -> None:
     assert history.durations("c1", profile="smoke") == {NET: 5.5}
     assert history.durations("c1") == {NET: 9.0}
     assert history.durations("c2") == {}
+    assert history.durations("") == {NET: 9.0}  # every class
 
 
 def test_a_rejected_run_opens_a_defect_that_the_operator_closes(history: History) -> None:
@@ -193,6 +201,15 @@ def test_incidents_one_by_one(history: History) -> None:
             add_incident(history, Incident(**fields), now=NOW)  # type: ignore[arg-type]
         assert "\n" not in str(caught.value)
     assert len(incidents(history)) == 1
+    lasting = Incident(node="n1", kind="gpu", started=NOW - DAY)
+    assert add_incident(history, lasting, now=NOW)
+    assert not add_incident(history, replace(lasting, duration=90.0), now=NOW)
+    ended = next(one for one in incidents(history) if one.kind == "gpu")
+    assert ended.duration == 90.0  # it lasted when it was told first
+    withdraw_incident(history, ended.number)
+    assert [one.kind for one in incidents(history)] == ["nic"]
+    with pytest.raises(HistoryError, match=f"no incident {ended.number}"):
+        withdraw_incident(history, ended.number)
     assert add_incident(history, Incident(node="n9", kind="x", started=1.0), add_node=True, now=NOW)
     assert {node.name: node.since for node in history.nodes()} == {"n1": NOW - 9 * DAY, "n9": 1.0}
     assert history.nodes()[0].attributes == {"rack": "r1"}
@@ -219,6 +236,7 @@ def test_incidents_from_a_file_keep_the_good_lines(history: History, tmp_path: P
     assert sorted(int(text.split("line ")[1].split(":")[0]) for text in found.wrong) == [
         3, 4, 5, 6, 7, 8,
     ]  # fmt: skip
+    assert found.wrong[1].startswith(f"{path} line 4: ")  # as they stand in the file
     assert all(str(path) in text and "\n" not in text for text in found.wrong)
     kept = incidents(history)
     assert [(item.kind, item.duration, item.component) for item in kept] == [
@@ -227,6 +245,9 @@ def test_incidents_from_a_file_keep_the_good_lines(history: History, tmp_path: P
     again = import_incidents(history, path, add_nodes=True, now=NOW)
     assert (again.added, again.known) == (1, 3)
     assert [node.name for node in history.nodes()] == ["n1", "n9"]
+    path.write_text("node,kind,started,duration\nn1,disk,2026-01-04,2\n")
+    assert import_incidents(history, path, now=NOW).known == 1
+    assert [item.duration for item in incidents(history) if item.kind == "disk"] == [7200.0]
 
 
 @pytest.mark.parametrize(
