@@ -18,7 +18,7 @@ from pytest_anubis.selector.coverage import Coverage, learn_coverage
 from pytest_anubis.selector.kinds import kind_mix
 from pytest_anubis.selector.outlook import NoRiskError, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.plan import Mode, NodeRisk, Plan, Pruned
-from pytest_anubis.selector.reasons import shown
+from pytest_anubis.selector.reasons import lasting, shown
 from pytest_anubis.selector.selection import joint_risk, make_plan
 
 _NOMINAL = 0.5  # stands for a risk that nobody knows; what exposes most is the same for every risk
@@ -235,7 +235,7 @@ def _without_risk(item: Pruned) -> Pruned:
         item,
         gain=0.0,
         reason=f"would expose {shown(item.gain / _NOMINAL)} more of the known defects in "
-        f"{item.cost_seconds:.3g} s, but the budget is better spent on what was chosen",
+        f"{lasting(item.cost_seconds)}, but the budget is better spent on what was chosen",
     )
 
 

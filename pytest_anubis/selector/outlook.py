@@ -41,18 +41,22 @@ class RiskModel:
         model: The model; times in hours.
         kinds: Kinds of incidents that have a covariate of their own.
         nodes: How many nodes it was fitted to.
+        told: How many incidents the history had. Those that were not waited for teach no rate: the one
+            that a node is first known by, and one that began while another lasted.
     """
 
     model: HazardModel
     kinds: tuple[str, ...]
     nodes: int
+    told: int = 0
 
     @property
     def text(self) -> str:
         """What it is and rests on, in words."""
-        count = self.model.events
+        count = max(self.model.events, self.told)
+        some = f"{self.model.events} of {count}" if count > self.model.events else str(count)
         return (
-            f"{self.model.kind} model of {count} incident{'s' if count != 1 else ''} on "
+            f"{self.model.kind} model of {some} incident{'s' if count != 1 else ''} on "
             f"{self.nodes} node{'s' if self.nodes != 1 else ''}"
         )
 
@@ -62,6 +66,7 @@ class RiskModel:
             "schema": SCHEMA,
             "kinds": list(self.kinds),
             "nodes": self.nodes,
+            "told": self.told,
             "model": self.model.to_plain(),
         }
 
@@ -78,17 +83,19 @@ class RiskModel:
                 "fit it again with 'anubis risk --save'"
             )
         kinds, nodes, model = plain.get("kinds"), plain.get("nodes"), plain.get("model")
+        told = plain.get("told", 0)
         if (
             not isinstance(kinds, list)
             or not all(isinstance(kind, str) for kind in kinds)
             or not isinstance(nodes, int)
+            or not isinstance(told, int)
             or not isinstance(model, Mapping)
         ):
             raise SelectorError(
                 "risk model: kinds, nodes or model are missing or of another type; fit it again with "
                 "'anubis risk --save'"
             )
-        return cls(model=load_model(model), kinds=tuple(kinds), nodes=nodes)
+        return cls(model=load_model(model), kinds=tuple(kinds), nodes=nodes, told=told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +147,12 @@ def fit_risk(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
         chosen.fit(rows.x, rows.duration, rows.event, names=rows.names)
-    return RiskModel(model=chosen, kinds=rows.kinds, nodes=len(set(rows.nodes)))
+    return RiskModel(
+        model=chosen,
+        kinds=rows.kinds,
+        nodes=len(set(rows.nodes)),
+        told=len(fleet.incidents),
+    )
 
 
 def look_ahead(
@@ -190,7 +202,18 @@ def look_ahead(
         horizon=horizon,
         uptime=dict(zip(rows.nodes, rows.duration.tolist(), strict=True)),
         basis=risk.text,
-        notes=(*strange, *notes),
+        notes=(*strange, *_aged(fleet, risk), *notes),
+    )
+
+
+def _aged(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:
+    """Say when a kept model has missed a tenth of what happened."""
+    count = len(fleet.incidents)
+    if not risk.told or count < 1.1 * risk.told:
+        return ()
+    return (
+        f"the model that was kept knows {risk.told} incidents, the history {count}: fit it again with "
+        "'anubis risk --save'",
     )
 
 

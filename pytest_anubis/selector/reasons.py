@@ -62,7 +62,7 @@ def _reason(own: int, gain: int, less: float, group: Group, plan: Plan) -> str:
     lower = f"lower the risk from {before} to {after}"
     if before == after:
         lower = f"hardly lower the risk of {before}"
-    would = f"would {lower} in {group.cost:.3g} s"
+    would = f"would {lower} in {lasting(group.cost)}"
     if plan.mode == "budget":
         return f"{would}, but the budget is better spent on what was chosen"
     if plan.mode == "cost":
@@ -101,5 +101,24 @@ def summarise(plan: Plan, nodes: int) -> str:
 
 
 def shown(probability: float) -> str:
-    """Return a probability for people: percent, with two significant digits."""
-    return f"{probability * 100:.2g} %" if probability < 0.995 else f"{probability * 100:.4g} %"
+    """Return a probability for people: percent, with two significant digits, as reports show it."""
+    hundredth = 100 * probability
+    if hundredth == 0:
+        return "0 %"
+    if hundredth < 0.005:
+        return "<0.01 %"
+    digits = 0 if hundredth >= 10 else 1 if hundredth >= 1 else 2
+    return f"{hundredth:.{digits}f} %"
+
+
+def lasting(seconds: float) -> str:
+    """Return a duration for people: ``<1 s``, ``50 s``, ``4 min 05 s``, ``2 h 10 min``."""
+    if seconds < 0.95:
+        return "<1 s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"

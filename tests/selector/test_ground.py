@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -220,6 +221,19 @@ def test_a_history_that_makes_no_sense_is_refused(incident: Incident, words: str
         freeze(wrong, ["n1"], now=NOW, horizon=DAY)
 
 
+def test_a_kept_model_that_missed_much_says_so() -> None:
+    known = fleet()
+    kept = fit_risk(known, now=NOW)
+    assert not any("fit it again" in note for note in look(known, kept))
+    more = replace(known.incidents[-1], started=NOW - 1)
+    grown = replace(known, incidents=(*known.incidents, *[more] * len(known.incidents)))
+    assert any("fit it again" in note for note in look(grown, kept))
+
+
+def look(known: FleetHistory, kept: RiskModel) -> tuple[str, ...]:
+    return look_ahead(known, kept, now=NOW, horizon=DAY).notes
+
+
 def test_without_incidents_no_model_is_made() -> None:
     with pytest.raises(SelectorError, match="no incident"):
         fit_risk(FleetHistory(nodes=fleet().nodes), now=NOW)
@@ -242,6 +256,8 @@ def test_an_incident_that_a_node_is_first_heard_of_by_ends_no_interval() -> None
     later = Incident(node="n1", kind="nic", started=NOW - 50 * DAY)
     found = fit_risk(FleetHistory(nodes=nodes, incidents=(*first, later)), now=NOW)
     assert found.model.events == 1
+    assert found.text == "exponential model of 1 of 10 incidents on 9 nodes"
+    assert RiskModel.from_plain(found.to_plain()).text == found.text
     (risk,) = freeze(
         FleetHistory(nodes=nodes, incidents=(*first, later)), ["n2"], now=NOW, horizon=DAY
     ).risks

@@ -21,6 +21,7 @@ from pytest_anubis.selector import (
 )
 from pytest_anubis.selector.candidates import grouped
 from pytest_anubis.selector.problem import WEIGHT, Problem, greedy, make_problem, tidied
+from pytest_anubis.selector.reasons import lasting, shown
 
 NAMES = tuple("abcdefgh")
 
@@ -207,8 +208,32 @@ def test_every_pruned_test_has_a_reason_that_fits() -> None:
     reasons = {item.benchmark: item.reason for item in plan.pruned}
     assert plan.chosen == ("a",)
     assert "exposed by what was chosen as well" in reasons["b"]
-    assert "would lower the risk from 1 % to 0 % in 50 s" in reasons["c"]
+    assert reasons["c"].startswith("would lower the risk from 1.0")
+    assert " % to 0 % in 50 s" in reasons["c"]
     assert "no known defect" in reasons["d"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "<1 s"), (50, "50 s"), (59.7, "1 min 00 s"), (245, "4 min 05 s"), (7900, "2 h 11 min")],
+)
+def test_durations_in_reasons(seconds: float, words: str) -> None:
+    assert lasting(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("risk", "words"),
+    [
+        (0, "0 %"),
+        (1e-6, "<0.01 %"),
+        (0.007, "0.70 %"),
+        (0.0953, "9.5 %"),
+        (0.5, "50 %"),
+        (1, "100 %"),
+    ],
+)
+def test_risks_in_reasons(risk: float, words: str) -> None:
+    assert shown(risk) == words
 
 
 def test_exploration_is_drawn_from_its_seed_and_rare() -> None:
