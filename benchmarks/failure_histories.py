@@ -35,8 +35,12 @@ class Rows:
 
     def until(self, horizon: float) -> Rows:
         """Return the rows with everything after the horizon cut off."""
-        over = self.duration > horizon
-        return Rows(self.x, np.where(over, horizon, self.duration), np.where(over, 0.0, self.event))
+        return self.seen_until(np.full(len(self.event), horizon))
+
+    def seen_until(self, end: Floats) -> Rows:
+        """Return the rows with everything after each one's end, shape (n,), cut off."""
+        over = self.duration > end
+        return Rows(self.x, np.where(over, end, self.duration), np.where(over, 0.0, self.event))
 
 
 @dataclass(frozen=True)
@@ -116,24 +120,32 @@ LANL = [
 
 
 def lanl(data: Path) -> Task:
-    """Nodes of twelve systems: the last year tests, what had ended before it trains, 30 days."""
-    table = read(data / "lanl_failures" / "landmarks.parquet")
-    rows = Rows(stacked(table, LANL), table["duration"], table["event"])
-    day = table["landmark_day"]
+    """Nodes of twelve systems: the last year tests, what was known at its beginning trains, 30 days."""
+    rows, day = landmarks(data)
     cut = day.max() - 365
-    return Task([(rows.only(day + 90 <= cut), rows.only(day > cut))], 30.0, unit=1)
+    return Task([(known_at(rows, day, cut), rows.only(day > cut))], 30.0, unit=1)
 
 
 def lanl_rolling(data: Path) -> Task:
-    """The same, rolling: each quarter from all that had ended before, once there is half a year."""
-    table = read(data / "lanl_failures" / "landmarks.parquet")
-    rows = Rows(stacked(table, LANL), table["duration"], table["event"])
-    day = table["landmark_day"]
+    """The same, rolling: each quarter from what was known at its beginning, 90 days."""
+    rows, day = landmarks(data)
     splits = []
     for start in np.arange(day.min() + 270, day.max(), 90):
         test = (day >= start) & (day < start + 90)
-        splits.append((rows.only(day + 90 <= start), rows.only(test)))
+        splits.append((known_at(rows, day, start), rows.only(test)))
     return Task(splits, 90.0, unit=1)
+
+
+def landmarks(data: Path) -> tuple[Rows, Floats]:
+    """Return LANL's rows and the day of each."""
+    table = read(data / "lanl_failures" / "landmarks.parquet")
+    return Rows(stacked(table, LANL), table["duration"], table["event"]), table["landmark_day"]
+
+
+def known_at(rows: Rows, day: Floats, cut: float) -> Rows:
+    """Return rows that began before a day, as they were known on it: later ends are not seen yet."""
+    begun = day < cut
+    return rows.only(begun).seen_until((cut - day)[begun])
 
 
 def alibaba(data: Path) -> Task:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pytest_anubis.selector.belief import Rates, learn_rates
+from pytest_anubis.selector.belief import Floats, Ints, Rates, learn_rates
 from pytest_anubis.selector.fleet import Outcome, Scenario, record_past, simulate
 from pytest_anubis.selector.policies import (
     FixedSubset,
@@ -44,14 +44,29 @@ class Frontier:
     def __init__(self, name: str, points: Sequence[tuple[str, list[Outcome]]]) -> None:
         self.name = name
         self.points = points
+        # Shape (points, seeds, 3).
+        self.figures = np.array(
+            [
+                [(run.validation_per_node, run.used, run.incidents) for run in runs]
+                for _, runs in points
+            ]
+        )
 
-    def at(self, hours: float) -> float | None:
-        """Return the MTBI at validation hours, between points on a line of logarithms; None outside."""
-        known = sorted((validation(runs), mtbi(runs)) for _, runs in self.points)
-        xs, ys = np.array(known).T
-        if not xs[0] <= hours <= xs[-1]:
-            return None
-        return float(np.exp(np.interp(np.log(hours), np.log(xs), np.log(ys))))
+    def curve(self, seeds: Ints) -> tuple[Floats, Floats]:
+        """Return validation hours and MTBI of each point from some seeds, ascending in hours."""
+        hours, used, incidents = np.moveaxis(self.figures[:, seeds].mean(axis=1), 1, 0)
+        order = np.argsort(hours, kind="stable")
+        return hours[order], (used / np.maximum(incidents, 1 / len(seeds)))[order]
+
+    def beside(self, other: Frontier, seeds: Ints) -> Floats:
+        """Return MTBI over the other's at equal hours, at each own point; NaN outside the other's.
+
+        Between points the other's MTBI is drawn as a line of logarithms.
+        """
+        hours, own = self.curve(seeds)
+        marks, theirs = other.curve(seeds)
+        there = np.exp(np.interp(np.log(hours), np.log(marks), np.log(theirs)))
+        return np.where((hours >= marks[0]) & (hours <= marks[-1]), own / there, np.nan)
 
 
 def mtbi(runs: Sequence[Outcome]) -> float:
@@ -142,22 +157,30 @@ def compare(
 ) -> None:
     """Print the learned Selector beside every other policy at equal hours of validation."""
     own = frontiers[0]
+    count = len(none)
+    draws = np.random.default_rng(0).integers(0, count, (500, count))
+    print(
+        "  learned beside          ratio of MTBI at equal hours, least [95 %]   mean [95 %]   levels"
+    )
     for other in frontiers[1:]:
-        ratios = [
-            mtbi(outcomes) / there
-            for _, outcomes in own.points
-            if (there := other.at(validation(outcomes))) is not None
-        ]
-        if ratios:
-            print(
-                f"  learned / {other.name} at equal hours: least {min(ratios):.2f}, "
-                f"mean {np.mean(ratios):.2f} ({len(ratios)} levels)"
-            )
+        ratios = own.beside(other, np.arange(count))
+        inside = np.isfinite(ratios)
+        if not inside.any():
+            continue
+        again = np.array([own.beside(other, seeds)[inside] for seeds in draws])
+        least = int(ratios[inside].argmin())
+        spread = np.nanquantile(again[:, least], [0.025, 0.975])
+        middle = np.nanquantile(np.nanmean(again, axis=1), [0.025, 0.975])
+        print(
+            f"  {other.name:20s} {ratios[inside][least]:24.2f} [{spread[0]:.2f}, {spread[1]:.2f}] "
+            f"{np.mean(ratios[inside]):20.2f} [{middle[0]:.2f}, {middle[1]:.2f}] {inside.sum():4d}"
+        )
     cheap = [o for _, o in own.points if validation(o) <= 0.08 * validation(full)]
     if cheap:
         best = max(cheap, key=mtbi)
+        ratio, low, high = interval(best, none)
         print(
-            f"  best with validation cut by at least 92 %: {mtbi(best) / mtbi(none):.1f}x none at "
+            f"  best with validation cut by at least 92 %: {ratio:.1f}x none [{low:.1f}, {high:.1f}] at "
             f"-{1 - validation(best) / validation(full):.1%}"
         )
 

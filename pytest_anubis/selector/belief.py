@@ -1,11 +1,13 @@
 """What is believed about hidden defects of nodes: a filter over use, incidents and validations.
 
-Each kind k of defect appears on a node at the rate ``wear * share_k`` per hour of use and, once there,
-becomes an incident at the rate `manifest`. With pi the belief that it is there, h hours without an
-incident turn (1 - pi, pi) into ``((1 - pi) a, pi b + (1 - pi) w (a - b) / (mu - w))`` with
-``a = exp(-w h)``, ``b = exp(-mu h)`` (the exact solution for at most one defect of a kind); the sum is
-the probability of those hours, the ratio the new belief. Rates are learned by maximum likelihood from a
-log of what was seen, with the same filter.
+A node has no hidden defect, or one of a kind k; a second one beside it is rare enough to be left out. A
+defect appears at the rate w per hour of use, is of kind k with its share, and becomes an incident at the
+rate mu. With p the beliefs in the kinds and q = 1 - sum p, h hours without an incident turn them into
+``p b + q share w (a - b) / (mu - w)`` and ``q a`` with ``a = exp(-w h)``, ``b = exp(-mu h)``, before
+division by their sum, which is the probability of those hours. Kinds exclude each other, so a test that
+is passed makes the kinds that it did not look for more probable: after an incident whose cause stayed,
+one of them must be there. Rates are learned by maximum likelihood from a log of what was seen, with the
+same filter.
 """
 
 from __future__ import annotations
@@ -67,14 +69,27 @@ def after_use(belief: Floats, hours: Floats, rates: Rates) -> tuple[Floats, Floa
     Returns:
         The belief, shape (n, kinds), and the probability of no incident, shape (n,).
     """
-    wear = rates.wear * rates.shares
-    gap = rates.manifest - wear
-    gap = np.where(np.abs(gap) < 1e-9, 1e-9, gap)  # the limit for equal rates, near enough
-    kept = np.exp(-hours[:, None] * wear)
-    quiet = np.exp(-rates.manifest * hours)[:, None]
-    there = belief * quiet + (1 - belief) * wear * (kept - quiet) / gap
-    both = (1 - belief) * kept + there
-    return there / np.maximum(both, _TINY), both.prod(axis=1)
+    none = 1 - belief.sum(axis=1)
+    gap = rates.manifest - rates.wear
+    gap = gap if abs(gap) > 1e-9 else 1e-9  # the limit for equal rates, near enough
+    kept = np.exp(-rates.wear * hours)
+    quiet = np.exp(-rates.manifest * hours)
+    came = none * rates.wear * (kept - quiet) / gap
+    there = belief * quiet[:, None] + came[:, None] * rates.shares
+    both = none * kept + there.sum(axis=1)
+    return there / np.maximum(both, _TINY)[:, None], both
+
+
+def after_tests(belief: Floats, tested: Mask) -> Floats:
+    """Return the belief about nodes that passed tests, shape (n, kinds).
+
+    Args:
+        belief: Before, shape (n, kinds).
+        tested: Which kinds were looked for, shape (n, kinds).
+    """
+    left = np.where(tested, 0.0, belief)
+    passed = 1 - np.where(tested, belief, 0.0).sum(axis=1)
+    return np.asarray(left / np.maximum(passed, _TINY)[:, None])
 
 
 def after_incident(belief: Floats, rates: Rates, kind: Ints) -> Floats:
@@ -89,14 +104,13 @@ def after_incident(belief: Floats, rates: Rates, kind: Ints) -> Floats:
     known = kind >= 0
     cause[known] = 0.0
     cause[known, kind[known]] = 1.0
-    after: Floats = cause * rates.stays + (1 - cause) * belief
+    after: Floats = cause * rates.stays
     return after
 
 
-def to_show(belief: Floats, hours: float, rates: Rates) -> Floats:
-    """Return the probability that a defect that is there now shows within hours, shape of `belief`."""
-    shown: Floats = belief * -np.expm1(-rates.manifest * hours)
-    return shown
+def to_show(hours: float, rates: Rates) -> float:
+    """Return the probability that a defect that is there now becomes an incident within hours."""
+    return float(-np.expm1(-rates.manifest * hours))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,9 +222,11 @@ def _likelihood(past: Past, waves: Sequence[Ints], rates: Rates) -> float:
     for rows in waves:
         who = past.node[rows]
         own, tested, found = belief[who], past.tested[rows], past.found[rows]
-        chance = np.where(found, own, 1 - own)
-        total += float(np.log(np.maximum(chance, _TINY))[tested].sum())
-        own = np.where(tested | found.any(axis=1, keepdims=True), 0.0, own)
+        bad: Mask = np.asarray(found.any(axis=1))
+        passed = 1 - np.where(tested, own, 0.0).sum(axis=1)
+        total += float(np.log(np.maximum(own, _TINY))[found].sum())
+        total += float(np.log(np.maximum(passed, _TINY))[~bad].sum())
+        own = np.where(bad[:, None], 0.0, after_tests(own, tested))
         own, quiet = after_use(own, past.hours[rows], rates)
         total += float(np.log(np.maximum(quiet, _TINY)).sum())
         hit = past.incident[rows]

@@ -34,18 +34,9 @@ class CoxPH(HazardModel):
         self._baseline: Floats = np.zeros(1)
 
     def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
-        from scipy.optimize import minimize
-
         order = np.argsort(-duration, kind="stable")  # the risk set of a time is then a prefix
         z, duration, event = z[order], duration[order], event[order]
-        found = minimize(
-            _partial(z, duration, event, self.ridge),
-            np.zeros(z.shape[1]),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8},
-        )
-        self._slopes = np.asarray(found.x, dtype=np.float64)
+        self._slopes = slopes(z, duration, event, self.ridge)
         weight = np.cumsum(np.exp(np.clip(z @ self._slopes, -50, 50)))
         times, deaths = np.unique(duration[event], return_counts=True)
         at_risk = weight[np.searchsorted(-duration, -times, side="right") - 1]
@@ -75,6 +66,28 @@ class CoxPH(HazardModel):
     def coefficients(self) -> Floats:
         """Slopes b of the standardised covariates."""
         return self._slopes.copy()
+
+
+def slopes(z: Floats, duration: Floats, event: npt.NDArray[np.bool_], ridge: float) -> Floats:
+    """Return the b of the largest (penalised) partial likelihood, shape (width,).
+
+    Args:
+        z: Standardised covariates, shape (n, width).
+        duration: Shape (n,).
+        event: Shape (n,), at least one true.
+        ridge: Penalty on the coefficients, per incident.
+    """
+    from scipy.optimize import minimize
+
+    order = np.argsort(-duration, kind="stable")
+    found = minimize(
+        _partial(z[order], duration[order], event[order], ridge),
+        np.zeros(z.shape[1]),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8},
+    )
+    return np.asarray(found.x, dtype=np.float64)
 
 
 def _partial(

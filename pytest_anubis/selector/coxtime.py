@@ -1,8 +1,12 @@
 """Cox-Time: ``h(t | z) = h0(t) exp(g(t, z))`` with a network g that takes time as an input.
 
 Kvamme, Borgan, Scheel, *Time-to-event prediction with neural networks and Cox regression* (JMLR 2019).
-The relative risk may change with time, which proportional hazards forbid. Several networks, each
-stopped by another fifth of the rows, are averaged in g; one Breslow baseline belongs to the average.
+The relative risk may change with time, which proportional hazards forbid. Here g is Cox's linear part plus
+a network that starts at zero and is kept only as far as rows apart confirm it, so where the past is no
+guide to more, the model is Cox's. Those rows are a stretch of the history, not a random draw: neighbours
+in it (a unit's many rows, a month of one fleet) share circumstances, and a network that had seen half of
+them would be stopped far too late. Several networks, each stopped by another fifth, are averaged in g; one
+Breslow baseline belongs to the average.
 """
 
 from __future__ import annotations
@@ -15,11 +19,15 @@ import numpy.typing as npt
 
 from pytest_anubis.selector.candidates import SelectorError
 from pytest_anubis.selector.covariates import Floats, numbers
+from pytest_anubis.selector.cox import slopes
 from pytest_anubis.selector.hazard import HazardModel
 from pytest_anubis.selector.network import Clock, Network, make_clock
 from pytest_anubis.selector.training import Recipe, sorted_rows, train
 
 _GRID = 100  # times at which the baseline steps, at most
+_ORDERED = 0.9  # rank correlation of row and duration from which rows count as sorted by it
+_FEW = 0.1  # least share of its due that a stretch must have of the incidents
+_RIDGE = 1e-3  # penalty of the proportional part, per incident
 _CAP = 15.0  # largest |g| that is believed
 
 
@@ -58,15 +66,18 @@ class CoxTime(HazardModel):
     def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
         self._clock = make_clock(duration[event])
         recipe = self.recipe or Recipe(controls=int(np.clip(10_000 // self.events, 1, 16)))
-        folds = _folds(event, max(5, min(self.networks, 10)), self.seed)
+        folds = _stretches(duration, event, max(5, min(self.networks, 10)), self.seed)
         nets, epochs = [], []
         for number in range(self.networks):
             check = folds == number % (folds.max() + 1)
+            fit = z[~check], duration[~check], event[~check]
+            linear = slopes(*fit, _RIDGE)
             net, seen = train(
-                sorted_rows(z[~check], duration[~check], event[~check], self._clock),
-                sorted_rows(z[check], duration[check], event[check], self._clock),
+                sorted_rows(*fit, self._clock, linear),
+                sorted_rows(z[check], duration[check], event[check], self._clock, linear),
                 recipe,
                 self.seed * 1009 + number,
+                linear,
             )
             nets.append(net)
             epochs.append(seen)
@@ -74,7 +85,7 @@ class CoxTime(HazardModel):
         self._breslow(z, duration, event)
         self.notes += (
             f"{self.networks} networks of {'-'.join(map(str, recipe.hidden))}, stopped after "
-            f"{min(epochs)} to {max(epochs)} epochs by a fifth of the rows each",
+            f"{min(epochs)} to {max(epochs)} epochs by a fifth of the rows each (0: proportional)",
         )
 
     def _breslow(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
@@ -149,10 +160,21 @@ def _between(marks: Floats, curve: Floats, times: Floats) -> Floats:
     return found
 
 
-def _folds(event: npt.NDArray[np.bool_], count: int, seed: int) -> npt.NDArray[np.int64]:
-    """Deal rows into folds at random, incidents and the others alike, shape (n,)."""
+def _stretches(
+    duration: Floats, event: npt.NDArray[np.bool_], count: int, seed: int
+) -> npt.NDArray[np.int64]:
+    """Deal rows into stretches of their order, shape (n,).
+
+    Rows that stand in the order of what is to be predicted are dealt at random instead, incidents and the
+    others alike: a stretch of only short lives would be no fair judge.
+    """
+    folds = np.arange(len(event)) * count // len(event)
+    held = np.bincount(folds, weights=event, minlength=count) * count / event.sum()
+    ranks = np.argsort(np.argsort(duration, kind="stable"), kind="stable")
+    ordered = abs(float(np.corrcoef(ranks, np.arange(len(event)))[0, 1])) > _ORDERED
+    if held.min() >= _FEW and not ordered:
+        return folds
     rng = np.random.default_rng(seed)
-    folds = np.empty(len(event), dtype=np.int64)
     for group in (np.flatnonzero(event), np.flatnonzero(~event)):
         folds[rng.permutation(group)] = np.arange(len(group)) % count
     return folds

@@ -69,14 +69,20 @@ class HazardModel(ABC):
         event: npt.ArrayLike,
         *,
         names: Sequence[str] | None = None,
+        order: npt.ArrayLike | None = None,
     ) -> Self:
         """Learn from rows of one interval each.
+
+        Models that check themselves on held-back rows hold back stretches of the history; for them rows
+        of one unit, or of one time, should stand together.
 
         Args:
             x: Covariates at the start of the interval, shape (n, d); NaN is missing; d may be 0.
             duration: Length of the interval, shape (n,), 0 or more.
             event: Whether it ended with an incident (1) or was only observed so far (0), shape (n,).
             names: Names of the covariates for messages.
+            order: When each interval began (or which unit it is of), shape (n,); rows are sorted by it.
+                Default: as they stand.
 
         Returns:
             The model itself.
@@ -92,11 +98,12 @@ class HazardModel(ABC):
                 f"{int(happened.sum())} incidents are too few for {self.kind} (at least "
                 f"{self.needs_events}); use Exponential, or wait for more history"
             )
+        place = np.arange(len(time)) if order is None else sorting(order, len(time))
         self._prepare = prepare
         self.notes = notes
         self.observed = float(time.max())
         self.events, self.rows = int(happened.sum()), len(time)
-        self._fit(prepare.apply(x), time, happened)
+        self._fit(prepare.apply(x)[place], time[place], happened[place])
         return self
 
     def survival(self, times: npt.ArrayLike, x: npt.ArrayLike) -> Floats:
@@ -235,6 +242,20 @@ def load_model(plain: Mapping[str, Any]) -> HazardModel:
     model: HazardModel = maker(beyond=plain.get("beyond", "warn"))
     model._read(plain)
     return model
+
+
+def sorting(order: npt.ArrayLike, rows: int) -> npt.NDArray[np.int64]:
+    """Return the places of rows in the order of a figure, shape (rows,); equal ones stay as they stand.
+
+    Raises:
+        SelectorError: There is not one figure for each row, or one is not finite.
+    """
+    figure = np.asarray(order, dtype=np.float64)
+    if figure.shape != (rows,) or not np.isfinite(figure).all():
+        raise SelectorError(
+            f"{rows} rows and an order of shape {figure.shape}; give one finite number for each row"
+        )
+    return np.argsort(figure, kind="stable")
 
 
 def checked(

@@ -67,10 +67,12 @@ class Network:
     Attributes:
         layers: Hidden layers; the first one's last input is the time.
         out: Shape (hidden,): weights of the output.
+        linear: Shape (width,): proportional part, to which the layers' output is added.
     """
 
     layers: tuple[Layer, ...]
     out: Floats32
+    linear: Floats32
 
     def relative(self, times: Floats, z: Floats) -> Floats32:
         """Return g, shape (n, m), at standardised times, shape (m,), for rows z, shape (n, width)."""
@@ -86,7 +88,7 @@ class Network:
             for layer in self.layers[1:]:
                 values = layer.after(values @ layer.weight + layer.bias)
             found[start : start + block] = values @ self.out
-        return found
+        return found + (z.astype(np.float32) @ self.linear)[:, None]
 
     def to_plain(self) -> dict[str, Any]:
         """Return nested lists."""
@@ -96,6 +98,7 @@ class Network:
                 for layer in self.layers
             ],
             "out": self.out.tolist(),
+            "linear": self.linear.tolist(),
         }
 
     @classmethod
@@ -111,7 +114,10 @@ class Network:
             size = weight.shape[1]
             vectors = {name: numbers(each, name, (size,)).astype(np.float32) for name in _VECTORS}
             layers.append(Layer(weight=weight, **vectors))
-        return cls(layers=tuple(layers), out=numbers(plain, "out", (size,)).astype(np.float32))
+        out, linear = numbers(plain, "out", (size,)), numbers(plain, "linear", (width,))
+        return cls(
+            layers=tuple(layers), out=out.astype(np.float32), linear=linear.astype(np.float32)
+        )
 
 
 _VECTORS = ("bias", "scale", "shift")

@@ -13,6 +13,7 @@ from pytest_anubis.selector.belief import (
     Mask,
     Rates,
     after_incident,
+    after_tests,
     after_use,
     at_first,
     to_show,
@@ -155,12 +156,17 @@ class FixedSubset(Nothing):
         return np.repeat(self.chosen[None, :], len(nodes), axis=0)
 
 
+def _hazard(chance: Floats) -> Floats:
+    """Return -log(1 - chance)."""
+    return np.asarray(-np.log1p(-np.minimum(chance, 1 - 1e-12)))
+
+
 class Selector(Nothing):
     """Validate where and what the belief about hidden defects is worth it.
 
-    Before a job the joint probability that a defect of its nodes shows within it is brought to p0 by
-    tests of single nodes, taken by hazard removed per hour. (Each test removes its own part of the sum
-    of hazards, so this greedy choice is at most one test dearer than the cheapest.)
+    Before a job the joint probability that a defect of its nodes shows within it, once they have passed,
+    is brought to p0 by tests of single nodes, taken by hazard removed per hour. (On each node in the order
+    of that rate; all in all this greedy choice is at most one test dearer than the cheapest in that order.)
 
     Args:
         p0: Accepted joint probability per job.
@@ -178,20 +184,28 @@ class Selector(Nothing):
 
     def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
         """Return the tests that bring the risk to the accepted one, best hazard per hour first."""
-        chance = to_show(self.belief[nodes], job_hours, self.rates)
-        hazard = -np.log1p(-np.minimum(chance, 1 - 1e-12)).ravel()
-        excess = float(hazard.sum()) + np.log1p(-self.p0) * part
+        own = self.belief[nodes]
+        show = to_show(job_hours, self.rates)
+        before = _hazard(own.sum(axis=1, keepdims=True) * show)
+        excess = float(before.sum()) + np.log1p(-self.p0) * part
         if excess <= 0:
             return None
-        order = np.argsort(-(hazard / np.tile(self.hours, len(nodes))), kind="stable")
-        needed = int(np.searchsorted(np.cumsum(hazard[order]), excess)) + 1
-        mask = np.zeros(len(hazard), dtype=np.bool_)
-        mask[order[:needed]] = True
+        order = np.argsort(-own / self.hours, axis=1, kind="stable")
+        passed = np.cumsum(np.take_along_axis(own, order, axis=1), axis=1)
+        left = (passed[:, -1:] - passed) / np.maximum(1 - passed, 1e-12)
+        gain = -np.diff(_hazard(left * show), axis=1, prepend=before)
+        # A test of a node never goes before one that stands before it in that node's order.
+        rate = np.minimum.accumulate(gain / self.hours[order], axis=1)
+        line = np.argsort(-rate.ravel(), kind="stable")
+        needed = int(np.searchsorted(np.cumsum(gain.ravel()[line]), excess)) + 1
+        mask = np.zeros(own.size, dtype=np.bool_)
+        flat = order + np.arange(len(nodes))[:, None] * self.kinds
+        mask[flat.ravel()[line[:needed]]] = True
         return mask.reshape(len(nodes), self.kinds)
 
     def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
         """Believe what passed to be gone, and repaired nodes to be whole."""
-        self.belief[nodes] = np.where(mask | bad[:, None], 0.0, self.belief[nodes])
+        self.belief[nodes] = np.where(bad[:, None], 0.0, after_tests(self.belief[nodes], mask))
 
     def used(self, nodes: Ints, hours: float, hit: int, kind: int) -> None:
         """Follow the belief through the hours."""

@@ -49,9 +49,13 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows sorted by time, so that the risk set of an incident is everything from a place on."""
+    """Rows sorted by time, so that the risk set of an incident is everything from a place on.
+
+    `fixed`, shape (n,), is the proportional part of g, which is not trained here.
+    """
 
     z: Floats
+    fixed: Floats
     cases: npt.NDArray[np.int64]
     times: Floats
     first: npt.NDArray[np.int64]
@@ -63,54 +67,74 @@ class Rows:
         return low + np.floor(rng.random((len(cases), k)) * span).astype(np.int64)
 
 
-def sorted_rows(z: Floats, duration: Floats, event: npt.NDArray[np.bool_], clock: Clock) -> Rows:
-    """Return rows by time, with the incidents among them."""
+def sorted_rows(
+    z: Floats, duration: Floats, event: npt.NDArray[np.bool_], clock: Clock, linear: Floats
+) -> Rows:
+    """Return rows by time, with the incidents among them and their proportional part ``z linear``."""
     order = np.argsort(duration, kind="stable")
     time = duration[order]
     cases = np.flatnonzero(event[order])
     return Rows(
         z=z[order],
+        fixed=z[order] @ linear,
         cases=cases,
         times=clock.of(time[cases]),
         first=np.searchsorted(time, time[cases], side="left"),
     )
 
 
-def train(fit: Rows, check: Rows, recipe: Recipe, seed: int) -> tuple[Network, int]:
-    """Train one network, stopping early by the loss on other rows.
+def train(fit: Rows, check: Rows, recipe: Recipe, seed: int, linear: Floats) -> tuple[Network, int]:
+    """Train one network, as a correction of proportional hazards, stopped by the loss on other rows.
 
     Args:
         fit: Rows to learn from.
         check: Rows to stop by, with at least one incident.
         recipe: How.
         seed: Seed of everything random.
+        linear: Shape (width,): slopes of the proportional part that the network corrects.
 
     Returns:
-        The network of the best epoch, and the number of epochs that it saw.
+        The network, and the number of epochs that it saw; 0 where none did better on the other rows than
+        proportional hazards (see `simplest`).
     """
     import torch
 
     rng = np.random.default_rng(seed)
+    many = 4 * recipe.controls
+    losses: list[Floats] = []
+    states = []
     with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(seed)
         net = _build(fit.z.shape[1] + 1, recipe)
         step = torch.optim.AdamW(net.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
-        fixed = _batch(
-            check, np.arange(len(check.cases)), 4 * recipe.controls, np.random.default_rng(1)
-        )
-        best, kept, kept_epoch, since = np.inf, _state(net), 0, 0
-        for epoch in range(1, recipe.epochs + 1):
-            _epoch(net, step, fit, recipe, rng)
+        fixed = _batch(check, np.arange(len(check.cases)), many, np.random.default_rng(1))
+        for epoch in range(recipe.epochs + 1):
+            if epoch:
+                _epoch(net, step, fit, recipe, rng)
             with torch.no_grad():
                 net.train(False)
-                loss = float(_loss(net, fixed, 4 * recipe.controls))
-            since += 1
-            if loss < best:
-                best, kept, kept_epoch, since = loss, _state(net), epoch, 0
-            if since >= recipe.patience:
+                losses.append(_losses(net, fixed, many).numpy().astype(np.float64))
+            states.append(_state(net))
+            if epoch - int(np.argmin([loss.mean() for loss in losses])) >= recipe.patience:
                 break
-        net.load_state_dict(kept)
-    return _export(net), kept_epoch
+        kept = simplest(np.array(losses))
+        net.load_state_dict(states[kept])
+    return _export(net, linear), kept
+
+
+def simplest(losses: Floats) -> int:
+    """Return the first epoch that is no worse than the best one by more than one standard error.
+
+    The error is that of the paired differences over the cases, so it is small where epochs agree on which
+    cases are hard. Early epochs are closest to proportional hazards.
+
+    Args:
+        losses: Shape (epochs, cases).
+    """
+    means = losses.mean(axis=1)
+    best = int(means.argmin())
+    error = (losses - losses[best]).std(axis=1) / losses.shape[1] ** 0.5
+    return int(np.flatnonzero(means - means[best] <= error)[0])
 
 
 @contextlib.contextmanager
@@ -140,30 +164,35 @@ def _epoch(
         if start and len(cases) < 8:
             continue  # too few rows for a batch's statistics; another epoch has them elsewhere
         step.zero_grad()
-        loss = _loss(net, _batch(rows, cases, recipe.controls, rng), recipe.controls)
+        loss = _losses(net, _batch(rows, cases, recipe.controls, rng), recipe.controls).mean()
         loss.backward()  # type: ignore[no-untyped-call]
         step.step()
 
 
 def _batch(
     rows: Rows, cases: npt.NDArray[np.int64], controls: int, rng: np.random.Generator
-) -> torch.Tensor:
-    """Return cases and their controls as input, shape (cases * (1 + controls), width + 1)."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return cases with controls as input, shape (cases * (1 + controls), width + 1), and g's fixed part."""
     import torch
 
     drawn = rows.controls(cases, controls, rng)
     who = np.concatenate([rows.cases[cases][:, None], drawn], axis=1).ravel()
     when = np.repeat(rows.times[cases], 1 + controls)
-    return torch.from_numpy(np.column_stack([rows.z[who], when]).astype(np.float32))
+    inputs = np.column_stack([rows.z[who], when]).astype(np.float32)
+    return torch.from_numpy(inputs), torch.from_numpy(rows.fixed[who].astype(np.float32))
 
 
-def _loss(net: torch.nn.Sequential, inputs: torch.Tensor, controls: int) -> torch.Tensor:
+def _losses(
+    net: torch.nn.Sequential, batch: tuple[torch.Tensor, torch.Tensor], controls: int
+) -> torch.Tensor:
+    """Return the loss of each case, shape (cases,)."""
     import torch
 
-    g = net(inputs).reshape(-1, 1 + controls)
+    inputs, fixed = batch
+    g = (net(inputs)[:, 0] + fixed).reshape(-1, 1 + controls)
     # log(1 + sum exp(g_j - g_i)) is the softmax loss of picking the case out of its group.
-    loss: torch.Tensor = (torch.logsumexp(g, dim=1) - g[:, 0]).mean()
-    return loss
+    losses: torch.Tensor = torch.logsumexp(g, dim=1) - g[:, 0]
+    return losses
 
 
 def _build(width: int, recipe: Recipe) -> torch.nn.Sequential:
@@ -178,7 +207,9 @@ def _build(width: int, recipe: Recipe) -> torch.nn.Sequential:
             torch.nn.Dropout(recipe.dropout),
         ]
         width = size
-    parts.append(torch.nn.Linear(width, 1, bias=False))
+    last = torch.nn.Linear(width, 1, bias=False)
+    torch.nn.init.zeros_(last.weight)  # g starts as its proportional part
+    parts.append(last)
     return torch.nn.Sequential(*parts)
 
 
@@ -186,7 +217,7 @@ def _state(net: torch.nn.Sequential) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in net.state_dict().items()}
 
 
-def _export(net: torch.nn.Sequential) -> Network:
+def _export(net: torch.nn.Sequential, linear: Floats) -> Network:
     """Return the network as arrays, with batch normalisation folded to a scale and a shift."""
     state = {name: value.numpy().astype(np.float32) for name, value in net.state_dict().items()}
     layers = []
@@ -201,4 +232,5 @@ def _export(net: torch.nn.Sequential) -> Network:
                 shift=state[f"{norm}.bias"] - scale * state[f"{norm}.running_mean"],
             )
         )
-    return Network(layers=tuple(layers), out=state[f"{len(net) - 1}.weight"][0])
+    out = state[f"{len(net) - 1}.weight"][0]
+    return Network(layers=tuple(layers), out=out, linear=linear.astype(np.float32))

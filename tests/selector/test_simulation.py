@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_anubis.selector import SelectorError
 from pytest_anubis.selector.belief import (
     Rates,
     after_incident,
+    after_tests,
     after_use,
     at_first,
     learn_rates,
@@ -98,26 +102,62 @@ def test_a_repair_that_never_helps_is_not_taken_for_one_that_half_does() -> None
     assert learn_rates(past).stays > 0.85
 
 
+RATES = Rates(wear=1 / 1000, manifest=1 / 10, stays=0.8, initial=0.3, shares=np.array([0.6, 0.4]))
+
+
 def test_belief_follows_what_happens() -> None:
-    rates = Rates(
-        wear=1 / 1000, manifest=1 / 10, stays=0.8, initial=0.3, shares=np.array([0.6, 0.4])
-    )
-    belief = at_first(rates, 1)
+    belief = at_first(RATES, 1)
     assert belief[0] == pytest.approx([0.18, 0.12])
-    later, quiet = after_use(belief, np.array([50.0]), rates)
+    later, quiet = after_use(belief, np.array([50.0]), RATES)
     assert (later < belief).all()
-    # Two kinds on their own: no incident of either, summed over where wear and show fall.
+    # No incident, summed over where wear falls and how long it then stays hidden.
     steps = (np.arange(200_000) + 0.5) * 50 / 200_000
-    expected = 1.0
-    for share, start in zip(rates.shares, belief[0], strict=True):
-        wear = rates.wear * share
-        shown = (wear * np.exp(-wear * steps) * -np.expm1(-(50 - steps) / 10)).mean() * 50
-        expected *= start * np.exp(-5) + (1 - start) * (1 - shown)
-    assert quiet[0] == pytest.approx(expected, rel=1e-4)
-    hit = after_incident(belief, rates, np.array([1]))
-    assert hit[0] == pytest.approx([0.18, 0.8])
-    unknown = after_incident(belief, rates, np.array([-1]))
-    assert unknown[0, 0] > unknown[0, 1] > 0
+    shown = (np.exp(-steps / 1000) / 1000 * -np.expm1(-(50 - steps) / 10)).mean() * 50
+    assert quiet[0] == pytest.approx(0.3 * np.exp(-5) + 0.7 * (1 - shown), rel=1e-4)
+    hit = after_incident(belief, RATES, np.array([1]))
+    assert hit[0] == pytest.approx([0, 0.8])
+    unknown = after_incident(belief, RATES, np.array([-1]))
+    assert unknown[0] == pytest.approx([0.48, 0.32])
+
+
+def test_a_cause_that_a_test_did_not_see_is_elsewhere() -> None:
+    hit = after_incident(at_first(RATES, 1), RATES, np.array([-1]))
+    passed = after_tests(hit, np.array([[True, False]]))
+    assert passed[0] == pytest.approx([0, 0.32 / 0.52])
+    assert after_tests(hit, np.array([[True, True]]))[0] == pytest.approx([0, 0])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(0, 0.3), min_size=2, max_size=24),
+    st.floats(0.001, 0.5),
+    st.floats(0.5, 100),
+)
+def test_the_selector_leaves_the_accepted_risk(known: list[float], p0: float, hours: float) -> None:
+    policy = Selector(p0, RATES)
+    nodes = len(known) // 2
+    policy.start(nodes, 2, np.array([0.1, 2.0]), np.random.default_rng(0))
+    policy.belief = np.array(known[: 2 * nodes]).reshape(nodes, 2)
+    before = policy.belief.copy()
+    mask = policy.tests(np.arange(nodes), hours, 1.0)
+
+    def risk(belief: npt.NDArray[np.float64]) -> float:
+        return float(1 - np.prod(1 - belief.sum(axis=1) * -np.expm1(-hours / 10)))
+
+    if mask is None:
+        assert risk(before) <= p0 + 1e-9
+        return
+    assert risk(before) > p0 - 1e-9
+    assert risk(after_tests(before, mask)) <= p0 + 1e-9
+
+
+def test_incidents_of_one_node_are_told_from_those_of_many() -> None:
+    """Rates that made what was seen explain it better than rates with the same number of incidents."""
+    truth = scenario("C")
+    past = record_past(truth, Full(0.25), nodes=200, horizon=1500, seed=3)
+    good = log_likelihood(past, truth.rates)
+    more_wear = replace(truth.rates, stays=0.5, wear=truth.rates.wear * 10)
+    assert good > log_likelihood(past, more_wear) + 10
 
 
 def test_what_cannot_be_simulated() -> None:
