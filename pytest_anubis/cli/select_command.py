@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli import histories
 from pytest_anubis.cli.errors import CommandError
+from pytest_anubis.hush import solver_hushed
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import FleetHistory, NodeRecord
@@ -109,7 +110,8 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, Wish]:
             horizon=options.horizon,
             model=model,
         )
-        return choose(ground, offers, wish), wish
+        with solver_hushed():
+            return choose(ground, offers, wish), wish
     except SelectorError as error:
         raise CommandError(f"{options.store}: {error}") from error
 

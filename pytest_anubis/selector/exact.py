@@ -2,7 +2,8 @@
 
 Weighted partial set cover: a binary x per run, and for each pattern that several runs expose a
 y that is at most the sum of their x. Weights are positive, so y would be whole by itself; it is declared
-so because HiGHS is then faster, and silent (its repair of fractional solutions prints).
+so because HiGHS is then faster, and hardly ever repairs a fractional solution, of which it prints a line
+whatever it is told (callers whose output matters leave that line out).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.hush import solver_hushed
 from pytest_anubis.report.selection import EVENT, choice_lines, explain_lines
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.wire import WireError, from_plain, to_plain
@@ -91,7 +92,8 @@ class Selection:
         wish = wish_of(self._context)
         if self._earlier is not None:
             wish = replace(wish, seed=int(self._earlier["seed"]))
-        choice = choose(self._ground, offers, wish)
+        with solver_hushed():
+            choice = choose(self._ground, offers, wish)
         if self._earlier is not None:
             choice = replace(choice, plan=_earlier_plan(choice, self._earlier))
         self._offers = {offer.benchmark: offer for offer in offers}

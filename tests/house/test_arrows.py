@@ -18,6 +18,7 @@ PACKAGE = ROOT / "pytest_anubis"
 MAY_IMPORT = {
     "core": set(),
     "wire": set(),
+    "hush": set(),
     "options": set(),
     "settings": {"options"},
     "hookspecs": {"core"},
@@ -28,14 +29,14 @@ MAY_IMPORT = {
     "hardware": {"core", "wire"},
     "session": {
         "core", "validator", "selector", "store", "hardware", "report", "wire", "settings",
-        "distributed",
+        "hush", "distributed",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "session",
     },
     "cli": {
         "core", "validator", "selector", "store", "hardware", "report", "wire", "settings",
-        "distributed",
+        "hush", "distributed",
     },
     "plugin": {"session", "distributed", "report", "settings", "hookspecs"},
 }  # fmt: skip
