@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.cli import histories
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.progress import Progress
+from pytest_anubis.report.numbers import count_text
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.belief import Rates
@@ -206,7 +207,7 @@ def _title(options: argparse.Namespace) -> str:
     seen = "seen" if options.kinds_seen else "not seen"
     return (
         f"scenario {options.scenario}, {options.nodes} nodes for {options.time / 86400:g} days, "
-        f"{options.seeds} seeds, kinds of incidents {seen}"
+        f"{count_text(options.seeds, 'seed')}, kinds of incidents {seen}"
     )
 
 

@@ -73,9 +73,10 @@ def risk_lines(
 def fleet_line(rows: Sequence[NodeOutlook], horizon: float) -> str:
     """Return the fleet's risk in one line."""
     expected = math.fsum(row.probability for row in rows)
+    shown = f"{expected:.3g}"
     none = math.fsum(math.log1p(-min(row.probability, 1 - 1e-9)) for row in rows)
     return (
-        f"{count_text(len(rows), 'node')}: {expected:.3g} incidents expected within "
+        f"{count_text(len(rows), 'node')}: {shown} incident{'' if shown == '1' else 's'} expected within "
         f"{horizon / 3600:g} h, at least one with a probability of {percent(-math.expm1(none))}"
     )
 

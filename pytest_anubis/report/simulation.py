@@ -27,6 +27,8 @@ def simulation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
+    # A single seed has no interval, and no validation is what the others are held against.
+    interval = f"{row['low']:.2f} to {row['high']:.2f}" if row["low"] < row["high"] else "-"
     return [
         row["policy"],
         row["knob"],
@@ -34,7 +36,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         percent(row["share"]),
         f"{row['mtbi']:.0f}",
         f"{row['gain']:.2f}",
-        f"{row['low']:.2f} to {row['high']:.2f}",
+        interval,
         f"{row['useful']:.0f}",
         f"{row['utilisation']:.3f}",
     ]

@@ -150,6 +150,93 @@ def figures(policy: str, validation: float, mtbi: float, knob: str = "") -> dict
     }
 
 
+def test_who_is_shown_and_what_was_only_assumed() -> None:
+    rows = [node("n1", 0.5), node("n2", 0.1, incidents=0, last="", state="drained")]
+    first, basis, head, *table = risk_lines(rows, 3600, "cox model")
+    assert "within 1 h" in first
+    assert basis == "from a history: cox model"
+    assert head.split() == ["node", "risk", "up", "for", "incidents", "last", "state"]
+    assert [line.split()[0] for line in table] == ["n1", "n2"]
+    assert table[1].split()[-2:] == ["-", "drained"]
+    page = risk_page(rows, 3600, "cox model", [(1, 0.6)], ["age: missing"])
+    for words in ("cox model", "age: missing", "within 1 h", "<td>n2</td>", "drained"):
+        assert words in page
+    assert "nodes with less risk" not in page
+    assert "<li>" not in risk_page(rows, 3600, "cox model", [(1, 0.6)])
+
+
+def test_a_fleet_of_one_node_and_certain_incidents() -> None:
+    assert "1 node: 1 incident expected" in fleet_line([node("n1", 1.0)], 86400)
+    assert "probability of 100 %" in fleet_line([node("n1", 1.0)] * 3, 86400)
+    assert "0 incidents expected" in fleet_line([], 86400)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"pruned": [], "explored": []}, "the full set runs, 2 benchmarks, 2 min 00 s; risk"),
+        ({"target": None}, "0.60 % after these pass (full set: 0.10 %)"),
+        ({"defects": 0}, "30.0 s of 2 min 00 s; risk"),
+        ({"lacking": ["defects"]}, "the history has no defects yet: 2 of 3 benchmarks, "),
+    ],
+)
+def test_the_first_line_of_a_choice(changes: dict[str, Any], words: str) -> None:
+    assert words in choice_lines(choice(**changes))[0]
+
+
+def test_what_was_not_asked_for_is_not_said() -> None:
+    (line,) = choice_lines(choice(explored=[], target=None))
+    assert "accepted" not in line
+    (full,) = choice_lines(choice(pruned=[], explored=[]))
+    assert "full set: " not in full
+    (nothing,) = choice_lines(choice(method="nothing", chosen=[], explored=[]))
+    assert "after these pass" not in nothing
+    assert "the full set of 1 benchmark would take 2 min 00 s" in nothing
+
+
+def test_explanations_of_extremes() -> None:
+    everything = explain_lines(choice(pruned=[], notes=[]))
+    assert [line.split()[0] for line in everything] == ["runs", "a", "b"]
+    nothing = explain_lines(choice(chosen=[], explored=[], notes=[]))
+    assert [line.split()[0] for line in nothing] == ["left", "c"]
+    assert explain_lines(choice(chosen=[], explored=[], pruned=[], notes=[])) == []
+
+
+def test_many_that_were_left_out_are_folded_away() -> None:
+    one = {"benchmark": "c", "cost_seconds": 90.0, "gain": 0.01, "reason": "too dear"}
+    few, many = (selection_block([choice(pruned=[one] * count)]) for count in (12, 13))
+    assert "<details open>" in few
+    assert "<details>" in many
+    assert many.count("too dear") == 13
+    assert "<table" not in selection_block([choice(pruned=[])])
+
+
+def test_the_latest_choice_counts() -> None:
+    early, late = choice(cost=1.0), choice(cost=2.0)
+    assert find_event([early, late, {"event": "other"}]) == late
+    assert chosen_lines([early, late]) == choice_lines(late)
+
+
+def test_the_full_set_does_not_squeeze_the_plot() -> None:
+    rows = [figures("none", 0, 400), figures("selector", 5, 6000), figures("full set", 900, 8000)]
+    page = simulation_page("scenario B", rows, "remark")
+    drawn = page[page.index("<svg") : page.index("</svg>")]
+    assert "selector: 5, 6000" in drawn
+    assert "full set" not in drawn
+    assert "at 900 h per node and an MTBI of 8000 h" in page
+    without = simulation_page(EVIL, rows[:2], EVIL)
+    assert "far to the right" not in without
+    assert EVIL not in without
+
+
+def test_a_single_seed_has_no_interval() -> None:
+    _, one, several = simulation_rows(
+        [{**figures("none", 0, 400), "high": 1.0}, figures("selector", 5, 6000)]
+    )
+    assert one[6] == "-"
+    assert several[6] == "1.00 to 2.00"
+
+
 def test_simulated_policies() -> None:
     rows = [
         figures("none", 0, 400),

@@ -194,6 +194,55 @@ def test_any_frontier_is_well_formed(
     assert len(list(root.iter("circle"))) == count
 
 
+def places(svg: str) -> dict[str, tuple[int, int]]:
+    """Return where each point of a frontier lies, by its words."""
+    return {
+        "".join(dot.itertext()): (int(dot.attrib["cx"]), int(dot.attrib["cy"]))
+        for dot in parsed(svg).iter("circle")
+    }
+
+
+def test_more_lies_further_right_and_higher() -> None:
+    line = [(4.0, 100.0), (1.0, 50.0), (2.0, 80.0)]
+    svg = frontier_plot([("selector", line), ("none", [(0.0, 10.0)])], x_label="h", y_label="MTBI")
+    found = places(svg)
+    assert list(found) == [
+        "selector: 1, 50", "selector: 2, 80", "selector: 4, 100", "none: 0, 10",
+    ]  # fmt: skip
+    (x1, y1), (x2, y2), (x4, y4), (x0, y0) = found.values()
+    assert x0 < x1 < x2 < x4
+    assert y4 < y2 < y1 < y0  # the picture's origin is its upper left corner
+    assert x2 - x1 == pytest.approx((x4 - x0) / 4, abs=2)
+    assert y2 - y4 == pytest.approx((y0 - y4) * 20 / 90, abs=2)
+
+
+def test_a_line_joins_its_points_and_a_single_point_is_a_dot() -> None:
+    def lines(points: Sequence[tuple[float, float]]) -> int:
+        svg = frontier_plot([("p", points)], x_label="x", y_label="y")
+        return sum("stroke-width" in path.attrib for path in parsed(svg).iter("path"))
+
+    assert lines([(1, 1), (2, 2)]) == lines([(1, 1)]) + 1
+
+
+def test_points_that_are_no_numbers_are_left_out() -> None:
+    nan, inf = float("nan"), float("inf")
+    svg = frontier_plot([("p", [(nan, 1), (1, inf), (3, 4)])], x_label="x", y_label="y")
+    assert list(places(svg)) == ["p: 3, 4"]
+    assert frontier_plot([("p", [(nan, 1)])], x_label="x", y_label="y") == ""
+
+
+def test_nine_lines_are_told_apart() -> None:
+    svg = frontier_plot(
+        [(f"p{i}", [(i, i), (i + 1, i)]) for i in range(9)], x_label="x", y_label="y"
+    )
+    looks = [
+        (path.attrib["stroke"], path.attrib.get("stroke-dasharray"))
+        for path in parsed(svg).iter("path")
+        if path.attrib.get("stroke-width") == "4"
+    ]
+    assert len(looks) == len(set(looks)) == 9
+
+
 @pytest.mark.parametrize("tiny", [5e-324, 1e-310, 2.5e-300])
 def test_the_smallest_numbers_can_be_drawn(tiny: float) -> None:
     svg = frontier_plot([("none", [(0.0, tiny), (tiny, 0.0)])], x_label="x", y_label="y")

@@ -110,6 +110,27 @@ def test_after_an_incident_of_the_network_the_choice_moves_there(story: pytest.P
     assert len(after & network) > len(after - network)
 
 
+def test_by_risk_too_the_choice_moves_there_and_says_what_remains(story: pytest.Pytester) -> None:
+    by_risk = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.15")
+    network = {*names("network.loopback"), *names("network.collective")}
+    shares = []
+    for happens in (False, True):
+        if happens:
+            with History(story.path / ".anubis") as history:
+                happened(history, HERE, "nic", time.time() - 3 * HOUR, 2.0)
+        result = run(story, *by_risk, "--anubis-explore=0", "--anubis-explain", "--collect-only")
+        text = result.stdout.str()
+        kept = set(re.findall(r"^(suites/\S+) +chosen$", text, flags=re.MULTILINE))
+        left = set(re.findall(r"^(suites/\S+) +\d.* (?:risk|defects)", text, flags=re.MULTILINE))
+        assert kept | left == set(ALL)
+        assert not kept & left
+        result.stdout.fnmatch_lines(
+            ["anubis: * of 30 benchmarks, *after these pass (full set: *), accepted 15 %"]
+        )
+        shares.append(len(kept & network) / len(kept))
+    assert shares[0] < 0.5 < shares[1]
+
+
 def test_every_left_out_benchmark_is_explained(story: pytest.Pytester) -> None:
     result = run(story, *RISK, "--anubis-explain", "--collect-only", "-q")
     text = result.stdout.str()
