@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -161,6 +162,29 @@ def _hazard(chance: Floats) -> Floats:
     return np.asarray(-np.log1p(-np.minimum(chance, 1 - 1e-12)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """What the tests of nodes would remove, each node's in its own order, best first.
+
+    Attributes:
+        before: Hazard of the job, -log of the probability of no incident, without any test.
+        order: Shape (n, kinds): the kinds in each node's order.
+        gain: Shape (n, kinds): hazard that each step removes, once those before it have passed.
+        rate: Shape (n, kinds): the same per hour of the test, never rising along a node's order.
+    """
+
+    before: float
+    order: Ints
+    gain: Floats
+    rate: Floats
+
+    def mask(self, taken: Mask) -> Mask:
+        """Return steps that are taken, shape (n, kinds), by kind instead of by order."""
+        found = np.zeros(taken.shape, dtype=np.bool_)
+        np.put_along_axis(found, self.order, taken, axis=1)
+        return found
+
+
 class Selector(Nothing):
     """Validate where and what the belief about hidden defects is worth it.
 
@@ -184,24 +208,28 @@ class Selector(Nothing):
 
     def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
         """Return the tests that bring the risk to the accepted one, best hazard per hour first."""
+        steps = self.steps(nodes, job_hours)
+        excess = steps.before + np.log1p(-self.p0) * part
+        if excess <= 0:
+            return None
+        line = np.argsort(-steps.rate.ravel(), kind="stable")
+        needed = int(np.searchsorted(np.cumsum(steps.gain.ravel()[line]), excess)) + 1
+        taken = np.zeros(steps.gain.size, dtype=np.bool_)
+        taken[line[:needed]] = True
+        return steps.mask(taken.reshape(steps.gain.shape))
+
+    def steps(self, nodes: Ints, job_hours: float) -> Steps:
+        """Return what each further test of a node would remove before a job."""
         own = self.belief[nodes]
         show = to_show(job_hours, self.rates)
         before = _hazard(own.sum(axis=1, keepdims=True) * show)
-        excess = float(before.sum()) + np.log1p(-self.p0) * part
-        if excess <= 0:
-            return None
         order = np.argsort(-own / self.hours, axis=1, kind="stable")
         passed = np.cumsum(np.take_along_axis(own, order, axis=1), axis=1)
         left = (passed[:, -1:] - passed) / np.maximum(1 - passed, 1e-12)
         gain = -np.diff(_hazard(left * show), axis=1, prepend=before)
         # A test of a node never goes before one that stands before it in that node's order.
         rate = np.minimum.accumulate(gain / self.hours[order], axis=1)
-        line = np.argsort(-rate.ravel(), kind="stable")
-        needed = int(np.searchsorted(np.cumsum(gain.ravel()[line]), excess)) + 1
-        mask = np.zeros(own.size, dtype=np.bool_)
-        flat = order + np.arange(len(nodes))[:, None] * self.kinds
-        mask[flat.ravel()[line[:needed]]] = True
-        return mask.reshape(len(nodes), self.kinds)
+        return Steps(before=float(before.sum()), order=order, gain=gain, rate=rate)
 
     def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
         """Believe what passed to be gone, and repaired nodes to be whole."""
@@ -214,6 +242,28 @@ class Selector(Nothing):
             where = slice(hit, hit + 1)
             belief[where] = after_incident(belief[where], self.rates, np.array([kind]))
         self.belief[nodes] = belief
+
+
+class CostSelector(Selector):
+    """Run each test whose own time is less than that of the incidents that it is expected to spare.
+
+    One price holds for all jobs, where a joint risk per job spends most on the nodes of large ones. Only
+    incidents within the coming job count.
+
+    Args:
+        incident_hours: Node hours that an incident costs.
+        rates: Rates of the filter, learned or told.
+    """
+
+    def __init__(self, incident_hours: float, rates: Rates) -> None:
+        super().__init__(0.0, rates)
+        self.incident_hours = incident_hours
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Return the tests that pay."""
+        steps = self.steps(nodes, job_hours)
+        taken: Mask = np.asarray(steps.rate * self.incident_hours > 1)
+        return steps.mask(taken) if taken.any() else None
 
 
 class Recorder:

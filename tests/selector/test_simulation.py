@@ -22,6 +22,7 @@ from pytest_anubis.selector.belief import (
 )
 from pytest_anubis.selector.fleet import Outcome, record_past, simulate
 from pytest_anubis.selector.policies import (
+    CostSelector,
     FixedSubset,
     Full,
     Ideal,
@@ -149,6 +150,24 @@ def test_the_selector_leaves_the_accepted_risk(known: list[float], p0: float, ho
         return
     assert risk(before) > p0 - 1e-9
     assert risk(after_tests(before, mask)) <= p0 + 1e-9
+
+
+def test_a_test_runs_if_it_spares_more_than_it_takes() -> None:
+    hours = np.array([0.1, 2.0])
+
+    def chosen(incident_hours: float) -> list[list[bool]]:
+        policy = CostSelector(incident_hours, RATES)
+        policy.start(2, 2, hours, np.random.default_rng(0))
+        policy.belief = np.array([[0.001, 0.001], [0.2, 0.3]])
+        mask = policy.tests(np.arange(2), 1e6, 1.0)  # whatever is there shows within so long a job
+        return [[False] * 2] * 2 if mask is None else mask.tolist()
+
+    assert chosen(0.1) == [[False, False], [False, False]]
+    assert chosen(1.0) == [[False, False], [True, False]]
+    # 2 h of the second test beside -log(1 - 0.3 / 0.8) of an incident
+    assert chosen(4.0) == [[False, False], [True, False]]
+    assert chosen(5.0) == [[False, False], [True, True]]
+    assert chosen(150.0) == [[True, False], [True, True]]
 
 
 def test_incidents_of_one_node_are_told_from_those_of_many() -> None:
