@@ -7,11 +7,13 @@ import dataclasses
 import shutil
 import sys
 from pathlib import Path
+from typing import Literal
 
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.runs import add_store, read_run
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import MetricVerdict
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +47,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Rebuild what was asked for."""
-    record = completed(read_run(options.name, options.store))
+    record = read_run(options.name, options.store)
+    baseline = _baseline(options.baselines, record)
+    record = completed(record, baseline)
     if options.json is not None:
         from pytest_anubis.report.run_json import run_json
 
@@ -53,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         from pytest_anubis.report.page import run_page
 
-        _write(options.html, run_page(record, _baseline(options.baselines, record)))
+        _write(options.html, run_page(record, baseline))
     if options.prometheus is not None:
         from pytest_anubis.report.prometheus import prometheus_text
 
@@ -63,21 +67,55 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def completed(record: RunRecord) -> RunRecord:
-    """Give a run that was cut short the verdicts that its missing tests deserve."""
+def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
+    """Give a run that was cut short the verdicts that its missing tests deserve.
+
+    Args:
+        record: The run.
+        baseline: That of its class today; it is used if the run was judged against the very same.
+    """
     if record.node_verdict is not None or record.settings.get("mode") != "judge":
         return record
     from pytest_anubis.validator import judge_node
-    from pytest_anubis.validator.completeness import verdicts_of_tests
 
-    judged = {(verdict.benchmark, verdict.device) for verdict in record.verdicts}
-    results = {result.test: result for result in record.results}
-    extra = verdicts_of_tests(record.planned, results, judged, node=record.node)
-    verdicts = [*record.verdicts, *extra]
-    verdict = judge_node(
-        verdicts, node=record.node, problems=["the run was cut short and never decided"]
+    fail_on: Literal["fail", "marginal"] = (
+        "marginal" if record.settings.get("fail_on") == "marginal" else "fail"
     )
-    return dataclasses.replace(record, verdicts=tuple(verdicts), node_verdict=verdict)
+    verdicts = _counted(record, fail_on)
+    same = baseline is not None and baseline.digest == record.baseline
+    verdict = judge_node(
+        verdicts,
+        # It had a baseline, whose criteria may be gone by now.
+        expected=() if record.baseline and not same else None,
+        baseline=baseline if same else None,
+        node=record.node,
+        problems=["the run was cut short and never decided"],
+        fail_on=fail_on,
+        require_all=record.settings.get("require_all") is True,
+    )
+    return dataclasses.replace(
+        record, verdicts=tuple(verdicts), verdict_tests=(), node_verdict=verdict
+    )
+
+
+def _counted(record: RunRecord, fail_on: str) -> list[MetricVerdict]:
+    """Return the verdicts of the tests, and those that tests without any deserve."""
+    from pytest_anubis.validator.completeness import rejecting, verdicts_of_tests, waived_verdict
+
+    results = {result.test: result for result in record.results}
+    waived = {test for test, result in results.items() if result.outcome == "xfailed"}
+    found = [
+        waived_verdict(verdict) if test in waived else verdict
+        for test, verdict in zip(record.verdict_tests, record.verdicts, strict=True)
+    ]
+    extra = verdicts_of_tests(
+        record.planned,
+        results,
+        {(verdict.benchmark, verdict.device) for verdict in record.verdicts},
+        node=record.node,
+        explained=rejecting(found, fail_on),
+    )
+    return [*found, *extra]
 
 
 def _show(record: RunRecord, verbosity: int) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +30,8 @@ _WORST = (3, 4, 2, 1, 20, 0)
 _LAST = (2, 4, 5)
 """Exit codes after which going on is no use: interrupted by hand, wrong usage, nothing to run."""
 
+_INTERRUPTED = 2
+
 
 class Soak:
     """A campaign of cycles.
@@ -47,16 +52,24 @@ class Soak:
         self._arguments, self._files = split(config)
         self._node = self._class = ""
         self._cycles: list[Cycle] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = False
 
     def run(self) -> int:
         """Run cycles until the time is over, say how each ended and what moved, write the files.
 
         A cycle is a process and a run of its own, so a crash costs one cycle, and its journal is closed.
 
+        An interrupt (Ctrl-C, SIGINT, SIGTERM) ends the cycle in progress and then the campaign.
+
         Returns:
             The worst exit code of all cycles: 1 if one was rejected, 20 if one was undecided, else 0. A trend
-            under ``--anubis-fail-on marginal`` is a rejection.
+            under ``--anubis-fail-on marginal`` is a rejection. 2 if it was interrupted.
         """
+        with self._interrupts():
+            return self._run()
+
+    def _run(self) -> int:
         begin = time.monotonic()
         while not self._cycles or time.monotonic() - begin < self._duration:
             cycle = self._one(len(self._cycles) + 1)
@@ -66,9 +79,9 @@ class Soak:
                 f"anubis: cycle {cycle.number}, {spent / 3600:.2f} h, exit code {cycle.exit_code}: "
                 f"{cycle.headline}"
             )
-            self._files.write_junit(cycle.number)
+            self._careful(self._files.junit, functools.partial(self._files.write_junit, cycle.number))
             self._write([], f"so far {len(self._cycles)} cycles in {spent / 3600:.2f} h")
-            if cycle.exit_code in _LAST:
+            if cycle.exit_code in _LAST or self._stopping:
                 break
         return self._end((time.monotonic() - begin) / 3600)
 
@@ -76,13 +89,17 @@ class Soak:
         from pytest_anubis.report.soak_page import Cycle
 
         run_id = f"{self._base}-{number:05d}"
-        command = [sys.executable, "-m", "pytest", *self._arguments, *self._files.of_cycle(number)]
-        command.append(f"--anubis-run-id={run_id}")
-        with subprocess.Popen(command, cwd=self._config.invocation_params.dir) as process:
-            try:
-                code = process.wait()
-            except KeyboardInterrupt:  # it got the signal too, and has its journal to close
-                code = process.wait()
+        # Ours first: after "--" they would be files. The duration may stand in addopts: no soak in a soak.
+        ours = [f"{FLAG}=", f"--anubis-run-id={run_id}", *self._files.of_cycle(number)]
+        command = [sys.executable, "-m", "pytest", *ours, *self._arguments]
+        # In a group of its own a terminal's Ctrl-C does not reach it: it gets exactly one, from us.
+        group = 0 if sys.platform != "win32" else None
+        with subprocess.Popen(
+            command, cwd=self._config.invocation_params.dir, process_group=group
+        ) as self._process:
+            if self._stopping:  # between two cycles
+                self._process.send_signal(signal.SIGINT)
+            code = self._process.wait()
         record = _record(self._settings.store, run_id)
         if record is None:
             return Cycle(number=number, run=run_id, exit_code=code, headline="no verdict")
@@ -109,9 +126,12 @@ class Soak:
         for trend in trends:
             _say(f"anubis: trend: MARGINAL {trend.text}")
         counts = ", ".join(f"{codes.count(code)} x exit code {code}" for code in sorted(set(codes)))
-        ended = f"{len(codes)} cycles in {hours:.2f} h: {counts}"
+        by_hand = ", interrupted" if self._stopping else ""
+        ended = f"{len(codes)} cycles in {hours:.2f} h{by_hand}: {counts}"
         _say(f"anubis: {ended}")
         self._write([trend.text for trend in trends], ended)
+        if self._stopping:
+            return _INTERRUPTED
         return worst_code(codes, decayed=bool(trends) and self._settings.fail_on == "marginal")
 
     def _write(self, trends: list[str], ended: str) -> None:
@@ -120,7 +140,36 @@ class Soak:
 
         if self._files.html is not None:
             page = soak_page(self._node, self._class, self._cycles, trends, ended)
-            self._files.write_html(page)
+            self._careful(self._files.html, functools.partial(self._files.write_html, page))
+
+    def _careful(self, path: Path | None, write: Callable[[], None]) -> None:
+        """Write a file of the campaign; a full disk must not end a soak, whose journals are elsewhere."""
+        try:
+            write()
+        except OSError as error:
+            _say(
+                f"anubis: {error.filename}: cannot be written ({error.strerror}); the soak goes on"
+            )
+
+    @contextlib.contextmanager
+    def _interrupts(self) -> Iterator[None]:
+        """Pass an interrupt on to the cycle, which closes its journal, and stop after it."""
+
+        def interrupt(number: int, frame: object) -> None:
+            self._stopping = True
+            if self._process is not None:
+                self._process.send_signal(signal.SIGINT)
+
+        before = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ValueError):  # not in the main thread: nothing arrives here
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    before[number] = signal.signal(number, interrupt)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def worst_code(codes: Sequence[int], *, decayed: bool) -> int:

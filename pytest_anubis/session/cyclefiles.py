@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ET  # reads what pytest itself wrote a moment ag
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_anubis.store.atomic import write_atomically
+
 
 @dataclass(frozen=True, slots=True)
 class CycleFiles:
@@ -42,13 +44,20 @@ class CycleFiles:
         return page.name if page.exists() else ""
 
     def write_html(self, page: str) -> None:
-        """Write the campaign's page."""
+        """Write the campaign's page; readers see the old or the new one, never half of it.
+
+        Raises:
+            OSError: The disk refuses; the old page is untouched.
+        """
         if self.html is not None:
-            self.html.parent.mkdir(parents=True, exist_ok=True)
-            self.html.write_text(page, encoding="utf-8")
+            write_atomically(self.html, page.encode())
 
     def write_junit(self, number: int) -> None:
-        """Add a cycle's file to the campaign's: one test suite more; a cycle that wrote none is an error."""
+        """Add a cycle's file to the campaign's: one test suite more; a cycle that wrote none is an error.
+
+        Raises:
+            OSError: The disk refuses; the old file is untouched, and that of the cycle stays beside it.
+        """
         if self.junit is None:
             return
         file = _numbered(self.junit, number)
@@ -58,7 +67,7 @@ class CycleFiles:
             suite.set("name", name)
         root = ET.Element("testsuites", name="anubis soak")
         root.extend([*(_suites(self.junit) if number > 1 else ()), *found])
-        ET.ElementTree(root).write(self.junit, encoding="utf-8", xml_declaration=True)
+        write_atomically(self.junit, ET.tostring(root, encoding="utf-8", xml_declaration=True))
         file.unlink(missing_ok=True)
 
 

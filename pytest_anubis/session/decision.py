@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
 from pytest_anubis.session.comparisons import comparisons
 from pytest_anubis.validator import judge_node
-from pytest_anubis.validator.completeness import verdicts_of_tests
+from pytest_anubis.validator.completeness import rejecting, verdicts_of_tests, waived_verdict
 
 if TYPE_CHECKING:
     from pytest_anubis.session.run import Run
@@ -68,7 +68,7 @@ def _counted(
     }
     sources: tuple[Mapping[str, Sequence[MetricVerdict]], ...] = (run.verdicts, further)
     return [
-        _waived(verdict) if test in waived else verdict
+        waived_verdict(verdict) if test in waived else verdict
         for source in sources
         for test, verdicts in source.items()
         for verdict in verdicts
@@ -76,17 +76,6 @@ def _counted(
         if verdict.reason is not Reason.NO_BASELINE
         or (verdict.benchmark, verdict.metric, verdict.device) not in settled
     ]
-
-
-def rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> set[tuple[str, str]]:
-    """Return (benchmark, device) of every verdict that makes its test fail.
-
-    Args:
-        verdicts: Those that count; a waived one explains nothing.
-        fail_on: ``fail`` or ``marginal``.
-    """
-    bad = (Outcome.FAIL, Outcome.MARGINAL) if fail_on == "marginal" else (Outcome.FAIL,)
-    return {(verdict.benchmark, verdict.device) for verdict in verdicts if verdict.outcome in bad}
 
 
 def passed(verdicts: Sequence[MetricVerdict]) -> list[str]:
@@ -99,14 +88,3 @@ def passed(verdicts: Sequence[MetricVerdict]) -> list[str]:
     }
     bad = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
     return sorted(good - {v.benchmark for v in verdicts if v.outcome in bad})
-
-
-def _waived(verdict: MetricVerdict) -> MetricVerdict:
-    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
-        return verdict
-    return replace(
-        verdict,
-        outcome=Outcome.NOT_TESTED,
-        reason=Reason.WAIVED,
-        text=f"failed as its xfail mark expects: {verdict.text}",
-    )

@@ -53,6 +53,7 @@ class Selection:
         self._ground = ground
         self._sink = sink
         self._earlier = earlier
+        self._damaged = False
         self._offers: dict[str, Offer] = {}
         self._lock = threading.Lock()  # workers ask in the threads of their connections
 
@@ -90,12 +91,17 @@ class Selection:
             for one in described
         ]
         wish = wish_of(self._context)
+        kept = None
         if self._earlier is not None:
-            wish = replace(wish, seed=int(self._earlier["seed"]))
+            seed, kept = self._earlier.get("seed"), _earlier_plan(self._earlier)
+            if kept is not None and type(seed) is int and seed >= 0:
+                wish = replace(wish, seed=seed)
+            else:
+                kept, self._damaged = None, True
         with solver_hushed():
             choice = choose(self._ground, offers, wish)
-        if self._earlier is not None:
-            choice = replace(choice, plan=_earlier_plan(choice, self._earlier))
+        if kept is not None:
+            choice = replace(choice, plan=replace(choice.plan, **kept))
         self._offers = {offer.benchmark: offer for offer in offers}
         self.choice = choice
         pinned = [offer.benchmark for offer in offers if offer.pinned]
@@ -107,6 +113,8 @@ class Selection:
         if self.event is None:
             return []
         lines = [f"anubis: {line}" for line in choice_lines(self.event)]
+        if self._damaged:
+            lines.append("anubis: the earlier choice in the journal is damaged: chosen anew")
         return lines + (explain_lines(self.event, width=width) if explain else [])
 
     def header(self) -> str:
@@ -176,19 +184,16 @@ def wish_of(context: RunContext) -> Wish:
     )
 
 
-def _earlier_plan(choice: Choice, event: Mapping[str, Any]) -> Any:
-    """Return the plan of the interrupted run in place of a new one; the rest is as it is now."""
+def _earlier_plan(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the interrupted run had chosen, to stand in a plan's place; None if it is damaged."""
     from pytest_anubis.selector.plan import Plan
 
     names = ("chosen", "explored", "pruned", "method", "optimal", "reached", "cost", "full_cost")
     try:
         kept = from_plain(Plan, {name: event[name] for name in names}, where="selection")
     except (WireError, KeyError):
-        return choice.plan  # a damaged event: choose anew
-    return replace(
-        choice.plan,
-        **{name: getattr(kept, name) for name in names},
-    )
+        return None
+    return {name: getattr(kept, name) for name in names}
 
 
 def history_exists(place: Path | str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from pytest_anubis.core.measurement import TestResult
 from pytest_anubis.core.run import PlannedTest
@@ -60,6 +61,29 @@ def verdicts_of_tests(
             text = f"failed as its xfail mark expects: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.WAIVED, text))
     return verdicts
+
+
+def rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> set[tuple[str, str]]:
+    """Return (benchmark, device) of every verdict that makes its test fail.
+
+    Args:
+        verdicts: Those that count; a waived one explains nothing.
+        fail_on: ``fail`` or ``marginal``.
+    """
+    bad = (Outcome.FAIL, Outcome.MARGINAL) if fail_on == "marginal" else (Outcome.FAIL,)
+    return {(verdict.benchmark, verdict.device) for verdict in verdicts if verdict.outcome in bad}
+
+
+def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
+    """Return the verdict of a test that failed as its xfail mark expects: listed, and it rejects nothing."""
+    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
+        return verdict
+    return replace(
+        verdict,
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.WAIVED,
+        text=f"failed as its xfail mark expects: {verdict.text}",
+    )
 
 
 def _verdict(

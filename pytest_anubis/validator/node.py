@@ -58,7 +58,9 @@ def judge_node(
     if baseline is None and expected is None:
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
     elif not unneeded and not any(_judged_by_fleet(verdict) for verdict in verdicts):
-        blocking.insert(0, "no metric was judged against a criterion of the baseline")
+        # What happened explains it, so it stands first.
+        place = len(problems)
+        blocking.insert(place, "no metric was judged against a criterion of the baseline")
     if require_all:
         blocking, listed = [*blocking, *listed], []
     decision = Decision.REJECTED if bad else Decision.UNDECIDED if blocking else Decision.ACCEPTED

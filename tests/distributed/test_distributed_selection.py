@@ -139,3 +139,21 @@ def test_a_run_that_goes_on_keeps_its_choice(story: pytest.Pytester) -> None:
     (path,) = Path(story.path).glob(".anubis/runs/*/journal.jsonl")
     verdicts = read_journal(path).verdicts
     assert {v.benchmark for v in verdicts if v.reason == "pruned"} == {DISK, LARGE}
+
+
+@pytest.mark.parametrize(
+    "damage", [{"seed": "abc"}, {"seed": None}, {"seed": -1}, {"seed": True}, {"pruned": 7}]
+)
+def test_a_damaged_choice_in_the_journal_is_one_line_and_made_anew(
+    story: pytest.Pytester, damage: dict[str, object]
+) -> None:
+    run(story, "-p", "no:xdist")  # dies in its first test
+    (path,) = Path(story.path).glob(".anubis/runs/*/journal.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    events = [e | damage if e["event"] == "selection" else e for e in events]
+    path.write_text("".join(json.dumps(e) + "\n" for e in events))
+    result = run(story, "-p", "no:xdist", "--anubis-resume")
+    assert result.ret == 20
+    assert choices(story)[-1]["chosen"] == [SMALL]
+    result.stdout.fnmatch_lines(["anubis: the earlier choice in the journal is damaged*"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
 from pathlib import Path
 
@@ -10,6 +15,7 @@ import pytest
 
 from pytest_anubis.session.campaign import worst_code
 from pytest_anubis.session.cyclefiles import CycleFiles
+from pytest_anubis.store.journal import read_journal
 
 SUITE = """
 import os, pathlib, pytest
@@ -133,6 +139,114 @@ def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_t
     assert [suite.get("failures") for suite in suites][:5] == ["0", "0", "0", "1", "0"]
     assert len(suites) == 13
     assert not list(pytester.path.glob("out-*.xml"))
+
+
+SHORT = """
+def test_x(anubis_metric):
+    anubis_metric.record('a', [1.0] * 5, unit='s', better='lower')
+"""
+
+
+@pytest.mark.parametrize("where", ["ini", "environment"])
+def test_a_duration_from_elsewhere_makes_no_soak_in_a_soak(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    options = "--anubis --anubis-duration=0s -p no:xdist"
+    pytester.makeini(f"[pytest]\naddopts = {options if where == 'ini' else ''}\n")
+    if where == "environment":
+        monkeypatch.setenv("PYTEST_ADDOPTS", options)
+    pytester.makepyfile(SHORT)
+    result = pytester.runpytest_subprocess("--", ".", timeout=60)
+    assert result.ret == 20
+    runs = [path.name for path in pytester.path.glob(".anubis/runs/*")]
+    assert [name.count("-00001") for name in runs] == [1]
+
+
+LONG = """
+import pathlib, time
+
+def test_x(anubis_metric):
+    anubis_metric.record('a', [1.0] * 5, unit='s', better='lower')
+    number = len(list(pathlib.Path(".anubis/runs").iterdir()))
+    if number == 2:
+        pathlib.Path("second").touch()
+        time.sleep(600)
+
+def test_y(): pass
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+def test_one_interrupt_of_the_campaign_alone_ends_it_and_keeps_its_pages(
+    pytester: pytest.Pytester, number: int, workers: list[str]
+) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_it=LONG)
+    # Whoever starts these tests in the background has made their children deaf to SIGINT.
+    code = (
+        "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "sys.exit(pytest.main(sys.argv[1:]))"
+    )
+    options = ["--anubis", *workers, "--anubis-duration=1h", "--anubis-run-id=s", "--html=r.html"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *options, "--junitxml=out.xml", "-p", "no:cacheprovider"],
+        cwd=pytester.path,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until = time.monotonic() + 120
+        while not (pytester.path / "second").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(number)
+        try:
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 2
+    assert "2 cycles in" in said
+    assert "h, interrupted: 1 x exit code 2, 1 x exit code 20" in said
+    first, second = (read_journal(pytester.path / f".anubis/runs/s-0000{n}") for n in (1, 2))
+    assert (first.exit_status, second.exit_status) == (20, 2)
+    assert second.measurements[0].values == (1.0,) * 5
+    assert "interrupted" in (pytester.path / "r.html").read_text()
+    assert {path.name for path in pytester.path.glob("r-*.html")} == {
+        "r-00001.html",
+        "r-00002.html",
+    }
+    suites = ET.parse(pytester.path / "out.xml").getroot().findall("testsuite")  # noqa: S314
+    assert [suite.get("name") for suite in suites] == ["cycle 00001", "cycle 00002"]
+
+
+@pytest.mark.parametrize("kind", ["html", "junit"])
+def test_a_file_of_the_campaign_is_never_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    file = tmp_path / "out"
+    files = CycleFiles(html=file) if kind == "html" else CycleFiles(junit=file)
+    file.write_text("<testsuites><testsuite name='cycle 00001'/></testsuites>")
+    before = file.read_text()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_html("page") if kind == "html" else files.write_junit(2)
+    assert file.read_text() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_soak_goes_on_where_its_page_cannot_be_written(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(SHORT)
+    (pytester.path / "r.html").mkdir()
+    result = pytester.runpytest_subprocess(
+        "--anubis", "-p", "no:xdist", "--anubis-duration=0s", "--html=r.html"
+    )
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["anubis: *r.html: cannot be written (Is a directory)*"])
+    assert "Traceback" not in result.stderr.str()
 
 
 @pytest.mark.parametrize(

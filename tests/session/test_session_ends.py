@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
 from typing import Any
 
@@ -244,3 +245,35 @@ def test_with_all_required_a_repeated_failure_blocks(
     result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-require-all")
     assert result.ret == 20
     assert "an attempt failed" in str(ended(project, result)["blocking"])
+
+
+@pytest.mark.parametrize("baseline", ["there", "gone", "another"])
+def test_the_report_of_a_run_that_was_cut_short_says_so_and_not_that_it_had_no_baseline(
+    project: pytest.Pytester, learn: Learn, baseline: str
+) -> None:
+    learn()
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
+    project.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    if baseline != "there":
+        for path in (project.path / "baselines").iterdir():
+            path.unlink()
+    if baseline == "another":
+        learn(centre=50.0)
+    result = project.run(sys.executable, "-m", "pytest_anubis.cli.main", "report")
+    result.stdout.fnmatch_lines(["UNDECIDED: *the run was cut short and never decided*"])
+    assert "no baseline" not in result.stdout.str()
+
+
+def test_the_report_of_a_run_that_was_cut_short_waives_expected_failures(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    set_speed(project, SLOW)
+    mark = "@pytest.mark.xfail(reason='known')\n@pytest.mark.anubis("
+    edit(project, "@pytest.mark.anubis(", mark)
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
+    project.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    result = project.run(sys.executable, "-m", "pytest_anubis.cli.main", "report")
+    result.stdout.fnmatch_lines(["UNDECIDED: *"])
