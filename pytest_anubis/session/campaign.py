@@ -79,7 +79,9 @@ class Soak:
                 f"anubis: cycle {cycle.number}, {spent / 3600:.2f} h, exit code {cycle.exit_code}: "
                 f"{cycle.headline}"
             )
-            self._careful(self._files.junit, functools.partial(self._files.write_junit, cycle.number))
+            self._careful(
+                self._files.junit, functools.partial(self._files.write_junit, cycle.number)
+            )
             self._write([], f"so far {len(self._cycles)} cycles in {spent / 3600:.2f} h")
             if cycle.exit_code in _LAST or self._stopping:
                 break
@@ -147,9 +149,7 @@ class Soak:
         try:
             write()
         except OSError as error:
-            _say(
-                f"anubis: {error.filename}: cannot be written ({error.strerror}); the soak goes on"
-            )
+            _say(f"anubis: {path}: cannot be written ({error.strerror}); the soak goes on")
 
     @contextlib.contextmanager
     def _interrupts(self) -> Iterator[None]:

@@ -121,7 +121,7 @@ def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_t
     result = pytester.runpytest_subprocess(
         *("--anubis", "-p", "no:xdist", "--anubis-duration=1h", "--html=r.html"),
         *("--anubis-fail-on=marginal", "--self-contained-html", "--anubis-run-id=s"),
-        timeout=200,
+        timeout=400,
     )
     assert result.ret == 5  # the last cycle collected nothing, which ends a campaign
     result.stdout.fnmatch_lines(
