@@ -51,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
             baselines,
             fail_on=options.fail_on,
             require_all=options.require_all,
+            started={(run.run, run.node): run.started for run in runs.runs},
             progress=progress.count,
         )
     if options.json is not None:
@@ -90,8 +91,8 @@ def _baselines(place: Path | None) -> dict[str, Baseline]:
         raise CommandError(f"{place}: no baselines; learn one with 'anubis learn'")
     if not found:
         print(
-            "note: no baselines here: the devices of each node are compared with each other, and "
-            "nothing can be accepted; learn a baseline with 'anubis learn'"
+            "note: no baselines here: the devices of each node are compared with each other, or a node "
+            "with its own earlier runs, and nothing can be accepted; learn a baseline with 'anubis learn'"
         )
     return found
 

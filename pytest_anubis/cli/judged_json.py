@@ -12,7 +12,6 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.verdict import Outcome, Reference
 from pytest_anubis.validator.columns import OUTCOMES, REASONS, JudgedColumns
 from pytest_anubis.validator.fleet import JudgedFleet
-from pytest_anubis.validator.peers import PeerColumns
 from pytest_anubis.wire import to_plain
 
 SCHEMA = 1
@@ -22,9 +21,9 @@ def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int],
     """Write ``{"schema", "findings": [...], "nodes": [...], "verdicts": [...]}``.
 
     Every verdict has node, device, benchmark, metric, scope, value, similarity, limit, verdict, reason and
-    the reference that decided (fleet, peers, none); one that is not PASS also has the sentence for people,
-    and one of a run that changed has onset, size and probability of the change. What does not exist is
-    null. Findings concern a class as a whole.
+    the reference that decided (fleet, peers, self, none); one that is not PASS also has the sentence for
+    people, and one of a run that changed has onset, size and probability of the change. What does not
+    exist is null. Findings concern a class as a whole.
 
     Args:
         judged: What was judged.
@@ -68,7 +67,6 @@ def _rows(columns: JudgedColumns, baseline: Baseline | None) -> Iterator[str]:
     )
     if population.group:
         fixed += f', "group": {_quoted(population.group)}'
-    by = Reference.PEERS if isinstance(columns, PeerColumns) else Reference.FLEET
     for row, (node, device, value, similarity, limit, outcome, reason) in enumerate(
         zip(
             population.nodes,
@@ -81,7 +79,7 @@ def _rows(columns: JudgedColumns, baseline: Baseline | None) -> Iterator[str]:
             strict=True,
         )
     ):
-        text = f', "reference": "{Reference.NONE if math.isnan(similarity) else by}"'
+        text = f', "reference": "{Reference.NONE if math.isnan(similarity) else columns.reference}"'
         if OUTCOMES[outcome] is not Outcome.PASS:
             text += f', "text": {_quoted(columns.verdict(row, baseline).text)}'
         if row in columns.changes:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.judging import judge_sample
     from pytest_anubis.validator.learning import LearnedCriterion, LearnError, learn_criterion
     from pytest_anubis.validator.node import judge_node
+    from pytest_anubis.validator.past import judge_by_history
     from pytest_anubis.validator.peers import judge_by_peers
     from pytest_anubis.validator.references import (
-        judge_by_history,
         judge_peers,
         judge_self,
         peers_criterion,
@@ -51,7 +51,7 @@ _HOME = {
     "closer_look": "sequential",
     "find_changes": "runs_in_time",
     "find_trends": "trend",
-    "judge_by_history": "references",
+    "judge_by_history": "past",
     "judge_by_peers": "peers",
     "judge_columns": "columns",
     "judge_node": "node",

@@ -111,6 +111,11 @@ class JudgedColumns:
         text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
         return replace(full, outcome=outcome, reason=reason, text=text)
 
+    @property
+    def reference(self) -> Reference:
+        """What decided, where anything was compared."""
+        return Reference.FLEET
+
     def alien(self, baseline: Baseline) -> bool:
         """Say whether the population is of another hardware class than the baseline."""
         return self.population.hardware_class not in ("", baseline.hardware_class)

@@ -19,6 +19,7 @@ from pytest_anubis.validator.columns import (
     judge_populations,
 )
 from pytest_anubis.validator.node import judge_node
+from pytest_anubis.validator.past import judge_latest
 from pytest_anubis.validator.peers import PeerColumns, judge_by_peers
 from pytest_anubis.validator.runs_in_time import find_changes
 from pytest_anubis.validator.shift import class_findings, settle_shift
@@ -49,19 +50,22 @@ def judge_fleet(
     *,
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
+    started: Mapping[tuple[str, str], str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
 
     The fleet decides where the class has a baseline with a criterion; elsewhere the other devices of the
-    node do, which can reject or warn, but never accept. A class most of whose nodes moved together is one
-    finding. Samples of enough values are searched for changes within the run.
+    node do, or for its latest run its own earlier runs; these can reject or warn, but never accept. A
+    class most of whose nodes moved together is one finding. Samples of enough values are searched for
+    changes within the run.
 
     Args:
         populations: Of any hardware classes; criteria never cross classes.
         baselines: Hardware class -> baseline; a class without one is undecided.
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What has no criterion blocks acceptance.
+        started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {}
@@ -73,7 +77,7 @@ def judge_fleet(
         baseline = baselines.get(key)
         gathered = _Nodes()
         shifts: list[Finding] = []
-        for judged in _judge_class(by_class[key], baseline):
+        for judged in _judge_class(by_class[key], baseline, started or {}):
             columns.append(judged)
             gathered.add(judged, baseline)
             if judged.shift is not None:
@@ -92,7 +96,9 @@ def judge_fleet(
 
 
 def _judge_class(
-    populations: Sequence[Population], baseline: Baseline | None
+    populations: Sequence[Population],
+    baseline: Baseline | None,
+    started: Mapping[tuple[str, str], str],
 ) -> Iterator[JudgedColumns]:
     lonely: list[Population] = []
     if baseline is None:
@@ -103,8 +109,14 @@ def _judge_class(
                 lonely.append(judged.population)
             else:
                 yield find_changes(settle_shift(judged)[0])
-    for beside in judge_by_peers(lonely):
-        yield find_changes(_undecided(beside, baseline))
+    besides = [_undecided(beside, baseline) for beside in judge_by_peers(lonely)]
+    alone = [place for place, one in enumerate(besides) if not isinstance(one, PeerColumns)]
+    for place, judged in zip(
+        alone, judge_latest([besides[place] for place in alone], started), strict=True
+    ):
+        besides[place] = judged
+    for one in besides:
+        yield find_changes(one)
 
 
 def _undecided(beside: PeerColumns, baseline: Baseline | None) -> JudgedColumns:
@@ -127,14 +139,13 @@ class _Nodes:
     def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
         population = judged.population
         outcomes = judged.outcome
-        reference = Reference.PEERS if isinstance(judged, PeerColumns) else Reference.FLEET
         for name, passed in Counter(
             name
             for name, code in zip(population.nodes, outcomes.tolist(), strict=True)
             if code == _PASS
         ).items():
             self._counts.setdefault(name, Counter())[Outcome.PASS.value] += passed
-            self._verdicts.setdefault(name, []).append(_passed(judged, name, reference, baseline))
+            self._verdicts.setdefault(name, []).append(_passed(judged, name, baseline))
         for row in np.flatnonzero(outcomes != _PASS).tolist():
             name = population.nodes[row]
             self._counts.setdefault(name, Counter())[OUTCOMES[outcomes[row]].value] += 1
@@ -161,9 +172,7 @@ class _Nodes:
         return found
 
 
-def _passed(
-    judged: JudgedColumns, node: str, reference: Reference, baseline: Baseline | None
-) -> MetricVerdict:
+def _passed(judged: JudgedColumns, node: str, baseline: Baseline | None) -> MetricVerdict:
     """Say that a metric of a node was judged and passed, without the words that nobody will read."""
     return MetricVerdict(
         outcome=Outcome.PASS,
@@ -172,6 +181,6 @@ def _passed(
         benchmark=judged.population.benchmark,
         metric=judged.population.metric.name,
         node=node,
-        reference=reference,
-        baseline=baseline.digest if baseline and reference is Reference.FLEET else "",
+        reference=judged.reference,
+        baseline=baseline.digest if baseline and judged.reference is Reference.FLEET else "",
     )

@@ -54,6 +54,11 @@ class PeerColumns(JudgedColumns):
     peers: IntArray
     alpha: float
 
+    @property
+    def reference(self) -> Reference:
+        """What decided."""
+        return Reference.PEERS
+
     def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         """Return the verdict on one device's values as a whole; `baseline` has no part in it."""
         population = self.population

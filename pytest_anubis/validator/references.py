@@ -17,7 +17,7 @@ from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.validator.judging import judge_sample
 from pytest_anubis.validator.learning import FEWEST, LearnedCriterion, learn_criterion
-from pytest_anubis.validator.peers import judge_by_peers, shared_limits
+from pytest_anubis.validator.peers import judge_by_peers
 
 
 def peers_criterion(
@@ -103,78 +103,6 @@ def judge_self(
     return verdict
 
 
-def judge_by_history(
-    populations: Sequence[Population],
-    history: Sequence[Population],
-    *,
-    alpha: float = 0.95,
-    error_rate: float = 0.01,
-) -> list[dict[int, MetricVerdict]]:
-    """Judge every device by its own earlier runs, all metrics of a node sharing one error rate.
-
-    Args:
-        populations: What was measured now.
-        history: Earlier healthy runs, of the same nodes or more; rows with a problem take no part.
-        alpha: Practical limit.
-        error_rate: Chance that a healthy node is rejected on any metric or device.
-
-    Returns:
-        For every population row -> verdict, of the devices with at least three earlier runs.
-    """
-    found: dict[str, list[tuple[int, int, LearnedCriterion, int]]] = {}
-    known = {(p.benchmark, p.metric.name, p.group): p for p in history}
-    for number, population in enumerate(populations):
-        old = known.get((population.benchmark, population.metric.name, population.group))
-        if old is None or (old.metric.unit, old.metric.better) != (
-            population.metric.unit,
-            population.metric.better,
-        ):
-            continue
-        rows = _rows_by_unit(old)
-        for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
-            earlier = [r for r in rows.get(unit, ()) if old.runs[r] != population.runs[row]]
-            learned = _learned([old.sample(r) for r in earlier], old.metric, alpha, old.benchmark)
-            if learned is not None and learned.criterion is not None:
-                found.setdefault(unit[0], []).append((number, row, learned, len(earlier)))
-    verdicts: list[dict[int, MetricVerdict]] = [{} for _ in populations]
-    for node in sorted(found):
-        noisy = [item.spread for _, _, item, _ in found[node] if item.spread is not None]
-        limits = iter(shared_limits(noisy, error_rate=error_rate, alpha=alpha))
-        for number, row, item, count in found[node]:
-            criterion = item.criterion
-            if criterion is not None and item.spread is not None:
-                criterion = replace(criterion, limit=next(limits), hasty=None)
-            verdicts[number][row] = _by_history(populations[number], row, criterion, count)
-    return verdicts
-
-
-def _rows_by_unit(population: Population) -> dict[tuple[str, str], list[int]]:
-    rows: dict[tuple[str, str], list[int]] = {}
-    for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
-        if row not in population.problems:
-            rows.setdefault(unit, []).append(row)
-    return rows
-
-
-def _by_history(
-    population: Population, row: int, criterion: Criterion | None, count: int
-) -> MetricVerdict:
-    problem = population.problems.get(row)
-    disturbed = problem is not None and problem.kind == "disturbed"
-    return judge_sample(
-        population.sample(row),
-        criterion,
-        metric=population.metric,
-        benchmark=population.benchmark,
-        component=population.component,
-        node=population.nodes[row],
-        device=population.devices[row],
-        disturbance=(problem.text,) if problem is not None and disturbed else (),
-        reference=Reference.SELF,
-        population=f"{count} earlier runs of this device",
-    )
-
-
 def strongest(
     values: FloatArray | Sequence[float],
     *,
@@ -241,13 +169,14 @@ def strongest(
 def _from_samples(
     samples: Sequence[FloatArray], metric: Metric, alpha: float, benchmark: str
 ) -> Criterion | None:
-    learned = _learned(samples, metric, alpha, benchmark)
+    learned = learned_from(samples, metric, alpha, benchmark)
     return learned.criterion if learned is not None else None
 
 
-def _learned(
+def learned_from(
     samples: Sequence[FloatArray], metric: Metric, alpha: float, benchmark: str
 ) -> LearnedCriterion | None:
+    """Learn from samples as from runs of one machine; None with fewer than three."""
     if len(samples) < FEWEST:
         return None
     count = len(samples)

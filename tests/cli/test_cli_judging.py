@@ -219,3 +219,21 @@ def test_a_folder_of_one_baseline_stands_for_it(here: Path) -> None:
     refused = anubis("baseline", "show", "old")
     assert refused.returncode == 2
     assert "a folder of 2 baselines; name one of them" in refused.stderr
+
+
+def test_the_latest_run_of_a_node_is_held_against_its_earlier_ones(here: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows = [HEAD + ",run"]
+    for node, factor in (("a", 0.85), ("b", 1.0)):
+        for day in range(1, 8):
+            for _ in range(10):
+                speed = 100 * (factor if day == 7 else 1.0) * np.exp(rng.normal(0, 0.003))
+                rows.append(f"{node},cpu,copy,rate,GB/s,higher,{speed:.5f},day{day}")
+    (here / "runs.csv").write_text("\n".join(rows) + "\n")
+    done = anubis("judge", "runs.csv", "--json", "out.json")
+    assert done.returncode == 1, done.stdout
+    assert "by 6 earlier runs of this device" in done.stdout
+    data = judged(here / "out.json")
+    assert {n["node"]: n["decision"] for n in data["nodes"]} == {"a": "REJECTED", "b": "UNDECIDED"}
+    own = [v for v in data["verdicts"] if v["reference"] == "self"]
+    assert [(v["node"], v["verdict"]) for v in own] == [("a", "FAIL"), ("b", "PASS")]
