@@ -223,7 +223,7 @@ def real(folder: Path) -> None:
     print(f"\nreal: {len(table)} cloud machines with all of {len(codes)} metrics")
     rng = np.random.default_rng(0)
     for nodes in (120, 300, 1000):
-        beyond, fail, alpha, count, aside = 0, 0, 0, 0, 0.0
+        beyond, fail, alpha, count, aside, sound, wrong = 0, 0, 0, 0, 0.0, 0, 0
         for _ in range(4):
             order = rng.permutation(len(table))
             train, held = table.iloc[order[:nodes]], table.iloc[order[nodes : nodes + 1500]]
@@ -243,11 +243,17 @@ def real(folder: Path) -> None:
             fail += int((outcomes == FAIL).any(axis=0).sum())
             alpha += int(np.array([a for _, a in out]).any(axis=0).sum())
             count += len(held)
+            own = _healthy(populations["held"])
+            healthy = np.array([name in own for name in populations["held"][0].nodes])
+            rejected = (outcomes == FAIL).any(axis=0)
+            sound += int(healthy.sum())
+            wrong += int((rejected & healthy).sum())
             aside += 1 - len(_healthy(populations["train"])) / nodes
         print(
             f"  learned from {nodes}: beyond the learned limit {beyond / count:.2%} "
             f"(strays among the learned nodes {aside / 4:.2%}), FAIL {fail / count:.2%}, "
-            f"alpha .95 alone {alpha / count:.2%}"
+            f"alpha .95 alone {alpha / count:.2%}; of the {sound} held-out machines that are no strays "
+            f"among the held-out ones themselves {wrong / sound:.2%} rejected"
         )
 
 

@@ -3,17 +3,22 @@
 (a) the same flags as the naive all-pairs algorithm, and how much sooner, at N units;
 (b) 100,000 units of 256 float32 quantiles: seconds and memory beyond the data;
 (c) how cost grows with N: the fitted exponent;
-(d) judging one node of 100 metrics on 8 devices.
+(d) judging one node of 100 metrics on 8 devices;
+(e) with --wide: a table of 150 nodes x 2,400 metrics x 8 devices, imported, learned and judged.
 
-Usage: python benchmarks/validator_speed.py [--units 2000]
+Usage: python benchmarks/validator_speed.py [--units 2000] [--wide]
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -166,16 +171,52 @@ def one_node() -> None:
     )
 
 
+def wide_table(nodes: int = 150, metrics: int = 2400, devices: int = 8) -> None:
+    """Print (e): a table of all values of a fleet, imported, learned and judged by the command line."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with (folder / "wide.csv").open("w") as out:
+            out.write("node,device,benchmark,metric,unit,better,value\n")
+            for node in range(nodes):
+                values = 100 * np.exp(rng.normal(0, 0.004, (metrics, devices)))
+                out.writelines(
+                    f"n{node:03d},cuda:{d},b,m{m:04d},GB/s,higher,{values[m, d]:.6f}\n"
+                    for m in range(metrics)
+                    for d in range(devices)
+                )
+        command = [sys.executable, "-m", "pytest_anubis.cli.main"]
+        took = [
+            seconds(
+                lambda words=words: subprocess.run(  # type: ignore[misc]  # bound in this round
+                    [*command, *words], cwd=folder, check=True, capture_output=True
+                )
+            )
+            for words in (
+                ["import", "table", "wide.csv"],
+                ["learn", ".anubis/imports"],
+                ["judge", ".anubis/imports", "--json", "out.json"],
+            )
+        ]
+    print(
+        f"(e) {nodes} nodes x {metrics} metrics x {devices} devices: imported in {took[0]:.0f} s, learned "
+        f"in {took[1]:.0f} s, judged and written in {took[2]:.0f} s, together {sum(took):.0f} s"
+    )
+
+
 def main() -> None:
-    """Print all four."""
+    """Print all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, default=2000)
     parser.add_argument("--large", type=int, default=100_000)
+    parser.add_argument("--wide", action="store_true", help="also (e), which takes a minute")
     options = parser.parse_args()
     large(options.large)
     against_all_pairs(options.units)
     growth()
     one_node()
+    if options.wide:
+        wide_table()
 
 
 if __name__ == "__main__":
