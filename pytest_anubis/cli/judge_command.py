@@ -11,6 +11,7 @@ from pytest_anubis.cli.progress import Progress
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.run import Remarks
     from pytest_anubis.core.verdict import NodeVerdict
     from pytest_anubis.store.runs import RunSet
 
@@ -38,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided, else 0."""
+    """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
     from pytest_anubis.cli.judged_json import write_judged
     from pytest_anubis.core.verdict import Decision
     from pytest_anubis.validator.fleet import judge_fleet
@@ -52,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
             fail_on=options.fail_on,
             require_all=options.require_all,
             started={(run.run, run.node): run.started for run in runs.runs},
+            remarks=_remarks(runs),
             progress=progress.count,
         )
     if options.json is not None:
@@ -67,12 +69,35 @@ def run(options: argparse.Namespace) -> int:
     _show(judged.nodes)
     if options.json is not None:
         print(f"written: {options.json}")
+    damaged = sum(refused.damaged for refused in runs.refused)
+    if damaged:
+        print(
+            f"not judged: {damaged} file{'s' if damaged > 1 else ''} that could not be read (see above); "
+            "mend or remove them"
+        )
     decisions = {verdict.decision for verdict in judged.nodes}
     if Decision.REJECTED in decisions:
         return Decision.REJECTED.exit_code
-    if Decision.UNDECIDED in decisions or not decisions:
+    if Decision.UNDECIDED in decisions or not decisions or damaged:
         return Decision.UNDECIDED.exit_code
     return 0
+
+
+def _remarks(runs: RunSet) -> dict[tuple[str, str], Remarks]:
+    """Return what the journals say besides samples, with the tests that recorded nothing at all."""
+    from pytest_anubis.core.run import Remarks
+    from pytest_anubis.validator.completeness import verdicts_of_tests
+
+    found = dict(runs.remarks)
+    for test in runs.unmeasured:
+        key, known = (test.hardware_class, test.node), {test.result.test: test.result}
+        had = found.get(key, Remarks())
+        spoken_for = {(verdict.benchmark, verdict.device) for verdict in had.verdicts}
+        if (test.plan.benchmark, test.plan.device) in spoken_for:
+            continue
+        more = verdicts_of_tests([test.plan], known, (), node=test.node)
+        found[key] = had.with_more(Remarks(verdicts=tuple(more)))
+    return found
 
 
 def _baselines(place: Path | None) -> dict[str, Baseline]:

@@ -36,6 +36,30 @@ class PlannedTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remarks:
+    """What the runs of a node say about it besides its samples.
+
+    Attributes:
+        verdicts: On what has no sample: the inventory, tests that failed or did not run, what was pruned.
+        obstacles: What prevents acceptance: a worker that died, a run that was broken off.
+        residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
+    """
+
+    verdicts: tuple[MetricVerdict, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    residual_risk: float | None = None
+
+    def with_more(self, more: Remarks) -> Remarks:
+        """Return both; of two risks the larger one."""
+        risks = [r for r in (self.residual_risk, more.residual_risk) if r is not None]
+        return Remarks(
+            verdicts=(*self.verdicts, *more.verdicts),
+            obstacles=tuple(dict.fromkeys((*self.obstacles, *more.obstacles))),
+            residual_risk=max(risks, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One run, complete or cut short.
 

@@ -78,6 +78,7 @@ class Population:
         offsets: Shape (n + 1,), where each unit's values begin and end.
         problems: Row -> why that unit has no usable sample (failed test, missing, disturbed, ...).
             Such a row takes no part in learning; judging gives it a verdict of its own.
+        looks: Row -> how many looks its values come from, of the rows with more than one.
     """
 
     hardware_class: str
@@ -91,6 +92,7 @@ class Population:
     values: FloatArray
     offsets: IntArray
     problems: Mapping[int, Problem] = field(default_factory=dict)
+    looks: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -106,7 +108,8 @@ class Problem:
 
     Attributes:
         kind: ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
-            ``disturbed`` (the machine was not quiet), ``invalid`` (NaN, negative, too few), ``unit``
+            ``disturbed`` (the machine was not quiet), ``waived`` (its test is marked as expected to
+            fail, and did), ``invalid`` (NaN, negative, too few), ``unit``
             (recorded in another unit or direction than most others).
         text: One phrase for people.
     """

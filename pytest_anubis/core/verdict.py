@@ -67,6 +67,7 @@ class MetricVerdict:
         component: The part of the node that is blamed when the verdict is bad.
         node: Name of the node.
         device: Device within the node.
+        group: Label of the units that it was compared with; empty if there is none.
         scope: ``unit`` (the device on its own) or ``node`` (all of the node's values pooled).
         count: How many values were judged.
         value: Median of the values, None when there are none.
@@ -95,6 +96,7 @@ class MetricVerdict:
     component: str = ""
     node: str = ""
     device: str = ""
+    group: str = ""
     scope: str = "unit"
     count: int = 0
     value: float | None = None

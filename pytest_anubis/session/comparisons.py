@@ -166,5 +166,6 @@ def _populations(run: Run, measurements: Iterable[Measurement]) -> tuple[Populat
             run=run.context.run_id,
             values=m.values,
             problem=disturbed if m.disturbance else None,
+            looks=m.looks,
         )
     return gather.populations()

@@ -92,13 +92,10 @@ class Run:
             self.repeated.append(
                 f"{event['test']}: an attempt failed and was repeated: {event['text']}"
             )
-        elif kind == "worker_died":
-            what = event.get("test") or "no test was running"
-            self.crashes.append(f"worker of lane {event['lane']} died ({what}): {event['text']}")
-        elif kind == "lane_given_up":
-            self.crashes.append(
-                f"lane {event['lane']} is given up: its workers died again and again"
-            )
+        elif kind in ("worker_died", "lane_given_up"):
+            from pytest_anubis.store.remarks import deaths
+
+            self.crashes += deaths([event])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:

@@ -33,6 +33,7 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
         component=measurement.component,
         node=context.node,
         device=measurement.device,
+        group=measurement.group,
         disturbance=measurement.disturbance,
         evidence=measurement.evidence,
         looks=measurement.looks,

@@ -173,8 +173,8 @@ def result_from_event(event: Mapping[str, Any]) -> TestResult:
 
 
 _VERDICT_TEXTS = (
-    "text", "benchmark", "metric", "unit", "better", "component", "node", "device", "scope",
-    "baseline", "population", "action",
+    "text", "benchmark", "metric", "unit", "better", "component", "node", "device", "group",
+    "scope", "baseline", "population", "action",
 )  # fmt: skip
 _VERDICT_NUMBERS = (
     "value", "expected", "bound", "similarity", "threshold", "practical", "learned", "percentile",

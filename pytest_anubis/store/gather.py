@@ -62,6 +62,7 @@ class _Rows:
     arrays: list[FloatArray] = field(default_factory=list)
     variants: list[Variant] = field(default_factory=list)
     problems: dict[int, Problem] = field(default_factory=dict)
+    looks: dict[int, int] = field(default_factory=dict)
     metrics: Counter[Metric] = field(default_factory=Counter)
     components: Counter[str] = field(default_factory=Counter)
 
@@ -86,11 +87,14 @@ class Gather:
         run: str,
         values: Sequence[float],
         problem: Problem | None = None,
+        looks: int = 1,
     ) -> None:
         """Add one sample: all values of one metric from one unit in one run, in time order."""
         rows = self._open((hardware_class, benchmark, metric.name, group))
         if problem is not None:
             rows.problems[len(rows.nodes)] = problem
+        if looks > 1:
+            rows.looks[len(rows.nodes)] = looks
         rows.nodes.append(node)
         rows.devices.append(device)
         rows.runs.append(run)
@@ -137,6 +141,7 @@ class Gather:
     def _unpack(rows: _Rows, population: Population) -> None:
         first, count = len(rows.nodes), len(population)
         rows.problems.update((first + row, p) for row, p in population.problems.items())
+        rows.looks.update((first + row, count) for row, count in population.looks.items())
         rows.nodes.extend(population.nodes)
         rows.devices.extend(population.devices)
         rows.runs.extend(population.runs)
@@ -179,6 +184,7 @@ def _build(key: Key, rows: _Rows) -> Population:
         values=values,
         offsets=offsets,
         problems=problems,
+        looks={row: rows.looks[i] for row, i in enumerate(order) if i in rows.looks},
     )
     more = invalid_rows(population.values, offsets, problems)
     return replace(population, problems=problems | more) if more else population

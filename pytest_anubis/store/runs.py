@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_anubis.core.measurement import Measurement, TestResult
-from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.run import PlannedTest, Remarks, RunRecord
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.store.columns import SUFFIX, Columns, ColumnsError, load_columns
@@ -18,12 +18,12 @@ from pytest_anubis.store.importers.imported import ImportFileError
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal import JOURNAL_NAME, read_journal
+from pytest_anubis.store.remarks import INTERRUPTED, remarks_of
 
 Progress = Callable[[str], None]
 
 _TABLES = (".csv", ".tsv", ".parquet", ".pq")
 _BROKEN = ("failed", "error", "crashed")
-_INTERRUPTED = (2, 3, 4)  # pytest's exit statuses: interrupted, internal error, usage
 
 
 class RunsError(ValueError):
@@ -39,12 +39,14 @@ class RefusedRun:
         node: Its node.
         path: Its file.
         reason: One sentence.
+        damaged: The file could not be read: nobody knows which node is missing.
     """
 
     run: str
     node: str
     path: str
     reason: str
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +56,15 @@ class UnmeasuredTest:
     Attributes:
         run: The run.
         node: Its node.
+        hardware_class: The node's class.
+        plan: What was meant to be run.
         result: How the test ended.
     """
 
     run: str
     node: str
+    hardware_class: str
+    plan: PlannedTest
     result: TestResult
 
 
@@ -71,6 +77,7 @@ class RunSet:
         runs: The runs read, without their measurements, verdicts and events.
         refused: Runs and files that take no part, with reasons.
         unmeasured: Tests that recorded nothing and fit into no population.
+        remarks: (hardware class, node) -> what its journals say besides samples, of every node of a journal.
         warnings: What was wrong inside the files, one line each.
     """
 
@@ -78,6 +85,7 @@ class RunSet:
     runs: tuple[RunRecord, ...] = ()
     refused: tuple[RefusedRun, ...] = ()
     unmeasured: tuple[UnmeasuredTest, ...] = ()
+    remarks: Mapping[tuple[str, str], Remarks] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property
@@ -127,7 +135,7 @@ def refusal(record: RunRecord) -> str:
     decision = record.node_verdict.decision if record.node_verdict else None
     if not record.ended:
         return "the run never finished"
-    if record.exit_status in _INTERRUPTED:
+    if record.exit_status in INTERRUPTED:
         return f"the run was broken off (exit status {record.exit_status})"
     if decision is Decision.REJECTED:
         return "the node was rejected in this run"
@@ -149,6 +157,7 @@ class _Reader:
     refused: list[RefusedRun] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     silent: list[tuple[RunRecord, TestResult]] = field(default_factory=list)
+    remarks: dict[tuple[str, str], Remarks] = field(default_factory=dict)
 
     def file(self, path: Path, progress: Progress | None) -> None:
         try:
@@ -165,7 +174,9 @@ class _Reader:
             else:
                 self._journal(path, read_journal(path))
         except (JournalError, ColumnsError, ImportFileError) as error:
-            self.refused.append(RefusedRun(run="", node="", path=str(path), reason=str(error)))
+            self.refused.append(
+                RefusedRun(run="", node="", path=str(path), reason=str(error), damaged=True)
+            )
 
     def _journal(self, path: Path, record: RunRecord) -> None:
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
@@ -184,10 +195,13 @@ class _Reader:
         self.runs[record.run, record.node] = dataclasses.replace(
             record, measurements=(), verdicts=(), events=()
         )
+        key = (record.hardware_class, record.node)
+        self.remarks[key] = self.remarks.get(key, Remarks()).with_more(remarks_of(record))
         self._samples(record)
 
     def _samples(self, record: RunRecord) -> None:
         broken = _broken_tests(record)
+        waived = {result.test for result in record.results if result.outcome == "xfailed"}
         recorded = {measurement.test for measurement in record.measurements}
         for measurement in record.measurements:
             self.gather.add(
@@ -200,7 +214,8 @@ class _Reader:
                 device=measurement.device,
                 run=record.run,
                 values=measurement.values,
-                problem=_problem(measurement, broken),
+                problem=_problem(measurement, broken, waived),
+                looks=measurement.looks,
             )
         self.silent += [
             (record, result)
@@ -234,6 +249,7 @@ class _Reader:
             populations=self.gather.populations(),
             runs=tuple(self.runs[key] for key in sorted(self.runs)),
             refused=tuple(self.refused),
+            remarks=self.remarks,
             warnings=tuple(self.warnings),
         )
 
@@ -262,7 +278,13 @@ class _Reader:
                     problem=Problem(kind=kind, text=text),
                 )
             if not found:
-                yield UnmeasuredTest(run=record.run, node=record.node, result=result)
+                yield UnmeasuredTest(
+                    run=record.run,
+                    node=record.node,
+                    hardware_class=record.hardware_class,
+                    plan=plan or PlannedTest(test=result.test, benchmark=result.benchmark),
+                    result=result,
+                )
 
 
 def _broken_tests(record: RunRecord) -> dict[str, str]:
@@ -287,7 +309,11 @@ def _failed_by_verdict(verdicts: Sequence[MetricVerdict]) -> bool:
     return bool(bad) and Reason.TEST_FAILED not in bad
 
 
-def _problem(measurement: Measurement, broken: Mapping[str, str]) -> Problem | None:
+def _problem(
+    measurement: Measurement, broken: Mapping[str, str], waived: Collection[str]
+) -> Problem | None:
+    if measurement.test in waived:
+        return Problem(kind="waived", text="its test failed as its xfail mark expects")
     if measurement.test in broken:
         return Problem(kind="failed", text=broken[measurement.test])
     if measurement.disturbance:

@@ -15,6 +15,7 @@ from pytest_anubis.validator.changes import Segments, with_segments
 from pytest_anubis.validator.judging import Subject, conclude, criterion_for, judge_sample
 from pytest_anubis.validator.pooling import pooled
 from pytest_anubis.validator.rows import Rows, rows_of
+from pytest_anubis.validator.sequential import CONFIRM
 
 OUTCOMES = (
     Outcome.PASS,
@@ -31,6 +32,7 @@ _FROM_PROBLEM = {
     "disturbed": (INCONCLUSIVE, Reason.DISTURBED),
     "invalid": (INCONCLUSIVE, Reason.INVALID),
     "unit": (INCONCLUSIVE, Reason.WRONG_UNIT),
+    "waived": (NOT_TESTED, Reason.WAIVED),
 }
 Codes = npt.NDArray[np.int8]
 
@@ -83,7 +85,9 @@ class JudgedColumns:
                 component=population.component,
                 node=population.nodes[row],
                 device=population.devices[row],
+                group=population.group,
                 disturbance=(problem.text,) if problem and kind == "disturbed" else (),
+                looks=population.looks.get(row, 1),
             )
             if problem is None or kind == "disturbed":
                 return plain
@@ -98,6 +102,7 @@ class JudgedColumns:
             component=population.component or criterion.component,
             node=population.nodes[row],
             device=population.devices[row],
+            group=population.group,
             scope=criterion.scope,
             count=int(sizes),
             value=float(self.value[row]),
@@ -105,7 +110,9 @@ class JudgedColumns:
             action=metric.action or criterion.metric.action,
         )
         alike = float(self.similarity[row])
-        full = conclude(base, alike, criterion_for(alike, criterion), baseline)
+        full = conclude(
+            base, alike, criterion_for(alike, criterion, population.looks.get(row, 1)), baseline
+        )
         if reason is not Reason.CLASS_SHIFT or self.shift is None:
             return full
         text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
@@ -167,7 +174,7 @@ def judge_columns(
     else:
         similarity = _similarities(rows, criterion)
         alpha = 1.0 if criterion.metric.better == "equal" else criterion.alpha
-        limit = _limits(similarity, criterion)
+        limit = _limits(similarity, criterion, population.looks)
         verdict_table(similarity, alpha, limit, outcome, reason, threshold)
         few = np.diff(population.offsets) < criterion.least
         if few.any():
@@ -200,14 +207,16 @@ def _similarities(rows: Rows, criterion: Criterion) -> FloatArray:
     return np.maximum(0.0, 1 - rows.losses(centre, criterion.metric.better))
 
 
-def _limits(similarity: FloatArray, criterion: Criterion) -> FloatArray:
+def _limits(similarity: FloatArray, criterion: Criterion, looks: Mapping[int, int]) -> FloatArray:
     """Return the learned limit as it holds for each unit, shape (n,) or (); see `criterion_for`."""
     if criterion.metric.better == "equal":
         return np.asarray(1.0)
     limit = np.nan if criterion.limit is None else criterion.limit
     if criterion.hasty is None or criterion.limit is None:
         return np.asarray(limit)
-    return np.where(similarity >= criterion.limit, criterion.limit, criterion.hasty)
+    limits = np.where(similarity >= criterion.limit, criterion.limit, criterion.hasty)
+    limits[[row for row, count in looks.items() if count >= CONFIRM]] = criterion.limit
+    return limits
 
 
 def verdict_table(
@@ -263,6 +272,7 @@ def _problems(
                 baseline,
                 metric=population.metric,
                 disturbance=(problem.text,),
+                looks=population.looks.get(row, 1),
             )
             code, why = OUTCOMES.index(plain.outcome), plain.reason
         elif problem.kind == "invalid" and not population.sample(row).size:

@@ -10,10 +10,12 @@ from typing import Literal
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Finding
+from pytest_anubis.core.run import Remarks
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.columns import (
     OUTCOMES,
+    REASONS,
     JudgedColumns,
     judge_columns,
     judge_populations,
@@ -25,6 +27,7 @@ from pytest_anubis.validator.runs_in_time import find_changes
 from pytest_anubis.validator.shift import class_findings, settle_shift
 
 _PASS = OUTCOMES.index(Outcome.PASS)
+_UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,6 +54,7 @@ def judge_fleet(
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
     started: Mapping[tuple[str, str], str] | None = None,
+    remarks: Mapping[tuple[str, str], Remarks] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -66,16 +70,18 @@ def judge_fleet(
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What has no criterion blocks acceptance.
         started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
+        remarks: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
+            nothing was measured on it.
         progress: Called with (done, all) after every population.
     """
-    by_class: dict[str, list[Population]] = {}
+    by_class: dict[str, list[Population]] = {key: [] for key, _ in remarks or {}}
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
     done, columns, nodes = 0, [], []
     findings: list[Finding] = []
     for key in sorted(by_class):
         baseline = baselines.get(key)
-        gathered = _Nodes()
+        gathered = _Nodes({node: r for (of, node), r in (remarks or {}).items() if of == key})
         shifts: list[Finding] = []
         for judged in _judge_class(by_class[key], baseline, started or {}):
             columns.append(judged)
@@ -132,9 +138,13 @@ class _Nodes:
     A fleet has millions of passed units; that a metric of a node was judged is known from the first.
     """
 
-    def __init__(self) -> None:
-        self._verdicts: dict[str, list[MetricVerdict]] = {}
-        self._counts: dict[str, Counter[str]] = {}
+    def __init__(self, remarks: Mapping[str, Remarks]) -> None:
+        self._remarks = remarks
+        self._verdicts = {name: list(one.verdicts) for name, one in remarks.items()}
+        self._counts = {
+            name: Counter(verdict.outcome.value for verdict in verdicts)
+            for name, verdicts in self._verdicts.items()
+        }
 
     def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
         population = judged.population
@@ -146,9 +156,11 @@ class _Nodes:
         ).items():
             self._counts.setdefault(name, Counter())[Outcome.PASS.value] += passed
             self._verdicts.setdefault(name, []).append(_passed(judged, name, baseline))
-        for row in np.flatnonzero(outcomes != _PASS).tolist():
+        told = (outcomes != _PASS) | (judged.reason == _UNDETECTABLE)
+        for row in np.flatnonzero(told).tolist():
             name = population.nodes[row]
-            self._counts.setdefault(name, Counter())[OUTCOMES[outcomes[row]].value] += 1
+            if outcomes[row] != _PASS:
+                self._counts.setdefault(name, Counter())[OUTCOMES[outcomes[row]].value] += 1
             self._verdicts.setdefault(name, []).append(judged.verdict(row, baseline))
 
     def decide(
@@ -159,8 +171,15 @@ class _Nodes:
     ) -> list[NodeVerdict]:
         found = []
         for name, verdicts in self._verdicts.items():
+            remarks = self._remarks.get(name, Remarks())
             verdict = judge_node(
-                verdicts, baseline=baseline, node=name, fail_on=fail_on, require_all=require_all
+                verdicts,
+                baseline=baseline,
+                node=name,
+                problems=remarks.obstacles,
+                fail_on=fail_on,
+                require_all=require_all,
+                residual_risk=remarks.residual_risk,
             )
             counts = self._counts[name]
             found.append(
@@ -180,6 +199,7 @@ def _passed(judged: JudgedColumns, node: str, baseline: Baseline | None) -> Metr
         text="",
         benchmark=judged.population.benchmark,
         metric=judged.population.metric.name,
+        group=judged.population.group,
         node=node,
         reference=judged.reference,
         baseline=baseline.digest if baseline and judged.reference is Reference.FLEET else "",

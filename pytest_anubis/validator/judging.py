@@ -36,6 +36,7 @@ class Subject(NamedTuple):
     component: str
     node: str
     device: str
+    group: str
     scope: str
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
     value: float | None
@@ -91,6 +92,7 @@ def judge_sample(
     component: str = "",
     node: str = "",
     device: str = "",
+    group: str = "",
     disturbance: Sequence[str] = (),
     evidence: Sequence[str] = (),
     looks: int = 1,
@@ -109,6 +111,7 @@ def judge_sample(
         component: Component to blame; that of the criterion if empty.
         node: Name of the node.
         device: Device within the node.
+        group: Label of comparable units; that of the criterion if empty.
         disturbance: What disturbed the machine; such a sample can pass, but it cannot reject.
         evidence: Telemetry and change points, in words.
         looks: How many looks the values come from (`closer_look`).
@@ -132,6 +135,7 @@ def judge_sample(
         component=component or (criterion.component if criterion else ""),
         node=node,
         device=device,
+        group=group or (criterion.group if criterion else ""),
         scope=criterion.scope if criterion else "unit",
         count=int(array.size),
         value=_middle(array),
@@ -214,6 +218,7 @@ def conclude(
         component=base.component,
         node=base.node,
         device=base.device,
+        group=base.group,
         scope=base.scope,
         count=base.count,
         value=base.value,

@@ -54,6 +54,7 @@ def judge_node(
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
     blocking, listed = _obstacles(verdicts, criteria)
+    blocking += _silent(verdicts, criteria)
     blocking = [*problems, *blocking]
     if baseline is None and expected is None:
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
@@ -106,11 +107,7 @@ def _obstacles(
     listed: list[str] = []
     wanted = {(criterion.benchmark, criterion.metric.name) for criterion in criteria}
     wanted_benchmarks = {benchmark for benchmark, _ in wanted}
-    told: set[tuple[str, str]] = (
-        set()
-    )  # (benchmark, metric); metric '' speaks for the whole benchmark
     for verdict in verdicts:
-        told.add((verdict.benchmark, verdict.metric))
         line = _line(verdict)
         needed = (verdict.benchmark, verdict.metric) in wanted or (
             not verdict.metric and verdict.benchmark in wanted_benchmarks
@@ -124,13 +121,42 @@ def _obstacles(
             (listed if optional else blocking).append(line)
         elif verdict.reason is Reason.UNDETECTABLE:
             listed.append(line)
-    for benchmark, metric in sorted(wanted):
-        if (benchmark, metric) not in told and (benchmark, "") not in told:
-            blocking.append(
-                f"NOT_TESTED {benchmark} {metric}: the baseline has a criterion, "
-                "but this run reported nothing for it"
-            )
     return blocking, listed
+
+
+def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) -> list[str]:
+    """Return one line for every criterion that nothing was judged against and no verdict speaks of.
+
+    What the other devices or the own past say is no substitute for it. A group counts as reported when
+    another one of the same metric is, unless most nodes of the baseline have it: a node has its place in
+    one stage of a pipeline, but all zones of a disk.
+    """
+    answered = {
+        (verdict.benchmark, verdict.metric, verdict.group)
+        for verdict in verdicts
+        if verdict.reference is Reference.FLEET
+    }
+    some_group = {key[:2] for key in answered}
+    # INCONCLUSIVE and NOT_TESTED block or are listed already; metric '' speaks for the whole benchmark.
+    told = {
+        (verdict.benchmark, verdict.metric)
+        for verdict in verdicts
+        if verdict.outcome is Outcome.INCONCLUSIVE
+        or (verdict.outcome is Outcome.NOT_TESTED and verdict.reason is not Reason.NO_CRITERION)
+        or not verdict.metric
+    }
+    everywhere = max((criterion.nodes for criterion in criteria), default=0)
+    silent = {}
+    for criterion in criteria:
+        name, group = (criterion.benchmark, criterion.metric.name), criterion.group
+        if (*name, group) in answered or name in told or (name[0], "") in told:
+            continue
+        if name not in some_group or criterion.nodes > everywhere / 2:
+            silent[*name, group] = (
+                f"NOT_TESTED {' '.join(name)}{f' ({group})' if group else ''}: the baseline has a criterion, "
+                "but nothing of this run was judged against it"
+            )
+    return [silent[key] for key in sorted(silent)]
 
 
 def _line(verdict: MetricVerdict) -> str:

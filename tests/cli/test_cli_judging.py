@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +126,31 @@ def test_a_change_within_a_run_is_marginal_and_named(here: Path) -> None:
     assert {v["verdict"] for v in verdicts.values()} == {"PASS"}
 
 
-def journal(here: Path, node: str, speed: float, vbios: str) -> None:
-    """Write the journal of one finished measuring run."""
+def journal(
+    here: Path,
+    node: str,
+    speed: float,
+    vbios: str = "",
+    *,
+    looks: int = 1,
+    planned: str = "",
+    more: dict[str, Any] | None = None,
+) -> None:
+    """Write the journal of one finished measuring run.
+
+    Args:
+        here: The store lies there.
+        node: Name of the node.
+        speed: Median of the three values.
+        vbios: Of its only card.
+        looks: How many looks the values come from.
+        planned: A second test that never reports.
+        more: A further event.
+    """
     from pytest_anubis.core.inventory import Accelerator, Inventory
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.metric import Metric
+    from pytest_anubis.core.run import PlannedTest
     from pytest_anubis.hardware.inventory import inventory_to_plain
     from pytest_anubis.store import events
     from pytest_anubis.store.journal import Journal
@@ -156,7 +177,12 @@ def journal(here: Path, node: str, speed: float, vbios: str) -> None:
         metric=Metric(name="rate", unit="GB/s", better="higher"),
         device="cuda:0",
         values=(speed, speed * 1.001, speed * 0.999),
+        looks=looks,
     )
+    if planned:
+        writer.write(events.planned_event([PlannedTest(test=planned, benchmark=planned)]))
+    if more is not None:
+        writer.write(more)
     writer.write(events.measurement_event(measurement))
     writer.write(events.run_finished_event(exit_status=0, ended="2026-01-01T00:01:00+00:00"))
     writer.close()
@@ -237,3 +263,62 @@ def test_the_latest_run_of_a_node_is_held_against_its_earlier_ones(here: Path) -
     assert {n["node"]: n["decision"] for n in data["nodes"]} == {"a": "REJECTED", "b": "UNDECIDED"}
     own = [v for v in data["verdicts"] if v["reference"] == "self"]
     assert [(v["node"], v["verdict"]) for v in own] == [("a", "FAIL"), ("b", "PASS")]
+
+
+def decisions(done: subprocess.CompletedProcess[str], out: Path) -> dict[str, str]:
+    assert "Traceback" not in done.stderr
+    return {node["node"]: node["decision"] for node in judged(out)["nodes"]}
+
+
+@pytest.fixture
+def learned(here: Path) -> Path:
+    """Learn a baseline from eight healthy nodes."""
+    for number in range(8):
+        journal(here / "old", f"n{number}", 100 + 0.1 * number)
+    assert anubis("learn", "old/store", "--error-rate", "none").returncode == 0
+    return here
+
+
+def test_a_node_whose_test_never_reported_is_not_accepted(learned: Path) -> None:
+    journal(learned, "whole", 100)
+    journal(learned, "torn", 100, planned="suite.py::test_other")
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 20, done.stdout
+    assert decisions(done, learned / "out.json") == {"whole": "ACCEPTED", "torn": "UNDECIDED"}
+    assert "suite.py::test_other" in done.stdout
+
+
+def test_a_node_with_a_worker_that_died_is_not_accepted(learned: Path) -> None:
+    died = {"event": "worker_died", "lane": "cuda:0", "text": "signal 11"}
+    journal(learned, "dead", 100, more=died)
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 20
+    assert decisions(done, learned / "out.json") == {"dead": "UNDECIDED"}
+    assert "worker of lane cuda:0 died" in done.stdout
+
+
+def test_a_damaged_journal_is_no_acceptance(learned: Path) -> None:
+    journal(learned, "whole", 100)
+    (learned / "store" / "runs" / "bad").mkdir()
+    (learned / "store" / "runs" / "bad" / "journal.jsonl").write_bytes(b"\x00\xff not a journal")
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 20
+    assert decisions(done, learned / "out.json") == {"whole": "ACCEPTED"}
+    assert "not judged: 1 file that could not be read" in done.stdout
+
+
+def test_a_loss_that_further_looks_confirmed_is_rejected_here_as_in_the_run(learned: Path) -> None:
+    (path,) = (learned / "baselines").glob("*.json")
+    data = json.loads(path.read_text())
+    for criterion in data["criteria"]:
+        criterion.update(limit=0.95, hasty=0.6)
+    path.write_text(json.dumps(data))
+    assert anubis("baseline", "promote", str(path)).returncode == 0
+    journal(learned, "hasty", 80)
+    journal(learned, "confirmed", 80, looks=16)
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = decisions(done, learned / "out.json")
+    assert found == {"hasty": "ACCEPTED", "confirmed": "REJECTED"}
+    listed = {node["node"]: node["listed"] for node in judged(learned / "out.json")["nodes"]}
+    assert "cannot show such a loss" in listed["hasty"][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -143,6 +144,57 @@ def test_what_cannot_be_judged_is_marked(tmp_path: Path) -> None:
     assert "steal 10 %" in texts["b"]
     assert "MB/s" in texts["f"]
     assert [item.result.test for item in found.unmeasured] == ["t.py::test_y"]
+
+
+def test_looks_and_expected_failures_travel_with_the_samples(tmp_path: Path) -> None:
+    samples = [
+        sample([1.0], looks=16),
+        sample([2.0], device="cuda:0", test="t.py::test_x[cuda:0]"),
+        sample([3.0], device="cuda:1", test="t.py::test_x[cuda:1]", looks=2),
+    ]
+    expected = result("xfailed", "t.py::test_x[cuda:0]")
+    write_run(tmp_path, "r1", samples=samples, results=[result(), expected])
+    write_run(tmp_path, "r2", "n0", samples=[sample([5.0], looks=3)])
+    (population,) = read_runs([tmp_path]).populations
+    assert population.nodes == ("n0", "n1", "n1", "n1")
+    assert population.looks == {0: 3, 1: 16, 3: 2}
+    assert {row: problem.kind for row, problem in population.problems.items()} == {2: "waived"}
+
+
+def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
+    inventory = MetricVerdict(
+        outcome=Outcome.FAIL,
+        reason=Reason.BEYOND,
+        text="7 of 8 accelerators",
+        benchmark="inventory",
+        metric="accelerators",
+    )
+    measured = MetricVerdict(
+        outcome=Outcome.PASS,
+        reason=Reason.WITHIN,
+        text="",
+        benchmark="t.py::test_x",
+        metric="rate",
+        device="cpu",
+    )
+    path = write_run(
+        tmp_path, "r1", samples=[sample([1.0])], verdicts=[inventory, measured], finished=False
+    )
+    with path.open("a") as file:
+        file.write(json.dumps({"event": "worker_died", "lane": "cuda:1", "text": "signal 9"}))
+        file.write("\n")
+    write_run(tmp_path, "r2", "n2", samples=[sample([1.0])], status=2)
+    (tmp_path / "runs" / "r3").mkdir()
+    (tmp_path / "runs" / "r3" / "journal.jsonl").write_text("{}\n")
+    found = read_runs([tmp_path])
+    said = found.remarks["c1", "n1"]
+    assert [verdict.text for verdict in said.verdicts] == ["7 of 8 accelerators"]
+    assert said.obstacles == (
+        "worker of lane cuda:1 died (no test was running): signal 9",
+        "run r1 never finished",
+    )
+    assert found.remarks["c1", "n2"].obstacles == ("run r2 was broken off (exit status 2)",)
+    assert [(refused.damaged, refused.run) for refused in found.refused] == [(True, "")]
 
 
 def test_a_test_that_its_verdict_failed_keeps_its_sample(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Problem, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator import judge_columns, judge_population, judge_populations, judge_sample
+from pytest_anubis.validator.columns import OUTCOMES
 
 GOOD = [100.0, 101.0, 99.0, 100.0]
 
@@ -164,17 +166,28 @@ directions = st.sampled_from(["higher", "lower", "equal"])
     st.lists(st.lists(st.floats(50, 150), min_size=1, max_size=4), min_size=1, max_size=8),
     directions,
     st.one_of(st.none(), st.floats(0.5, 1.0)),
+    st.floats(0.5, 1.0),
+    st.lists(st.integers(1, 20), min_size=8, max_size=8),
 )
 def test_columns_and_single_samples_get_the_same_verdict(
-    samples: list[list[float]], better: Direction, limit: float | None
+    samples: list[list[float]],
+    better: Direction,
+    limit: float | None,
+    hasty: float,
+    looks: list[int],
 ) -> None:
-    c = criterion(None if better == "equal" else limit, better=better, least=2)
-    population = population_of(samples, metric=c.metric, benchmark="b")
+    wide = None if limit is None or better == "equal" else min(limit, hasty)
+    c = criterion(None if better == "equal" else limit, better=better, least=2, hasty=wide)
+    population = replace(
+        population_of(samples, metric=c.metric, benchmark="b"),
+        looks={row: count for row, count in enumerate(looks[: len(samples)]) if count > 1},
+    )
     judged = judge_columns(population, c)
     for row, sample in enumerate(samples):
-        single = judge_sample(sample, c)
+        single = judge_sample(sample, c, looks=looks[row])
         assert judged.verdict(row).outcome == single.outcome
         assert judged.verdict(row).reason == single.reason
+        assert OUTCOMES[judged.outcome[row]] == single.outcome
         if single.similarity is not None:
             assert judged.similarity[row] == pytest.approx(single.similarity, abs=1e-12)
 

@@ -18,6 +18,7 @@ def verdict(
     similarity: float | None = None,
     action: str = "",
     reference: Reference | None = None,
+    group: str = "",
 ) -> MetricVerdict:
     judged = outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
     return MetricVerdict(
@@ -27,6 +28,7 @@ def verdict(
         metric=metric,
         component=component,
         node="n1",
+        group=group,
         text=f"{metric} says why",
         similarity=similarity,
         action=action,
@@ -147,3 +149,50 @@ def test_where_nothing_had_to_be_measured_a_baseline_is_all_that_acceptance_need
     assert node.headline.endswith(f"accepted at risk 0.3 % without any measurement: {why}")
     assert judge_node([pruned], baseline=baseline("m")).decision is Decision.UNDECIDED
     assert judge_node([pruned], unneeded=why).decision is Decision.UNDECIDED
+
+
+def grouped(*groups: tuple[str, int]) -> Baseline:
+    criteria = tuple(
+        Criterion(
+            benchmark="b",
+            metric=Metric(name="m", unit="s", better="lower"),
+            centre=(1.0,),
+            group=group,
+            nodes=nodes,
+        )
+        for group, nodes in groups
+    )
+    return Baseline(hardware_class="c", criteria=criteria, created="-", nodes=("x", "y", "z"))
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        verdict(Outcome.PASS, Reason.WITHIN, reference=Reference.PEERS),
+        verdict(Outcome.MARGINAL, Reason.CHANGE_POINT, reference=Reference.SELF),
+        verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION),
+    ],
+)
+def test_nothing_stands_in_for_the_judgement_against_a_criterion(instead: MetricVerdict) -> None:
+    other = verdict(Outcome.PASS, Reason.WITHIN, "other")
+    found = judge_node([other, instead], baseline=baseline("other", "m"))
+    assert found.decision is Decision.UNDECIDED
+    assert any("NOT_TESTED b m: the baseline has a criterion" in line for line in found.blocking)
+
+
+def test_a_group_that_most_nodes_have_must_be_judged() -> None:
+    inner = verdict(Outcome.PASS, Reason.WITHIN, group="inner")
+    zones = grouped(("inner", 3), ("outer", 3))
+    missing = judge_node([inner], baseline=zones)
+    assert missing.decision is Decision.UNDECIDED
+    assert any("NOT_TESTED b m (outer)" in line for line in missing.blocking)
+    outer = verdict(Outcome.PASS, Reason.WITHIN, group="outer")
+    assert judge_node([inner, outer], baseline=zones).decision is Decision.ACCEPTED
+
+
+def test_a_group_that_a_node_has_no_place_in_is_not_missed() -> None:
+    stages = grouped(("stage 1", 1), ("stage 2", 1), ("all", 3))
+    second = [verdict(Outcome.PASS, Reason.WITHIN, group=group) for group in ("stage 2", "all")]
+    assert judge_node(second, baseline=stages).decision is Decision.ACCEPTED
+    unknown = verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, group="stage 7")
+    assert judge_node([unknown], baseline=stages).decision is Decision.UNDECIDED
