@@ -26,29 +26,35 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="one line a baseline")
-    listing.add_argument("folder", nargs="?", type=Path, default=Path("baselines"))
+    listing.add_argument(
+        "folder", nargs="?", type=Path, default=Path("baselines"), help="default: baselines"
+    )
     listing.set_defaults(action=_list)
     show = actions.add_parser("show", help="everything that one baseline says")
-    show.add_argument("file", type=Path)
+    show.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
     show.set_defaults(action=_show)
     diff = actions.add_parser("diff", help="what changed from one baseline to another")
-    diff.add_argument("old", type=Path)
-    diff.add_argument("new", type=Path)
+    diff.add_argument("old", type=Path, help="baseline file")
+    diff.add_argument("new", type=Path, help="baseline file")
     diff.set_defaults(action=_diff)
     promote = actions.add_parser(
         "promote", help="check a reviewed (perhaps edited) baseline, seal it, put it into use"
     )
-    promote.add_argument("file", type=Path)
+    promote.add_argument("file", type=Path, help="the reviewed file")
     promote.add_argument(
         "--to", type=Path, metavar="DIR", help="folder in use; default: the file's"
     )
     promote.set_defaults(action=_promote)
     expire = actions.add_parser("expire", help="take a baseline out of use; it is kept beside")
-    expire.add_argument("file", type=Path)
+    expire.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
     expire.set_defaults(action=_expire)
     back = actions.add_parser("backtest", help="which past verdicts a new baseline would change")
-    back.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    back.add_argument("--baseline", type=Path, required=True, metavar="NEW")
+    back.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="folders, journals, imports"
+    )
+    back.add_argument(
+        "--baseline", type=Path, required=True, metavar="NEW", help="file of the new baseline"
+    )
     back.add_argument(
         "--old", type=Path, metavar="OLD", help="default: the one in force in baselines/"
     )

@@ -36,7 +36,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="rounds, each one run alone and one together (default: 5); every round brings other "
         "benchmarks together",
     )
-    parser.add_argument("--profile", choices=("smoke", "standard", "soak"), default="smoke")
+    parser.add_argument(
+        "--profile",
+        choices=("smoke", "standard", "soak"),
+        default="smoke",
+        help="sizes and durations of the benchmarks: seconds, minutes or hours (default: smoke)",
+    )
     parser.add_argument(
         "--alpha",
         type=float,
@@ -51,7 +56,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the baselines (default: baselines); certificates lie in its certificates/",
     )
-    parser.add_argument("--store", type=Path, default=Path(".anubis"), metavar="DIR")
+    parser.add_argument(
+        "--store",
+        type=Path,
+        default=Path(".anubis"),
+        metavar="DIR",
+        help="folder that keeps runs and history (default: .anubis)",
+    )
     parser.add_argument(
         "--pytest-args",
         default="",

@@ -29,8 +29,19 @@ def add(parser: argparse.ArgumentParser) -> None:
                         help="record the inventory with telemetry, to replay it elsewhere")  # fmt: skip
     parser.add_argument("--inventory", type=Path, metavar="FILE", help="show a recorded one")
     parser.add_argument("--redact", action="store_true", help="leave out serial numbers, addresses")
-    parser.add_argument("--profile", choices=("smoke", "standard", "soak"), default="smoke")
-    parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR")
+    parser.add_argument(
+        "--profile",
+        choices=("smoke", "standard", "soak"),
+        default="smoke",
+        help="benchmarks that are to run: seconds, minutes or hours (default: smoke)",
+    )
+    parser.add_argument(
+        "--baselines",
+        type=Path,
+        default=Path("baselines"),
+        metavar="DIR",
+        help="folder of the baselines (default: baselines)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -118,15 +129,21 @@ def _missing_here(inventory: Inventory) -> list[str]:
 def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:
     from pytest_anubis.distributed.certificates import CertificateError, load_certificates
     from pytest_anubis.hardware.gate import check_inventory
-    from pytest_anubis.store.baselines import find_baseline
+    from pytest_anubis.store.baselines import BaselineError, find_baseline, load_baseline
 
     lines = []
     if not inventory.accelerators:
         lines.append("no accelerator found: device copy and launch latency do not apply")
-    if find_baseline(baselines, key) is None:
+    path = find_baseline(baselines, key)
+    if path is None:
         lines.append(
             f"no baseline for this class in {baselines}: learn one, 'anubis learn suites/'"
         )
+    else:
+        try:
+            load_baseline(path, hardware_class=key)
+        except (OSError, BaselineError) as error:
+            lines.append(f"the baseline cannot be used: {error}")
     try:
         if not load_certificates(baselines, key):
             lines.append(

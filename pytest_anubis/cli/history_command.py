@@ -32,30 +32,43 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action="show")
     actions = parser.add_subparsers(metavar="ACTION")
     load = actions.add_parser("import", help="read incidents from CSV: node, kind, started, ...")
-    load.add_argument("file", type=Path, metavar="FILE.csv")
+    load.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE.csv",
+        help="columns node, kind, started; if you like duration, component, note",
+    )
     load.add_argument("--add-nodes", action="store_true", help="add nodes that are unknown")
     enter = actions.add_parser("add", help="record one incident")
-    enter.add_argument("--node", required=True)
+    enter.add_argument("--node", required=True, help="where it happened")
     enter.add_argument("--kind", required=True, help="e.g. nic, gpu-memory")
     enter.add_argument("--started", required=True, help="ISO 8601, or seconds since 1970")
-    enter.add_argument("--duration", default="", help="hours, or 90s, 30m, 2h, 1d")
-    enter.add_argument("--component", default="")
-    enter.add_argument("--note", default="")
+    enter.add_argument(
+        "--duration", default="", help="hours, or 90s, 30m, 2h, 1d; leave it out while it lasts"
+    )
+    enter.add_argument("--component", default="", help="the part to blame, if known")
+    enter.add_argument("--note", default="", help="words for people")
     enter.add_argument("--add-nodes", action="store_true", help="add the node if it is unknown")
     happened = actions.add_parser("incidents", help="list incidents, latest first")
     happened.add_argument("--node", default="", help="only this node's")
     happened.add_argument("--limit", type=int, default=40, help="how many (default: 40)")
     withdraw = actions.add_parser("withdraw", help="take out an incident entered by mistake")
-    withdraw.add_argument("number", type=int)
+    withdraw.add_argument("number", type=int, help="as 'anubis history incidents' shows it")
     state = actions.add_parser("state", help="note that a node was drained, repaired, removed")
-    state.add_argument("--node", required=True)
-    state.add_argument("--as", dest="state", choices=tuple(NODE_STATES), required=True)
+    state.add_argument("--node", required=True, help="whose state it is")
+    state.add_argument(
+        "--as",
+        dest="state",
+        choices=tuple(NODE_STATES),
+        required=True,
+        help="what became of it; a node that was removed has no risk",
+    )
     state.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
-    state.add_argument("--note", default="")
+    state.add_argument("--note", default="", help="words for people")
     show = actions.add_parser("defects", help="list defects with the benchmarks that exposed them")
-    show.add_argument("--node", default="")
+    show.add_argument("--node", default="", help="only this node's")
     found = actions.add_parser("found", help="record a defect by hand, e.g. from an older system")
-    found.add_argument("--node", required=True)
+    found.add_argument("--node", required=True, help="where it was found")
     found.add_argument(
         "--benchmark",
         action="append",
@@ -66,11 +79,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     found.add_argument("--component", default="", help="the part to blame, e.g. network.loopback")
     found.add_argument("--kind", default="", help="kind of incident that it leads to, e.g. nic")
     found.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
-    found.add_argument("--note", default="")
+    found.add_argument("--note", default="", help="words for people")
     close = actions.add_parser("close", help="close a defect as confirmed or as a false alarm")
-    close.add_argument("number", type=int)
-    close.add_argument("--as", dest="state", choices=tuple(STATES), required=True)
-    close.add_argument("--note", default="")
+    close.add_argument("number", type=int, help="as 'anubis history defects' shows it")
+    close.add_argument(
+        "--as",
+        dest="state",
+        choices=tuple(STATES),
+        required=True,
+        help="false alarms teach nothing; open: undecided again",
+    )
+    close.add_argument("--note", default="", help="words for people")
     for sub, action in (
         *((load, _import), (enter, _add), (show, _defects), (found, _found), (close, _close)),
         *((happened, _incidents), (withdraw, _withdraw), (state, _state)),

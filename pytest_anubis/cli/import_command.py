@@ -29,7 +29,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     for kind, text in KINDS.items():
         sub = kinds.add_parser(kind, help=text, description=f"Import {text}.")
-        sub.add_argument("files", nargs="+", type=Path, metavar="FILE")
+        sub.add_argument(
+            "files", nargs="+", type=Path, metavar="FILE", help="results of one node or of many"
+        )
         sub.add_argument("--class", dest="hardware_class", default="", metavar="KEY",
                          help="hardware class of what names none")  # fmt: skip
         sub.add_argument("--run", default="", metavar="ID", help="default: the file's name")

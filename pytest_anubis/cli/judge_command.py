@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.progress import Progress
+from pytest_anubis.report.numbers import count_text
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -32,7 +33,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "baseline the devices of a node are compared with each other, and nothing is accepted)",
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write every verdict as JSON")
-    parser.add_argument("--fail-on", choices=("fail", "marginal"), default="fail")
+    parser.add_argument(
+        "--fail-on",
+        choices=("fail", "marginal"),
+        default="fail",
+        help="mildest verdict that rejects a node (default: fail)",
+    )
     parser.add_argument(
         "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
     )
@@ -150,4 +156,7 @@ def _show(nodes: tuple[NodeVerdict, ...]) -> None:
     if len(ordered) > SHOWN:
         print(f"... and {len(ordered) - SHOWN} more nodes")
     counts = Counter(verdict.decision.value for verdict in nodes)
-    print(f"{len(nodes)} nodes: " + ", ".join(f"{counts[d.value]} {d.value}" for d in order))
+    print(
+        f"{count_text(len(nodes), 'node')}: "
+        + ", ".join(f"{counts[d.value]} {d.value}" for d in order)
+    )

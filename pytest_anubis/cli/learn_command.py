@@ -34,11 +34,34 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="tests to run here (suites/), or runs collected elsewhere (folders, journals, imports)",
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds to run here (default: 5)")
-    parser.add_argument("--profile", choices=("smoke", "standard", "soak"), default="smoke")
-    parser.add_argument("-o", "--output", type=Path, default=Path("baselines"), metavar="DIR")
-    parser.add_argument("--store", type=Path, default=Path(".anubis"), metavar="DIR")
+    parser.add_argument(
+        "--profile",
+        choices=("smoke", "standard", "soak"),
+        default="smoke",
+        help="sizes and durations of the benchmarks: seconds, minutes or hours (default: smoke)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("baselines"),
+        metavar="DIR",
+        help="folder of the baselines (default: baselines)",
+    )
+    parser.add_argument(
+        "--store",
+        type=Path,
+        default=Path(".anubis"),
+        metavar="DIR",
+        help="folder that keeps runs and history (default: .anubis)",
+    )
     parser.add_argument("--alpha", type=float, default=0.95, help="practical limit (default: .95)")
-    parser.add_argument("--method", choices=("median", "medoid"), default="median")
+    parser.add_argument(
+        "--method",
+        choices=("median", "medoid"),
+        default="median",
+        help="centre of a population: quantile by quantile, or the most typical member (default: median)",
+    )
     parser.add_argument(
         "--error-rate",
         type=_rate,
@@ -142,7 +165,10 @@ def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
     for population in runs.populations:
         by_class.setdefault(population.hardware_class, []).append(population)
     if not by_class:
-        raise CommandError("the runs hold nothing to learn from; see the lines above")
+        raise CommandError(
+            "the runs hold nothing to learn from; the lines above say why (if others disturbed this "
+            "machine: stop them, and learn again)"
+        )
     without = [
         key
         for key, populations in sorted(by_class.items())

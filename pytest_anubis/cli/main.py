@@ -67,7 +67,8 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog="anubis",
         description="Hardware acceptance testing: learn what is normal, judge nodes, keep history.",
-        epilog="The tests themselves are run with: pytest --anubis suites/",
+        epilog="The tests themselves are run with: pytest --anubis suites/. Exit codes: 0 fine, "
+        "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected.",
     )
     parser.add_argument("--version", action="version", version=f"anubis {__version__}")
     parser.commands = parser.add_subparsers(

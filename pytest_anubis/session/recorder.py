@@ -100,13 +100,14 @@ class Recorder:
         Raises:
             MetricUsageError: Unit, direction or name make no sense; the message says what to write.
         """
+        __tracebackhide__ = True  # a wrong call is shown where it stands: in the test
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
 
         try:
             timing.in_unit(1.0, unit, work)
         except ValueError as error:
-            raise MetricUsageError(f"{self._test}: metric {name!r}: {error}") from error
+            raise MetricUsageError(f"{self._test}: metric {name!r}: {error}") from None
         plan = self._plan(rounds)
         chosen = self._clock(clock)
         per_round = calls or timing.warm_up(fn, chosen, plan)
@@ -149,6 +150,7 @@ class Recorder:
         Raises:
             MetricUsageError: Unit, direction or values make no sense.
         """
+        __tracebackhide__ = True
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
 
@@ -190,6 +192,7 @@ class Recorder:
         Raises:
             MetricUsageError: Unit, direction or values make no sense.
         """
+        __tracebackhide__ = True
         metric = self._metric(name, unit, better, goal, question, action)
         values = self._numbers(name, value)
         measurement = self._measurement(metric, group, values, disturbance=self._disturbance())
@@ -269,6 +272,7 @@ class Recorder:
         question: str,
         action: str,
     ) -> Metric:
+        __tracebackhide__ = True
         if better is None:
             raise MetricUsageError(
                 f"{self._test}: metric {name!r} has no direction; "
@@ -290,10 +294,11 @@ class Recorder:
                 action=action or mark.action,
             )
         except MetricError as error:
-            raise MetricUsageError(f"{self._test}: {error}") from error
+            raise MetricUsageError(f"{self._test}: {error}") from None
 
     def _numbers(self, name: str, value: Any) -> list[float]:
         """Turn what a test gave into floats, in the test's own frame rather than on the wire."""
+        __tracebackhide__ = True
         items = (
             [value] if not hasattr(value, "__iter__") or getattr(value, "ndim", 1) == 0 else value
         )
@@ -305,10 +310,10 @@ class Recorder:
                 )
             try:
                 number = float(item)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError):
                 raise MetricUsageError(
                     f"{self._test}: metric {name!r}: {item!r} is not a number"
-                ) from error
+                ) from None
             if number < 0:
                 raise MetricUsageError(
                     f"{self._test}: metric {name!r}: value {number:g} is negative; metrics are on a "

@@ -165,7 +165,12 @@ def _recorded(path: Path) -> Inventory:
 
     try:
         return replay(path).inventory
-    except (OSError, RecordingError) as error:
+    except OSError as error:
+        raise pytest.UsageError(
+            f"--anubis-inventory: {path}: cannot be read ({error.strerror}); record one with "
+            "'anubis doctor --record FILE'"
+        ) from error
+    except RecordingError as error:
         raise pytest.UsageError(f"--anubis-inventory: {error}") from error
 
 
@@ -202,6 +207,10 @@ def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
     """
     from pytest_anubis.store.baselines import BaselineError, find_baseline, load_baseline
 
+    if settings.baselines.suffix == ".json" and not settings.baselines.exists():
+        raise pytest.UsageError(
+            f"--anubis-baselines: {settings.baselines}: no such file; name one that is there, or a folder"
+        )
     try:
         path = find_baseline(settings.baselines, key)
         if path is not None:

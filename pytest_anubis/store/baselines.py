@@ -100,7 +100,9 @@ def load_baselines(folder: Path) -> dict[str, Baseline]:
         baseline = load_baseline(folder)
         return {baseline.hardware_class: baseline}
     if not folder.is_dir():
-        raise BaselineError(f"{folder}: no such folder; learn a baseline with `anubis learn`")
+        raise BaselineError(
+            f"{folder}: no such folder or file; learn a baseline with 'anubis learn'"
+        )
     found: dict[str, Baseline] = {}
     for path in sorted(folder.glob("*.json")):
         baseline = load_baseline(path)

@@ -160,6 +160,20 @@ def test_doctor_prints_the_class(here: Path, capsys: pytest.CaptureFixture[str])
     assert "hardware class:" in capsys.readouterr().out
 
 
+def test_doctor_tells_of_a_baseline_that_cannot_be_used(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pytest_anubis.hardware.classes import hardware_class
+    from pytest_anubis.hardware.inventory import read_inventory
+    from pytest_anubis.store.baselines import baseline_file_name
+
+    (here / "baselines").mkdir()
+    name = baseline_file_name(hardware_class(read_inventory(), "smoke")[0])
+    (here / "baselines" / name).write_text("{")
+    assert main(["doctor"]) == 0
+    assert "the baseline cannot be used: " in capsys.readouterr().out
+
+
 def test_every_command_has_a_help(capsys: pytest.CaptureFixture[str]) -> None:
     for command in COMMANDS:
         with pytest.raises(SystemExit) as ended:

@@ -43,7 +43,8 @@ def test_native_toml_works(pytester: pytest.Pytester) -> None:
         (["--anubis", "--anubis-run-id=a/b"], "", "letters, digits"),
         (["--anubis", "--anubis-scratch=nowhere"], "", "no such folder"),
         (["--anubis"], "anubis_profile = quick", "smoke, standard, soak"),
-        (["--anubis", "--anubis-inventory=none.json"], "", "none.json"),
+        (["--anubis", "--anubis-inventory=none.json"], "", "none.json: cannot be read"),
+        (["--anubis", "--anubis-baselines=none.json"], "", "none.json: no such file"),
     ],
 )
 def test_wrong_settings_are_one_line(

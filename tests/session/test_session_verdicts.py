@@ -178,6 +178,22 @@ def test_each_odd_case_has_a_defined_outcome(
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "record('a', 1, unit='s')",
+        "record('a', 'fast', unit='s', better='lower')",
+        "collect('a', lambda: 1, unit='s', better='up')",
+        "measure('a', lambda: 1, unit='parsec', better='lower')",
+    ],
+)
+def test_a_wrong_call_is_shown_where_it_stands(project: pytest.Pytester, call: str) -> None:
+    project.makepyfile(test_suite=f"def test_speed(anubis_metric):\n    anubis_metric.{call}\n")
+    result = project.runpytest("--anubis")
+    result.stdout.fnmatch_lines([">*anubis_metric.*", "*MetricUsageError: *", "test_suite.py:2: *"])
+    result.stdout.no_fnmatch_line("*recorder.py*")
+
+
 def test_declared_but_unset_metric_fails(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     path = project.path / "test_suite.py"
