@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 
 def _programs() -> Path | None:
@@ -44,3 +45,12 @@ def postgres_url() -> Iterator[str]:
         _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_database(url: str, name: str) -> str:
+    """Make an empty database on the server of `postgres_url`, and return its URL."""
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    engine.dispose()
+    return url.replace("/postgres?", f"/{name}?")

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.store.history import History
+from tests.postgres import new_database
 from tests.session.selector_story import ALL, DAY, HERE, happened, names, write_history
 
 
@@ -180,6 +181,33 @@ def test_a_node_that_was_removed_has_no_risk(
     assert main(["history", "state", "--node", "n05", "--as", "in-service"]) == 0
     said(capsys)
     assert nodes() == before
+
+
+def test_a_fleets_database_serves_all_commands(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    postgres_url: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    there = ("--store", new_database(postgres_url, "commands"))
+    lines = [f"n{i % 3},nic,2026-0{1 + i % 9}-1{i % 7}T0{i % 8}:00:00Z,1" for i in range(40)]
+    Path("i.csv").write_text("\n".join(["node,kind,started,duration", *dict.fromkeys(lines)]))
+    assert main(["history", "import", "i.csv", "--add-nodes", *there]) == 0
+    for name in ("a", "b", "a"):
+        found = ("history", "found", "--node", "n1", "--benchmark", f"t.py::test_{name}")
+        assert main([*found, "--component", "network.loopback", "--kind", "nic", *there]) == 0
+    assert main(["history", "close", "2", "--as", "false-alarm", *there]) == 0
+    assert main(["history", "state", "--node", "n2", "--as", "removed", *there]) == 0
+    assert main(["risk", *there, "--save", "model.json"]) == 0
+    capsys.readouterr()
+    assert main(["risk", *there, "--load", "model.json", "--json", "-"]) == 0
+    assert [node["node"] for node in json.loads(said(capsys))["nodes"]] != []
+    assert (
+        main(["select", "--node", "n1", *there, "--by", "budget", "--budget", "90s", "--ids"]) == 0
+    )
+    assert said(capsys).split() == ["t.py::test_a"]
+    assert not Path(".anubis").exists()
 
 
 # What cannot be used is refused with one line that says how to mend it.

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from pytest_anubis.settings import Settings, without_password
 from pytest_anubis.store.defects import defects
 from pytest_anubis.store.history import History
+from tests.postgres import new_database
 from tests.session.selector_story import ALL, HERE, write_baseline, write_history, write_suite
 
 CHOICE = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "--anubis-explore=0")
@@ -44,9 +44,7 @@ def test_a_folder_elsewhere(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_database_of_a_fleet(suite: pytest.Pytester, postgres_url: str) -> None:
-    with sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT").connect() as connection:
-        connection.exec_driver_sql("CREATE DATABASE hook")
-    url = postgres_url.replace("/postgres?", "/hook?")
+    url = new_database(postgres_url, "hook")
     write_history(url)
     write_history(suite.path / "fleet")
     assert chosen(suite, f"--anubis-history={url}") == chosen(suite, "--anubis-history=fleet")
