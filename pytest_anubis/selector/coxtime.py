@@ -5,8 +5,9 @@ The relative risk may change with time, which proportional hazards forbid. Here 
 a network that starts at zero and is kept only as far as rows apart confirm it, so where the past is no
 guide to more, the model is Cox's. Those rows are a stretch of the history, not a random draw: neighbours
 in it (a unit's many rows, a month of one fleet) share circumstances, and a network that had seen half of
-them would be stopped far too late. Several networks, each stopped by another fifth, are averaged in g; one
-Breslow baseline belongs to the average.
+them would be stopped far too late. Several networks, each with another fifth held back, are stopped at one
+epoch, the first that their fifths cannot tell from the best, and averaged in g; one Breslow baseline
+belongs to the average.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pytest_anubis.selector.covariates import Floats, numbers
 from pytest_anubis.selector.cox import slopes
 from pytest_anubis.selector.hazard import HazardModel
 from pytest_anubis.selector.network import Clock, Network, make_clock
-from pytest_anubis.selector.training import Recipe, sorted_rows, train
+from pytest_anubis.selector.training import Recipe, sorted_rows, stop, train
 
 _GRID = 100  # times at which the baseline steps, at most
 _ORDERED = 0.9  # rank correlation of row and duration from which rows count as sorted by it
@@ -67,25 +68,26 @@ class CoxTime(HazardModel):
         self._clock = make_clock(duration[event])
         recipe = self.recipe or Recipe(controls=int(np.clip(10_000 // self.events, 1, 16)))
         folds = _stretches(duration, event, max(5, min(self.networks, 10)), self.seed)
-        nets, epochs = [], []
+        courses = []
         for number in range(self.networks):
             check = folds == number % (folds.max() + 1)
             fit = z[~check], duration[~check], event[~check]
             linear = slopes(*fit, _RIDGE)
-            net, seen = train(
+            course = train(
                 sorted_rows(*fit, self._clock, linear),
                 sorted_rows(z[check], duration[check], event[check], self._clock, linear),
                 recipe,
                 self.seed * 1009 + number,
                 linear,
             )
-            nets.append(net)
-            epochs.append(seen)
-        self._nets = tuple(nets)
+            courses.append(course)
+        epochs = stop(courses)
+        self._nets = tuple(each.network(at) for each, at in zip(courses, epochs, strict=True))
         self._breslow(z, duration, event)
         self.notes += (
-            f"{self.networks} networks of {'-'.join(map(str, recipe.hidden))}, stopped after "
-            f"{min(epochs)} to {max(epochs)} epochs by a fifth of the rows each (0: proportional)",
+            f"{self.networks} networks of {'-'.join(map(str, recipe.hidden))}, taken after "
+            f"{' and '.join(map(str, sorted(set(epochs))))} epochs by what a fifth of the rows each "
+            "confirmed (0: proportional)",
         )
 
     def _breslow(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:

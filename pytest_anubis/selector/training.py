@@ -8,7 +8,7 @@ one pass: batch normalisation would otherwise standardise the two apart and eras
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,8 +83,28 @@ def sorted_rows(
     )
 
 
-def train(fit: Rows, check: Rows, recipe: Recipe, seed: int, linear: Floats) -> tuple[Network, int]:
-    """Train one network, as a correction of proportional hazards, stopped by the loss on other rows.
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """A network's training.
+
+    Attributes:
+        losses: Shape (epochs + 1, cases): loss of each case of the other rows, from epoch 0 on, where the
+            network corrects nothing.
+        states: The network after each epoch.
+        linear: Shape (width,): slopes of the proportional part.
+    """
+
+    losses: Floats
+    states: Sequence[dict[str, torch.Tensor]]
+    linear: Floats
+
+    def network(self, epoch: int) -> Network:
+        """Return the network as it was after an epoch."""
+        return _export(self.states[epoch], self.linear)
+
+
+def train(fit: Rows, check: Rows, recipe: Recipe, seed: int, linear: Floats) -> Course:
+    """Train one network, as a correction of proportional hazards, until other rows see no more gain.
 
     Args:
         fit: Rows to learn from.
@@ -92,10 +112,6 @@ def train(fit: Rows, check: Rows, recipe: Recipe, seed: int, linear: Floats) -> 
         recipe: How.
         seed: Seed of everything random.
         linear: Shape (width,): slopes of the proportional part that the network corrects.
-
-    Returns:
-        The network, and the number of epochs that it saw; 0 where none did better on the other rows than
-        proportional hazards (see `simplest`).
     """
     import torch
 
@@ -117,23 +133,36 @@ def train(fit: Rows, check: Rows, recipe: Recipe, seed: int, linear: Floats) -> 
             states.append(_state(net))
             if epoch - int(np.argmin([loss.mean() for loss in losses])) >= recipe.patience:
                 break
-        kept = simplest(np.array(losses))
-        net.load_state_dict(states[kept])
-    return _export(net, linear), kept
+    return Course(np.array(losses), states, linear)
+
+
+def stop(courses: Sequence[Course]) -> list[int]:
+    """Return the epoch at which each course's network is taken; 0 is proportional hazards.
+
+    Three or more courses, each with another stretch of the history held back, are stopped together, by
+    the stretches: their number is what tells how far the past is a guide, however many cases each has.
+    Fewer are stopped each by its own cases.
+    """
+    if len(courses) < 3:
+        return [simplest(course.losses) for course in courses]
+    common = min(len(course.losses) for course in courses)
+    means = [course.losses[:common].mean(axis=1) for course in courses]
+    return [simplest(np.column_stack(means))] * len(courses)
 
 
 def simplest(losses: Floats) -> int:
     """Return the first epoch that is no worse than the best one by more than one standard error.
 
-    The error is that of the paired differences over the cases, so it is small where epochs agree on which
-    cases are hard. Early epochs are closest to proportional hazards.
+    The error is that of the paired differences, so it is small where epochs agree on which cases are hard.
+    Early epochs are closest to proportional hazards.
 
     Args:
-        losses: Shape (epochs, cases).
+        losses: Shape (epochs, cases), or (epochs, stretches).
     """
     means = losses.mean(axis=1)
     best = int(means.argmin())
-    error = (losses - losses[best]).std(axis=1) / losses.shape[1] ** 0.5
+    count = losses.shape[1]
+    error = (losses - losses[best]).std(axis=1, ddof=min(1, count - 1)) / count**0.5
     return int(np.flatnonzero(means - means[best] <= error)[0])
 
 
@@ -217,11 +246,12 @@ def _state(net: torch.nn.Sequential) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in net.state_dict().items()}
 
 
-def _export(net: torch.nn.Sequential, linear: Floats) -> Network:
+def _export(trained: dict[str, torch.Tensor], linear: Floats) -> Network:
     """Return the network as arrays, with batch normalisation folded to a scale and a shift."""
-    state = {name: value.numpy().astype(np.float32) for name, value in net.state_dict().items()}
+    state = {name: value.numpy().astype(np.float32) for name, value in trained.items()}
+    last = max(int(name.split(".")[0]) for name in state)
     layers = []
-    for part in range(0, len(net) - 1, 4):
+    for part in range(0, last, 4):
         norm = part + 2
         scale = state[f"{norm}.weight"] / np.sqrt(state[f"{norm}.running_var"] + 1e-5)
         layers.append(
@@ -232,5 +262,5 @@ def _export(net: torch.nn.Sequential, linear: Floats) -> Network:
                 shift=state[f"{norm}.bias"] - scale * state[f"{norm}.running_mean"],
             )
         )
-    out = state[f"{len(net) - 1}.weight"][0]
+    out = state[f"{last}.weight"][0]
     return Network(layers=tuple(layers), out=out, linear=linear.astype(np.float32))

@@ -21,7 +21,7 @@ from pytest_anubis.selector import (
     load_model,
     skill,
 )
-from pytest_anubis.selector.training import simplest
+from pytest_anubis.selector.training import Course, simplest, stop
 
 Floats = npt.NDArray[np.float64]
 
@@ -232,6 +232,19 @@ def test_the_simplest_epoch_within_one_standard_error() -> None:
     assert simplest(losses) == 1
     assert simplest(np.array([easy + 1.0, easy + 0.5, easy])) == 2
     assert simplest(np.array([easy, easy + 0.5])) == 0
+
+
+def test_stretches_that_disagree_stop_the_networks_early() -> None:
+    noise = np.random.default_rng(0).normal(size=5_000)
+    falling = np.linspace(0, -0.5, 6)[:, None] + noise
+
+    def course(losses: Floats) -> Course:
+        return Course(losses=losses, states=(), linear=np.zeros(1))
+
+    assert stop([course(falling)] * 3) == [5, 5, 5]
+    assert stop([course(falling), course(falling), course(-1.5 * falling)]) == [0, 0, 0]
+    assert stop([course(falling), course(-falling)]) == [5, 0]  # too few stretches to compare
+    assert stop([course(falling[:3]), course(falling), course(falling)]) == [2, 2, 2]
 
 
 def test_rare_counts_do_not_take_all_the_hazard() -> None:
