@@ -50,27 +50,51 @@ def find_earlier(settings: Settings) -> Earlier:
     Raises:
         pytest.UsageError: There is none, it has finished, or its journal cannot be used.
     """
-    from pytest_anubis.store.events import JournalError
-    from pytest_anubis.store.journal import journal_path, read_journal
+    from pytest_anubis.store.journal import journal_path
 
     if settings.resume == LATEST:
-        paths = sorted(
-            (settings.store / "runs").glob("*/journal.jsonl"), key=lambda p: p.stat().st_mtime
-        )
-        if not paths:
-            raise pytest.UsageError(f"--anubis-resume: {settings.store} holds no run to go on with")
-        path = paths[-1]
+        path, record = _latest(settings)
     else:
         path = journal_path(settings.store, settings.resume)
-    try:
-        record = read_journal(path)
-    except JournalError as error:
-        raise pytest.UsageError(f"--anubis-resume: {error}") from error
+        record = _read(path)
+        if _of_another_kind(record, settings):
+            raise pytest.UsageError(
+                f"--anubis-resume: run {record.run} had --anubis-mode={record.settings['mode']}, "
+                f"this one has {settings.mode}"
+            )
     if record.ended and record.exit_status not in (2, 3):
         raise pytest.UsageError(
             f"--anubis-resume: run {record.run} has finished; leave the option out for a new run"
         )
     return Earlier(record, path)
+
+
+def _latest(settings: Settings) -> tuple[Path, RunRecord]:
+    """Return the latest run of this kind; `anubis learn` and `anubis certify` leave measuring runs there."""
+    paths = sorted(
+        (settings.store / "runs").glob("*/journal.jsonl"),
+        key=lambda path: path.stat().st_mtime,
+        reverse=True,
+    )
+    for path in paths:
+        record = _read(path)
+        if not _of_another_kind(record, settings):
+            return path, record
+    raise pytest.UsageError(f"--anubis-resume: {settings.store} holds no run to go on with")
+
+
+def _of_another_kind(record: RunRecord, settings: Settings) -> bool:
+    return record.settings.get("mode", settings.mode) != settings.mode
+
+
+def _read(path: Path) -> RunRecord:
+    from pytest_anubis.store.events import JournalError
+    from pytest_anubis.store.journal import read_journal
+
+    try:
+        return read_journal(path)
+    except JournalError as error:
+        raise pytest.UsageError(f"--anubis-resume: {error}") from error
 
 
 def check_same(earlier: Earlier, context: RunContext) -> None:

@@ -74,6 +74,19 @@ def test_a_finished_run_is_not_resumed(killed: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*--anubis-resume: run * has finished*"])
 
 
+def test_a_run_that_only_measured_is_not_the_one_to_go_on_with(killed: pytest.Pytester) -> None:
+    (killed.path / "second-time").unlink()  # another power cut, as in `anubis learn` or `certify`
+    measure = ("--anubis", "-p", "no:xdist", "--anubis-mode=measure", "--anubis-run-id=m")
+    killed.runpytest_subprocess(*measure)
+    assert read_journal(killed.path / ".anubis/runs/m").exit_status is None
+    named = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume=m")
+    assert named.ret == 4
+    named.stderr.fnmatch_lines(["*run m had --anubis-mode=measure, this one has judge"])
+    result = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result.stdout.fnmatch_lines(["*1 tests are done, interrupted: test_suite.py::test_second"])
+    assert read_journal(killed.path / ".anubis/runs/m").exit_status is None
+
+
 def test_nothing_to_resume_is_one_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_x():\n    pass\n")
     result = pytester.runpytest_subprocess("--anubis", "--anubis-resume")
