@@ -84,7 +84,7 @@ def _latest(settings: Settings) -> tuple[Path, RunRecord]:
 
 
 def _of_another_kind(record: RunRecord, settings: Settings) -> bool:
-    return record.settings.get("mode", settings.mode) != settings.mode
+    return bool(record.settings.get("mode", settings.mode) != settings.mode)
 
 
 def _read(path: Path) -> RunRecord:
