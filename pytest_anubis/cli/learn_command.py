@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.progress import Progress
+from pytest_anubis.report.numbers import count_text
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -123,7 +124,8 @@ def _measure(options: argparse.Namespace) -> list[Path]:
             print(f"round {number} of {options.rounds}{left}", flush=True)
         else:
             print(
-                f"round {number}, added: {spoiled} metrics lack quiet samples, because others "
+                f"round {number} of at most {2 * options.rounds}, added: "
+                f"{count_text(spoiled, 'metric')} without enough quiet samples, because others "
                 "disturbed this machine",
                 flush=True,
             )
