@@ -140,12 +140,12 @@ def _show(record: RunRecord, verbosity: int) -> None:
 def _baseline(place: Path, record: RunRecord) -> Baseline | None:
     from pytest_anubis.store.baselines import BaselineError, find_baseline, load_baseline
 
-    path = find_baseline(place, record.hardware_class)
-    if path is None:
-        return None
     try:
+        path = find_baseline(place, record.hardware_class)
+        if path is None:
+            return None
         return load_baseline(path, hardware_class=record.hardware_class)
-    except BaselineError as error:
+    except (OSError, BaselineError) as error:
         print(f"plots without criteria: {error}", file=sys.stderr)
         return None
 

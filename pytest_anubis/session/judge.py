@@ -208,7 +208,7 @@ def checked_verdict(value: Any) -> MetricVerdict:
     """Return a user hook's answer if it is a verdict.
 
     Raises:
-        pytest.UsageError: It is something else.
+        MetricUsageError: It is something else.
     """
     from pytest_anubis.core.verdict import MetricVerdict
 

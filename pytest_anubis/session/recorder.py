@@ -234,7 +234,7 @@ class Recorder:
             self._keep(self._measurement(metric, group, values))
             return tuple(values)
         begin = time.perf_counter()
-        criterion = self._criterion(metric.name, group)
+        criterion = self._criterion(metric, group)
         window = window_of(self._context, criterion)
         lead = lead_in(plan, window, per_value)
         if lead is not None:
@@ -344,10 +344,15 @@ class Recorder:
             return EventClock(self._device.torch)
         return HostClock(self._device.synchronize)
 
-    def _criterion(self, name: str, group: str) -> Criterion | None:
+    def _criterion(self, metric: Metric, group: str) -> Criterion | None:
+        """Return what the values will be held against; None where they cannot be compared at all."""
         if not self._context.judging or self._context.baseline is None:
             return None
-        return self._context.baseline.find(self._benchmark, name, group=group)
+        found = self._context.baseline.find(self._benchmark, metric.name, group=group)
+        if found is None:
+            return None
+        theirs = (found.metric.unit, found.metric.better)
+        return found if theirs == (metric.unit, metric.better) else None
 
     def _disturbance(self) -> tuple[str, ...]:
         """Return what disturbed the machine since the test began."""

@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.node import judge_node
     from pytest_anubis.validator.past import judge_by_history
     from pytest_anubis.validator.peers import judge_by_peers
-    from pytest_anubis.validator.references import (
-        judge_peers,
-        judge_self,
-        peers_criterion,
-        strongest,
-    )
     from pytest_anubis.validator.runs_in_time import find_changes
     from pytest_anubis.validator.sequential import closer_look
     from pytest_anubis.validator.shift import settle_shift
@@ -55,20 +49,16 @@ _HOME = {
     "judge_by_peers": "peers",
     "judge_columns": "columns",
     "judge_node": "node",
-    "judge_peers": "references",
     "judge_population": "columns",
     "judge_populations": "columns",
     "judge_sample": "judging",
-    "judge_self": "references",
     "learn_baseline": "baselines",
     "learn_criterion": "learning",
     "one_sided": "distance",
-    "peers_criterion": "references",
     "segments": "changes",
     "settle_shift": "shift",
     "shortest_window": "windows",
     "similarity": "distance",
-    "strongest": "references",
     "with_segments": "changes",
 }
 
@@ -89,20 +79,16 @@ __all__ = [
     "judge_by_peers",
     "judge_columns",
     "judge_node",
-    "judge_peers",
     "judge_population",
     "judge_populations",
     "judge_sample",
-    "judge_self",
     "learn_baseline",
     "learn_criterion",
     "one_sided",
-    "peers_criterion",
     "segments",
     "settle_shift",
     "shortest_window",
     "similarity",
-    "strongest",
     "with_segments",
 ]
 

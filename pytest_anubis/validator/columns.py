@@ -51,6 +51,7 @@ class JudgedColumns:
         threshold: Similarity at which the outcome changes, NaN where nothing was compared.
         shift: The finding that the whole class has moved, if it has (see ``shift.settle_shift``).
         changes: Row -> what changed for the worse within its run (see ``runs_in_time.find_changes``).
+        unsearched: How many samples looked as if they had changed, but were not searched.
     """
 
     population: Population
@@ -62,6 +63,7 @@ class JudgedColumns:
     threshold: FloatArray
     shift: Finding | None = None
     changes: Mapping[int, Segments] = field(default_factory=dict)
+    unsearched: int = 0
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""

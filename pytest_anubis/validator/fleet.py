@@ -23,7 +23,7 @@ from pytest_anubis.validator.columns import (
 from pytest_anubis.validator.node import judge_node
 from pytest_anubis.validator.past import judge_latest
 from pytest_anubis.validator.peers import PeerColumns, judge_by_peers
-from pytest_anubis.validator.runs_in_time import find_changes
+from pytest_anubis.validator.runs_in_time import MOST, find_changes
 from pytest_anubis.validator.shift import class_findings, settle_shift
 
 _PASS = OUTCOMES.index(Outcome.PASS)
@@ -38,7 +38,8 @@ class JudgedFleet:
         columns: The verdicts on every population's units, and on pooled nodes where there are criteria.
         baselines: Hardware class -> the baseline that decided.
         nodes: One verdict a node and hardware class, sorted by name.
-        findings: What concerns a class as a whole: most of its nodes moved together.
+        findings: What concerns a class as a whole: most of its nodes moved together, or more samples
+            than can be searched looked as if they had changed within their run.
     """
 
     columns: tuple[JudgedColumns, ...]
@@ -88,6 +89,8 @@ def judge_fleet(
             gathered.add(judged, baseline)
             if judged.shift is not None:
                 shifts.append(judged.shift)
+            if judged.unsearched:
+                findings.append(_unsearched(judged))
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
@@ -123,6 +126,20 @@ def _judge_class(
         besides[place] = judged
     for one in besides:
         yield find_changes(one)
+
+
+def _unsearched(judged: JudgedColumns) -> Finding:
+    population = judged.population
+    return Finding(
+        kind="not-searched",
+        benchmark=population.benchmark,
+        metric=population.metric.name,
+        text=(
+            f"{population.benchmark} {population.metric.name}: the {MOST} samples that differ most from "
+            f"their own beginning were searched for changes within the run, {judged.unsearched} more were "
+            "judged as a whole only; judge fewer runs at a time to search them all"
+        ),
+    )
 
 
 def _undecided(beside: PeerColumns, baseline: Baseline | None) -> JudgedColumns:
@@ -200,6 +217,7 @@ def _passed(judged: JudgedColumns, node: str, baseline: Baseline | None) -> Metr
         benchmark=judged.population.benchmark,
         metric=judged.population.metric.name,
         group=judged.population.group,
+        scope=judged.criterion.scope if judged.criterion is not None else "unit",
         node=node,
         reference=judged.reference,
         baseline=baseline.digest if baseline and judged.reference is Reference.FLEET else "",

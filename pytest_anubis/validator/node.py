@@ -129,14 +129,20 @@ def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) ->
 
     What the other devices or the own past say is no substitute for it. A group counts as reported when
     another one of the same metric is, unless most nodes of the baseline have it: a node has its place in
-    one stage of a pipeline, but all zones of a disk.
+    one stage of a pipeline, but all zones of a disk. The pooled values of a node with one device are that
+    device's own.
     """
     answered = {
-        (verdict.benchmark, verdict.metric, verdict.group)
+        (verdict.benchmark, verdict.metric, verdict.scope, verdict.group)
         for verdict in verdicts
         if verdict.reference is Reference.FLEET
     }
-    some_group = {key[:2] for key in answered}
+    some_group = {key[:3] for key in answered}
+    devices: dict[tuple[str, str, str], set[str]] = {}
+    for verdict in verdicts:
+        if verdict.scope == "unit" and verdict.reference is Reference.FLEET:
+            key = (verdict.benchmark, verdict.metric, verdict.group)
+            devices.setdefault(key, set()).add(verdict.device)
     # INCONCLUSIVE and NOT_TESTED block or are listed already; metric '' speaks for the whole benchmark.
     told = {
         (verdict.benchmark, verdict.metric)
@@ -149,12 +155,16 @@ def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) ->
     silent = {}
     for criterion in criteria:
         name, group = (criterion.benchmark, criterion.metric.name), criterion.group
-        if (*name, group) in answered or name in told or (name[0], "") in told:
+        kind = (*name, criterion.scope)
+        if (*kind, group) in answered or name in told or (name[0], "") in told:
             continue
-        if name not in some_group or criterion.nodes > everywhere / 2:
-            silent[*name, group] = (
-                f"NOT_TESTED {' '.join(name)}{f' ({group})' if group else ''}: the baseline has a criterion, "
-                "but nothing of this run was judged against it"
+        if criterion.scope == "node" and len(devices.get((*name, group), ())) == 1:
+            continue
+        if kind not in some_group or criterion.nodes > everywhere / 2:
+            whole = " of the node's pooled values" if criterion.scope == "node" else ""
+            silent[*kind, group] = (
+                f"NOT_TESTED {' '.join(name)}{f' ({group})' if group else ''}: the baseline has a criterion"
+                f"{whole}, but nothing of this run was judged against it"
             )
     return [silent[key] for key in sorted(silent)]
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.sample import Population, population_of
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.validator.columns import OUTCOMES, REASONS, JudgedColumns
 from pytest_anubis.validator.judging import judge_sample
-from pytest_anubis.validator.learning import FEWEST, LearnedCriterion
+from pytest_anubis.validator.learning import FEWEST, LearnedCriterion, learn_criterion
 from pytest_anubis.validator.peers import shared_limits
-from pytest_anubis.validator.references import learned_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -148,9 +148,7 @@ def judge_by_history(
         rows = _rows_by_unit(old)
         for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
             earlier = [r for r in rows.get(unit, ()) if old.runs[r] != population.runs[row]]
-            learned = learned_from(
-                [old.sample(r) for r in earlier], old.metric, alpha, old.benchmark
-            )
+            learned = _learned([old.sample(r) for r in earlier], old.metric, alpha, old.benchmark)
             if learned is not None and learned.criterion is not None:
                 found.setdefault(unit[0], []).append((number, row, learned, len(earlier)))
     verdicts: list[dict[int, MetricVerdict]] = [{} for _ in populations]
@@ -189,4 +187,25 @@ def _by_history(
         disturbance=(problem.text,) if problem is not None and disturbed else (),
         reference=Reference.SELF,
         population=f"{count} earlier runs of this device",
+    )
+
+
+def _learned(
+    samples: Sequence[FloatArray], metric: Metric, alpha: float, benchmark: str
+) -> LearnedCriterion | None:
+    """Learn from samples as from runs of one machine; None with fewer than three."""
+    if len(samples) < FEWEST:
+        return None
+    count = len(samples)
+    return learn_criterion(
+        population_of(
+            [np.asarray(sample, dtype=np.float64) for sample in samples],
+            metric=metric,
+            benchmark=benchmark,
+            nodes=["same"] * count,
+            devices=["same"] * count,
+            runs=[str(i) for i in range(count)],
+        ),
+        alpha=alpha,
+        one_machine=True,
     )

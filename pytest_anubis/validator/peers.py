@@ -250,7 +250,7 @@ def _without_strays(distance: FloatArray, mask: BoolArray, alpha: float) -> Bool
 
 
 def _within(population: Population, rows: Rows) -> FloatArray:
-    """Return each row's relative variance of its mean, from four batches in time; 0 if too short."""
+    """Return each row's relative variance of its mean, from batches in time; 0 if too short."""
     out = np.zeros(rows.total)
     sizes = np.diff(population.offsets)
     for size in np.unique(sizes[rows.usable]):

@@ -18,7 +18,8 @@ COSTLY = 0.05
 """Smallest change that makes a test MARGINAL: as large as the loss that matters (1 - alpha). Below it,
 correlated noise of a shared machine looks like changes."""
 MOST = 500
-"""At most this many samples of a population are searched, those with the largest difference first."""
+"""At most this many samples of a population are searched, those with the largest difference first; how
+many more there are is said."""
 WIDTH, STRIDE = 8, 4
 CHUNK = 1 << 20
 
@@ -41,7 +42,7 @@ def find_changes(judged: JudgedColumns) -> JudgedColumns:
         judged: Verdicts on the units of a population (not on pooled nodes, which have no time order).
 
     Returns:
-        The verdicts with the changes that were found.
+        The verdicts with the changes that were found, and how many suspects were too many to search.
     """
     population, better = judged.population, judged.population.metric.better
     pooled = judged.criterion is not None and judged.criterion.scope == "node"
@@ -49,22 +50,24 @@ def find_changes(judged: JudgedColumns) -> JudgedColumns:
         return judged
     found: dict[int, Segments] = {}
     least = least_change(judged.criterion)
-    for row in _suspects(judged, least, better):
+    suspects = _suspects(judged, least, better)
+    for row in sorted(suspects[:MOST]):
         seen = segments(population.sample(row), better, least_change=least)
         if seen.change is not None:
             found[row] = seen
+    unsearched = max(0, len(suspects) - MOST)
     if not found:
-        return judged
+        return replace(judged, unsearched=unsearched) if unsearched else judged
     outcome, reason = judged.outcome.copy(), judged.reason.copy()
     for row, seen in found.items():
         lasting = seen.change is not None and seen.change.lasting
         if outcome[row] == PASS and lasting and row not in population.problems:
             outcome[row], reason[row] = MARGINAL, REASONS.index(Reason.CHANGE_POINT)
-    return replace(judged, outcome=outcome, reason=reason, changes=found)
+    return replace(judged, outcome=outcome, reason=reason, changes=found, unsearched=unsearched)
 
 
 def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[int]:
-    """Return the rows in which a stretch is worse than an earlier one by about the size of interest.
+    """Return the rows in which a stretch is worse than an earlier one, the largest difference first.
 
     The medians of a step's two sides lie between the smallest and the largest median of short stretches,
     so what no pair of stretches shows cannot be in the sides.
@@ -89,8 +92,8 @@ def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[in
     if not index:
         return []
     rows, sizes_found = np.concatenate(index), np.concatenate(size_of_change)
-    order = np.lexsort((rows, -sizes_found))[:MOST]
-    return sorted(rows[order].tolist())
+    found: list[int] = rows[np.lexsort((rows, -sizes_found))].tolist()
+    return found
 
 
 def _matrix(values: FloatArray, offsets: IntArray, rows: IntArray, size: int) -> FloatArray:

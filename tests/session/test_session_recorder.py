@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 import pytest
 
+from pytest_anubis.store.baselines import load_baseline, save_baseline
+from pytest_anubis.store.journal import read_journal
 from tests.session.conftest import Learn
 
 SUITE = """
@@ -158,3 +161,57 @@ def test_measure_times_a_callable_and_keeps_every_value(pytester: pytest.Pyteste
     )
     pytester.runpytest("--anubis", "--anubis-mode=measure").assert_outcomes(passed=1)
     assert len(measurements(pytester)[-1]["values"]) == 7
+
+
+def test_values_in_another_unit_are_not_looked_at_again_since_no_look_can_settle_that(
+    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
+) -> None:
+    pytester.makepyfile(test_suite=SUITE)
+    learn({"speed": ("TFLOP/s", "higher")})
+    disturb(iter(()))
+    set_rounds(pytester, 80.0)
+    result = pytester.runpytest("--anubis", "-rs")
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["*recorded in GFLOP/s, the baseline has TFLOP/s*"])
+    (measurement,) = measurements(pytester)
+    assert measurement.get("looks", 1) == 1
+
+
+@pytest.mark.parametrize("looks", [1, 16])
+def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
+    pytester: pytest.Pytester, learn: Learn, disturb: Disturb, looks: int
+) -> None:
+    from pytest_anubis.core.verdict import Decision
+    from pytest_anubis.store.runs import read_runs
+    from pytest_anubis.validator.columns import OUTCOMES, REASONS
+    from pytest_anubis.validator.fleet import judge_fleet
+
+    pytester.makepyfile(test_suite=SUITE)
+    learned = learn()
+    criteria = tuple(replace(c, limit=0.97, hasty=0.6) for c in learned.criteria)
+    (path,) = (pytester.path / "baselines").glob("*.json")
+    path.unlink()
+    save_baseline(replace(learned, criteria=criteria, digest=""), path.parent)
+    baseline = load_baseline(path)
+    disturb(iter(()))
+    set_rounds(pytester, 80.0 if looks > 1 else 100.0)
+    status = pytester.runpytest("--anubis").ret
+    runs = read_runs([pytester.path / ".anubis"])
+    (measured,) = [event for event in measurements(pytester) if event["event"] == "measurement"]
+    assert (measured.get("looks", 1) > 1) is (looks > 1)
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    (in_run,) = [v for v in read_journal(journal).verdicts if v.metric == "speed"]
+    judged = judge_fleet(
+        runs.populations, {baseline.hardware_class: baseline}, remarks=runs.remarks
+    )
+    (columns,) = [c for c in judged.columns if c.population.metric.name == "speed"]
+    afterwards = columns.verdict(0, baseline)
+    assert (OUTCOMES[columns.outcome[0]], REASONS[columns.reason[0]]) == (
+        in_run.outcome,
+        in_run.reason,
+    )
+    assert (afterwards.outcome, afterwards.text) == (in_run.outcome, in_run.text)
+    assert afterwards.similarity == pytest.approx(in_run.similarity)
+    (node,) = judged.nodes
+    assert node.decision is (Decision.REJECTED if looks > 1 else Decision.ACCEPTED)
+    assert node.decision.exit_code == status

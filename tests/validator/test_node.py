@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
@@ -196,3 +198,15 @@ def test_a_group_that_a_node_has_no_place_in_is_not_missed() -> None:
     assert judge_node(second, baseline=stages).decision is Decision.ACCEPTED
     unknown = verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, group="stage 7")
     assert judge_node([unknown], baseline=stages).decision is Decision.UNDECIDED
+
+
+def test_pooled_values_that_nobody_judged_are_missed_unless_there_is_one_device() -> None:
+    whole = replace(baseline("m").criteria[0], scope="node")
+    both = replace(baseline("m"), criteria=(*baseline("m").criteria, whole))
+    first, second = (replace(PASS, device=device) for device in ("cuda:0", "cuda:1"))
+    missing = judge_node([first, second], baseline=both)
+    assert missing.decision is Decision.UNDECIDED
+    assert any("criterion of the node's pooled values" in line for line in missing.blocking)
+    pooled = replace(PASS, scope="node", device="node")
+    assert judge_node([first, second, pooled], baseline=both).decision is Decision.ACCEPTED
+    assert judge_node([first], baseline=both).decision is Decision.ACCEPTED

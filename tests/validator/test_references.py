@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, Problem, population_of
-from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
-from pytest_anubis.validator import judge_node, judge_peers, judge_self, strongest
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator import judge_by_history, judge_by_peers, judge_node
+from pytest_anubis.validator.fleet import judge_fleet
 
 METRIC = Metric(name="rate", unit="GB/s", better="higher")
 
@@ -31,8 +34,13 @@ def node(samples: list[FloatArray], problems: dict[int, Problem] | None = None) 
     )
 
 
+def beside(population: Population) -> list[MetricVerdict]:
+    (judged,) = judge_by_peers([population])
+    return list(judged.verdicts())
+
+
 def test_one_slow_device_is_found_among_its_peers_without_a_baseline() -> None:
-    verdicts = judge_peers(node(devices(8, {3: 0.85})))
+    verdicts = beside(node(devices(8, {3: 0.85})))
     assert [v.outcome for v in verdicts].count(Outcome.FAIL) == 1
     assert verdicts[3].outcome is Outcome.FAIL
     assert all(v.reference is Reference.PEERS for v in verdicts)
@@ -41,56 +49,66 @@ def test_one_slow_device_is_found_among_its_peers_without_a_baseline() -> None:
 
 
 def test_peers_are_blind_to_a_uniformly_slow_node_and_never_accept() -> None:
-    verdicts = judge_peers(node(devices(8, dict.fromkeys(range(8), 0.5))))
+    verdicts = beside(node(devices(8, dict.fromkeys(range(8), 0.5))))
     assert {v.outcome for v in verdicts} == {Outcome.PASS}
     assert judge_node(verdicts).decision is Decision.UNDECIDED
 
 
 def test_noisy_devices_do_not_reject_each_other() -> None:
-    verdicts = judge_peers(node(devices(8, {}, spread=0.05)))
+    verdicts = beside(node(devices(8, {}, spread=0.05)))
     assert Outcome.FAIL not in {v.outcome for v in verdicts}
 
 
 def test_too_few_peers_say_so_and_failures_stay_failures() -> None:
-    two = judge_peers(node(devices(2, {})))
+    two = beside(node(devices(2, {})))
     assert {v.outcome for v in two} == {Outcome.INCONCLUSIVE}
     assert "3 needed" in two[0].text
-    broken = judge_peers(node(devices(8, {}), {1: Problem(kind="failed", text="code 3")}))
+    broken = beside(node(devices(8, {}), {1: Problem(kind="failed", text="code 3")}))
     assert (broken[1].outcome, broken[1].reason) == (Outcome.FAIL, Reason.TEST_FAILED)
     assert broken[0].population == "6 other devices of this node"
 
 
-def test_the_own_history_shows_decay() -> None:
-    history = devices(6, {})
-    good = judge_self(devices(7, {})[6], history, metric=METRIC, benchmark="b")
-    assert (good.outcome, good.reference) == (Outcome.PASS, Reference.SELF)
-    decayed = judge_self(history[0] * 0.88, history, metric=METRIC, benchmark="b")
-    assert decayed.outcome is Outcome.FAIL
-    assert "6 earlier runs" in decayed.population
-    young = judge_self(history[0], history[:2], metric=METRIC, benchmark="b")
-    assert young.outcome is Outcome.INCONCLUSIVE
+def runs(samples: list[FloatArray]) -> Population:
+    return population_of(
+        samples,
+        metric=METRIC,
+        benchmark="b",
+        nodes=["n"] * len(samples),
+        devices=["cpu"] * len(samples),
+        runs=[f"day {number}" for number in range(len(samples))],
+    )
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(1.0, Outcome.PASS), (0.88, Outcome.FAIL)])
+def test_the_own_history_shows_decay(factor: float, outcome: Outcome) -> None:
+    *earlier, now = devices(7, {6: factor})
+    today = replace(runs([now]), runs=("today",))
+    (found,) = judge_by_history([today], [runs(earlier)])
+    assert (found[0].outcome, found[0].reference) == (outcome, Reference.SELF)
+    assert found[0].population == "6 earlier runs of this device"
+    assert judge_node([found[0]]).decision is not Decision.ACCEPTED
+    assert judge_by_history([today], [runs(earlier[:2])]) == [{}]
 
 
 @pytest.mark.parametrize(
-    ("has", "reference"),
+    ("known", "count", "reference"),
     [
-        ("fleet peers history", Reference.FLEET),
-        ("peers history", Reference.PEERS),
-        ("history", Reference.SELF),
-        ("", Reference.NONE),
+        (True, 8, Reference.FLEET),
+        (False, 8, Reference.PEERS),
+        (False, 1, Reference.SELF),
+        (False, 0, Reference.NONE),
     ],
 )
-def test_the_strongest_reference_decides_and_is_named(has: str, reference: Reference) -> None:
+def test_the_strongest_reference_decides_and_is_named(
+    known: bool, count: int, reference: Reference
+) -> None:
     criterion = Criterion(benchmark="b", metric=METRIC, centre=(100.0,), nodes=9)
-    baseline = Baseline(hardware_class="c", criteria=(criterion,), created="-")
-    verdict = strongest(
-        [99.0, 100.0],
-        metric=METRIC,
-        benchmark="b",
-        criterion=criterion if "fleet" in has else None,
-        baseline=baseline if "fleet" in has else None,
-        peers=devices(7, {}) if "peers" in has else (),
-        history=devices(5, {}) if "history" in has else (),
-    )
+    baseline = Baseline(hardware_class="", criteria=(criterion,), created="-")
+    population = {8: node(devices(8, {})), 1: runs(devices(6, {})), 0: node(devices(1, {}))}[count]
+    judged = judge_fleet([population], {"": baseline} if known else {})
+    verdict = judged.columns[0].verdict(len(population) - 1)
     assert verdict.reference is reference
-    assert verdict.outcome is (Outcome.PASS if has else Outcome.INCONCLUSIVE)
+    wanted = Outcome.INCONCLUSIVE if reference is Reference.NONE else Outcome.PASS
+    assert verdict.outcome is wanted
+    accepts = judged.nodes[0].decision is Decision.ACCEPTED
+    assert accepts is (reference is Reference.FLEET)

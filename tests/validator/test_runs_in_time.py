@@ -10,6 +10,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Problem, population_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import JudgedColumns, find_changes, judge_columns
+from pytest_anubis.validator.fleet import judge_fleet
 from pytest_anubis.validator.runs_in_time import least_change
 
 
@@ -89,3 +90,18 @@ def test_the_onset_is_found_in_a_very_long_run() -> None:
     assert found.change.onset == pytest.approx(15_000, abs=100)
     assert found.change.until == 20_000
     assert "until" not in judged(rows).verdict(0).text
+
+
+def test_more_suspects_than_can_be_searched_are_counted_and_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pytest_anubis.validator.runs_in_time.MOST", 3)
+    rows = quiet(9)
+    rows[:5, 30:] *= 0.85
+    found = judged(rows)
+    assert (len(found.changes), found.unsearched) == (3, 2)
+    fleet = judge_fleet([found.population], {})
+    (finding,) = fleet.findings
+    assert (finding.kind, finding.benchmark, finding.metric) == ("not-searched", "b", "rate")
+    assert "2 more were judged as a whole only" in finding.text
+    assert judged(quiet(9)).unsearched == 0
