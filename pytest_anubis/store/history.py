@@ -55,7 +55,7 @@ class History:
         self._engine = _engine(self.name)
         try:
             self._prepare()
-        except HistoryError:
+        except BaseException:  # an interrupt too leaves no connection behind
             self.close()
             raise
 

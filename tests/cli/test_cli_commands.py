@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import COMMANDS, main
+from tests.quiet import QUIET
 
 SUITE = """
 import itertools, pytest
@@ -30,6 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PYTEST_ANUBIS_PROFILE", "PYTEST_ANUBIS_STORE", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(QUIET)
     (tmp_path / "test_suite.py").write_text(SUITE)
     return tmp_path
 

@@ -16,6 +16,7 @@ import pytest
 from pytest_anubis.session.campaign import worst_code
 from pytest_anubis.session.cyclefiles import CycleFiles
 from pytest_anubis.store.journal import read_journal
+from tests.quiet import QUIET
 
 SUITE = """
 import os, pathlib, pytest
@@ -125,7 +126,7 @@ def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_t
     pytester.makeini("[pytest]\naddopts = --junitxml=out.xml\n")
     pytester.makepyfile(test_it=FALLING)
     pytester.makeconftest(
-        "import pathlib, pytest\n"
+        f"{QUIET}\nimport pathlib\n"
         "def pytest_sessionfinish(session):\n"  # twelve cycles, however long they take
         "    if pathlib.Path('count').read_text() == '12': pathlib.Path('enough').touch()\n"
         "def pytest_collection_modifyitems(items):\n"

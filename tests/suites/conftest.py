@@ -10,14 +10,19 @@ import pytest
 Costs = Callable[..., list[float]]
 
 
-def interleaved(*works: Callable[[], object], rounds: int = 12) -> list[float]:
-    """Return the least seconds of each work, taken in turns.
+def interleaved(
+    *works: Callable[[], object], rounds: int = 12, most: int = 300, seconds: float = 0.5
+) -> list[float]:
+    """Return the least seconds of each work, taken in turns: for `seconds`, but `rounds` to `most` times.
 
     In turns, and the least: a neighbour that comes or goes meets all of them, and slows no minimum
     for long. Only ratios of these numbers mean anything.
     """
     least = [float("inf")] * len(works)
-    for _ in range(rounds):
+    start = time.perf_counter()
+    for done in range(most):
+        if done >= rounds and time.perf_counter() - start > seconds:
+            break
         for number, work in enumerate(works):
             begin = time.perf_counter()
             work()

@@ -1,0 +1,13 @@
+"""A conftest for the folders in which tests run pytest: what else runs on this machine is no disturbance."""
+
+QUIET = """
+import pytest
+
+@pytest.fixture(autouse=True, scope="session")
+def _quiet_machine():
+    from pytest_anubis.hardware.ambient import Ambient
+
+    before, Ambient.since = Ambient.since, lambda self, begin: ()
+    yield
+    Ambient.since = before
+"""
