@@ -83,11 +83,15 @@ def _list(options: argparse.Namespace) -> None:
     paths = sorted(options.folder.glob("*.json"))
     if not paths:
         print(f"{options.folder}: no baselines yet; learn one with 'anubis learn suites/'")
+    broken = 0
     for path in paths:
         try:
             print(f"{path.name}: {baseline_line(load_baseline(path))}")
         except BaselineError as error:
             print(f"cannot be used: {error}")
+            broken += 1
+    if broken:
+        raise CommandError(f"{broken} of {len(paths)} baselines cannot be used; see above")
 
 
 def _the_file(path: Path) -> Path:

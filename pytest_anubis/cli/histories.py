@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,14 +19,21 @@ if TYPE_CHECKING:
     from pytest_anubis.store.history import History
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--store`` and ``--horizon``."""
+def add_history(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
+    """Declare ``--store``, the place of the history; `inherited` where the parser above has it too."""
     parser.add_argument(
         "--store",
-        default=".anubis",
+        default=argparse.SUPPRESS
+        if inherited
+        else os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis",
         metavar="DIR|URL",
-        help="folder of the store, or a database URL (default: .anubis)",
+        help="folder of the store, or a database URL (default: PYTEST_ANUBIS_HISTORY, else .anubis)",
     )
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--store`` and ``--horizon``."""
+    add_history(parser)
     parser.add_argument(
         "--horizon",
         type=duration,

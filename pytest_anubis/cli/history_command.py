@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.errors import CommandError
+from pytest_anubis.cli.histories import add_history
 from pytest_anubis.report.numbers import duration_text, similarity_text
 from pytest_anubis.report.table import clip, table
 
@@ -26,7 +27,7 @@ STATES = {"confirmed": "confirmed", "false-alarm": "false alarm", "open": "open"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    _store(parser)
+    add_history(parser)
     parser.add_argument("--node", default="", help="node to show; default: all, or the only one")
     parser.add_argument("--limit", type=int, default=20, help="latest runs shown (default: 20)")
     parser.set_defaults(action="show")
@@ -94,17 +95,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         *((load, _import), (enter, _add), (show, _defects), (found, _found), (close, _close)),
         *((happened, _incidents), (withdraw, _withdraw), (state, _state)),
     ):
-        _store(sub, inherited=True)
+        add_history(sub, inherited=True)
         sub.set_defaults(action=action)
-
-
-def _store(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
-    parser.add_argument(
-        "--store",
-        default=argparse.SUPPRESS if inherited else ".anubis",
-        metavar="DIR|URL",
-        help="folder of the store, or a database URL (default: .anubis)",
-    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -49,7 +49,7 @@ def find_baseline(folder: Path, hardware_class: str) -> Path | None:
     if folder.is_file():
         return folder
     path = folder / baseline_file_name(hardware_class)
-    return path if path.is_file() else None
+    return path if path.exists() else None  # what it is, loading tells
 
 
 def load_baseline(

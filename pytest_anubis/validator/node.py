@@ -188,7 +188,8 @@ def _headline(
     if decision is Decision.REJECTED:
         worst = bad[0]
         components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
-        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        more = f"; and {len(bad) - 1} more bad metrics" if len(bad) > 1 else ""
+        more = more.removesuffix("s") if len(bad) == 2 else more
         step = f" Next step: {worst.action}" if worst.action else ""
         return f"{subject} rejected: {', '.join(components)}. {worst.text}{more}.{step}"
     if decision is Decision.UNDECIDED:

@@ -199,3 +199,26 @@ def test_a_folder_of_baselines_that_cannot_be_searched_costs_a_report_its_plots_
     assert main(["report", "--json", "run.json"]) == 0
     assert "plots without criteria" in capsys.readouterr().err
     assert (here / "run.json").is_file()
+
+
+def test_a_baseline_that_cannot_be_used_is_counted(here: Path) -> None:
+    (here / "baselines").mkdir()
+    (here / "baselines" / "broken.json").write_text("{")
+    (here / "baselines" / "folder.json").mkdir()
+    done = anubis("baseline", "list")
+    assert done.returncode == 2
+    assert "2 of 2 baselines cannot be used" in done.stderr
+    assert "Traceback" not in done.stderr
+    refused = pytest_here("--anubis", "test_suite.py", "--anubis-baselines=baselines/folder.json")
+    assert refused.returncode == 20  # an empty folder of baselines is none
+
+
+def test_a_folder_in_place_of_the_baseline_is_one_line(here: Path) -> None:
+    assert anubis("learn", "test_suite.py", "--rounds", "3").returncode == 0
+    (path,) = (here / "baselines").glob("*.json")
+    path.unlink()
+    path.mkdir()
+    refused = pytest_here("--anubis", "test_suite.py")
+    assert refused.returncode == 4
+    (line,) = [line for line in refused.stderr.splitlines() if line.strip()]
+    assert path.name in line

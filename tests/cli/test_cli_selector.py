@@ -313,3 +313,16 @@ def test_an_empty_history_means_the_full_set(
     write_history(tmp_path / ".anubis", incidents=False)
     assert main(["select", "--node", "n1", "--ids"]) == 0
     assert len(said(capsys).split()) == len(ALL)
+
+
+def test_the_environment_says_where_the_history_is(
+    tmp_path: Path,
+    past: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_ANUBIS_HISTORY", str(past))
+    assert main(("history", "incidents")) == 0
+    assert "nic" in said(capsys)
+    assert "no history yet" in refused(capsys, "risk", "--store", "elsewhere")
