@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.verdict import Outcome, Reference
-from pytest_anubis.validator.columns import OUTCOMES, REASONS, JudgedColumns
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.verdict import Reference
+from pytest_anubis.validator.columns import OUTCOMES, PASS, REASONS, JudgedColumns
 from pytest_anubis.validator.fleet import JudgedFleet
 from pytest_anubis.wire import to_plain
 
 SCHEMA = 1
+_NULL = "null"
 
 
 def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int], None]) -> None:
@@ -67,28 +71,34 @@ def _rows(columns: JudgedColumns, baseline: Baseline | None) -> Iterator[str]:
     )
     if population.group:
         fixed += f', "group": {_quoted(population.group)}'
+    ends: dict[tuple[int, int, bool], str] = {}
     for row, (node, device, value, similarity, limit, outcome, reason) in enumerate(
         zip(
             population.nodes,
             population.devices,
-            columns.value.tolist(),
-            columns.similarity.tolist(),
-            columns.threshold.tolist(),
+            _numbers(columns.value),
+            _numbers(columns.similarity),
+            _numbers(columns.threshold),
             columns.outcome.tolist(),
             columns.reason.tolist(),
             strict=True,
         )
     ):
-        text = f', "reference": "{Reference.NONE if math.isnan(similarity) else columns.reference}"'
-        if OUTCOMES[outcome] is not Outcome.PASS:
-            text += f', "text": {_quoted(columns.verdict(row, baseline).text)}'
+        kind = (outcome, reason, similarity == _NULL)
+        end = ends.get(kind)
+        if end is None:  # a fleet has millions of rows of a few kinds
+            reference = Reference.NONE if similarity == _NULL else columns.reference
+            end = ends[kind] = (
+                f', "verdict": "{OUTCOMES[outcome]}", "reason": "{REASONS[reason]}", '
+                f'"reference": "{reference}"'
+            )
+        if outcome != PASS:
+            end += f', "text": {_quoted(columns.verdict(row, baseline).text)}'
         if row in columns.changes:
-            text += f', "change": {json.dumps(to_plain(columns.changes[row].change))}'
+            end += f', "change": {json.dumps(to_plain(columns.changes[row].change))}'
         yield (
-            f'{{"node": {_quoted(node)}, "device": {_quoted(device)}, {fixed}, '
-            f'"value": {_number(value)}, "similarity": {_number(similarity)}, '
-            f'"limit": {_number(limit)}, "verdict": "{OUTCOMES[outcome]}", '
-            f'"reason": "{REASONS[reason]}"{text}}}'
+            f'{{"node": {_quoted(node)}, "device": {_quoted(device)}, {fixed}, "value": {value}, '
+            f'"similarity": {similarity}, "limit": {limit}{end}}}'
         )
 
 
@@ -97,5 +107,8 @@ def _quoted(text: str) -> str:
     return json.dumps(text)
 
 
-def _number(value: float) -> str:
-    return repr(value) if math.isfinite(value) else "null"
+def _numbers(values: FloatArray) -> Iterable[str]:
+    """Return every value as JSON has it, what is not finite as null."""
+    if np.isfinite(values).all():
+        return map(repr, values.tolist())
+    return [repr(value) if math.isfinite(value) else _NULL for value in values.tolist()]

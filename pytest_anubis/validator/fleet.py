@@ -166,13 +166,14 @@ class _Nodes:
     def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
         population = judged.population
         outcomes = judged.outcome
+        good = _passed(judged, baseline)
         for name, passed in Counter(
             name
             for name, code in zip(population.nodes, outcomes.tolist(), strict=True)
             if code == _PASS
         ).items():
             self._counts.setdefault(name, Counter())[Outcome.PASS.value] += passed
-            self._verdicts.setdefault(name, []).append(_passed(judged, name, baseline))
+            self._verdicts.setdefault(name, []).append(good)
         told = (outcomes != _PASS) | (judged.reason == _UNDETECTABLE)
         for row in np.flatnonzero(told).tolist():
             name = population.nodes[row]
@@ -208,8 +209,8 @@ class _Nodes:
         return found
 
 
-def _passed(judged: JudgedColumns, node: str, baseline: Baseline | None) -> MetricVerdict:
-    """Say that a metric of a node was judged and passed, without the words that nobody will read."""
+def _passed(judged: JudgedColumns, baseline: Baseline | None) -> MetricVerdict:
+    """Say that a metric of some node was judged and passed, without the words that nobody will read."""
     return MetricVerdict(
         outcome=Outcome.PASS,
         reason=Reason.WITHIN,
@@ -218,7 +219,6 @@ def _passed(judged: JudgedColumns, node: str, baseline: Baseline | None) -> Metr
         metric=judged.population.metric.name,
         group=judged.population.group,
         scope=judged.criterion.scope if judged.criterion is not None else "unit",
-        node=node,
         reference=judged.reference,
         baseline=baseline.digest if baseline and judged.reference is Reference.FLEET else "",
     )

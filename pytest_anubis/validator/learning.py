@@ -13,7 +13,7 @@ from pytest_anubis.validator.distance import worse
 from pytest_anubis.validator.exact import learn_constant
 from pytest_anubis.validator.machine import RunSpread, machine_limits, run_spread
 from pytest_anubis.validator.pooling import pooled
-from pytest_anubis.validator.rows import BoolArray, Rows, name_codes, rows_of
+from pytest_anubis.validator.rows import BoolArray, Rows, distinct_codes, name_codes, rows_of
 from pytest_anubis.validator.second import second_population
 from pytest_anubis.validator.tails import believed
 
@@ -250,7 +250,7 @@ def detectable(better: str, alpha: float, limit: float | None) -> float:
 def _count(population: Population, members: BoolArray) -> tuple[int, int]:
     """Return how many distinct nodes there are, and how many units count as independent."""
     _, codes = name_codes(population.nodes)
-    nodes = len(np.unique(codes[members]))
+    nodes = len(distinct_codes(codes[members]))
     return nodes, nodes if nodes != 1 else int(members.sum())
 
 

@@ -20,7 +20,7 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.learning import LearnedCriterion, detectable
 from pytest_anubis.validator.leftout import left_out_losses
-from pytest_anubis.validator.rows import name_codes
+from pytest_anubis.validator.rows import distinct_codes, name_codes
 from pytest_anubis.validator.tails import (
     LOOSEST,
     Tail,
@@ -92,8 +92,8 @@ def healthy_tail(learned: LearnedCriterion, *, criteria: int = 1) -> HealthyTail
     codes_inside = codes[inside]
     worst = np.zeros(len(names))
     np.maximum.at(worst, codes_inside, tail.rarity_without(distances[inside], codes_inside))
-    strays = np.unique(codes[usable & ~inside])
-    present = np.setdiff1d(np.unique(codes_inside), strays)
+    strays = distinct_codes(codes[usable & ~inside])
+    present = np.setdiff1d(distinct_codes(codes_inside), strays)
     return HealthyTail(
         tail=tail,
         largest=float(distances[inside].max()),

@@ -108,19 +108,18 @@ def _obstacles(
     wanted = {(criterion.benchmark, criterion.metric.name) for criterion in criteria}
     wanted_benchmarks = {benchmark for benchmark, _ in wanted}
     for verdict in verdicts:
-        line = _line(verdict)
         needed = (verdict.benchmark, verdict.metric) in wanted or (
             not verdict.metric and verdict.benchmark in wanted_benchmarks
         )
         if verdict.outcome is Outcome.INCONCLUSIVE:
-            blocking.append(line)
+            blocking.append(_line(verdict))
         elif verdict.outcome is Outcome.NOT_TESTED:
             optional = verdict.reason in (Reason.PRUNED, Reason.WAIVED, Reason.NO_CRITERION) or (
                 verdict.reason is Reason.NOT_RUN and not needed
             )
-            (listed if optional else blocking).append(line)
+            (listed if optional else blocking).append(_line(verdict))
         elif verdict.reason is Reason.UNDETECTABLE:
-            listed.append(line)
+            listed.append(_line(verdict))
     return blocking, listed
 
 

@@ -36,6 +36,11 @@ def name_codes(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
     return _codes(tuple(names))
 
 
+def distinct_codes(codes: IntArray) -> IntArray:
+    """Return the distinct ones of small non-negative numbers, ascending: counting beats hashing."""
+    return np.flatnonzero(np.bincount(codes))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
     """Rows of one size: ``index`` (k,) into the population, ``values`` (k, n), each row ascending."""
@@ -146,7 +151,7 @@ def rows_of(population: Population) -> Rows:
             reason = trouble(population.sample(row)) or "no usable values"
             problems[row] = Problem(kind="invalid", text=reason)
     blocks = tuple(
-        _block(values, offsets, sizes, usable, int(size)) for size in np.unique(sizes[usable])
+        _block(values, offsets, sizes, usable, int(size)) for size in _distinct(sizes[usable])
     )
     return Rows(total=total, blocks=blocks, usable=usable, problems=problems)
 
@@ -162,3 +167,8 @@ def _block(
     if size > 1:
         matrix = np.sort(matrix, axis=1)
     return Block(index=index, values=matrix)
+
+
+def _distinct(sizes: IntArray) -> IntArray:
+    """Return the distinct sizes, ascending; mostly there is one."""
+    return sizes[:1] if len(sizes) and sizes.min() == sizes.max() else np.unique(sizes)

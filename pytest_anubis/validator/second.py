@@ -9,7 +9,7 @@ import numpy as np
 from pytest_anubis.core.baseline import Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.centre import median_centre
-from pytest_anubis.validator.rows import BoolArray, Rows, name_codes
+from pytest_anubis.validator.rows import BoolArray, Rows, distinct_codes, name_codes
 
 SHARE = 0.1
 COHERENT = 0.5
@@ -63,8 +63,8 @@ def _cluster(
     attributes: Mapping[str, Mapping[str, str]] | None,
 ) -> list[Finding]:
     _, codes = name_codes(population.nodes)
-    everyone = len(np.unique(codes[rows.usable]))
-    nodes = np.unique(codes[mask])
+    everyone = len(distinct_codes(codes[rows.usable]))
+    nodes = distinct_codes(codes[mask])
     one_node = everyone == 1
     members = int(mask.sum()) if one_node else len(nodes)
     whole = int(rows.usable.sum()) if one_node else everyone
@@ -76,7 +76,7 @@ def _cluster(
     if close.sum() < max(3, COHERENT * mask.sum()):
         return []  # scattered defects are no population
     who = f"{members} of {whole} {'units' if one_node else 'nodes'}"
-    mixed = np.isin(nodes, np.unique(codes[rows.usable & ~mask]))
+    mixed = np.isin(nodes, distinct_codes(codes[rows.usable & ~mask]))
     if (
         mixed.mean() > COHERENT and not one_node
     ):  # some devices of most of these nodes, not the nodes
