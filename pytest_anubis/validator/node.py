@@ -54,14 +54,14 @@ def judge_node(
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
     blocking, listed = _obstacles(verdicts, criteria)
-    blocking += _silent(verdicts, criteria)
     blocking = [*problems, *blocking]
+    explained = len(blocking)
+    blocking += _silent(verdicts, criteria)
     if baseline is None and expected is None:
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
     elif not unneeded and not any(_judged_by_fleet(verdict) for verdict in verdicts):
         # What happened explains it, so it stands first.
-        place = len(problems)
-        blocking.insert(place, "no metric was judged against a criterion of the baseline")
+        blocking.insert(explained, "no metric was judged against a criterion of the baseline")
     if require_all:
         blocking, listed = [*blocking, *listed], []
     decision = Decision.REJECTED if bad else Decision.UNDECIDED if blocking else Decision.ACCEPTED

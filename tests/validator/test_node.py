@@ -210,3 +210,12 @@ def test_pooled_values_that_nobody_judged_are_missed_unless_there_is_one_device(
     pooled = replace(PASS, scope="node", device="node")
     assert judge_node([first, second, pooled], baseline=both).decision is Decision.ACCEPTED
     assert judge_node([first], baseline=both).decision is Decision.ACCEPTED
+
+
+def test_the_headline_says_why_nothing_was_judged_rather_than_that_it_was_not() -> None:
+    spoiled = verdict(Outcome.INCONCLUSIVE, Reason.INVALID)
+    found = judge_node([spoiled], baseline=baseline("m", "other"))
+    assert "m says why" in found.headline
+    generic = "no metric was judged against a criterion of the baseline"
+    assert found.blocking[1] == generic
+    assert generic in judge_node([], baseline=baseline("m")).headline
