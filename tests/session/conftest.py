@@ -17,6 +17,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware import timing
+from pytest_anubis.hardware.ambient import Ambient
 from pytest_anubis.store.baselines import save_baseline
 from pytest_anubis.validator import learn_baseline
 
@@ -40,6 +41,12 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let in-process runs measure without the pauses between bursts."""
     plans = {name: replace(plan, pause_seconds=0.0) for name, plan in timing.PLANS.items()}
     monkeypatch.setattr(timing, "PLANS", plans)
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else this machine does is no disturbance of what in-process runs record."""
+    monkeypatch.setattr(Ambient, "since", lambda self, begin: ())
 
 
 @pytest.fixture

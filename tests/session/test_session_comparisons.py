@@ -30,12 +30,6 @@ def test_copy(anubis_metric, anubis_device):
 """
 
 
-@pytest.fixture(autouse=True)
-def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else runs on this machine does not disturb the recorded numbers."""
-    monkeypatch.setattr("pytest_anubis.session.recorder.Recorder._disturbance", lambda self: ())
-
-
 def rates(pytester: pytest.Pytester, slow: Mapping[int, float], seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     values = {
