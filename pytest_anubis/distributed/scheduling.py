@@ -22,7 +22,7 @@ from pytest_anubis.hardware.host import usable_cpus
 OVERHEAD = 0.03
 """Seconds that every test needs besides its own: fixtures, reports, and the way to its worker and back."""
 
-END = 0.35
+END = 0.12
 """Seconds of a CPU that a worker needs to end; all of them end at about the same time."""
 
 _DIFFERENCES = 20  # lines shown of how two collections differ
