@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_anubis.cli.arguments import add_output, add_profile, add_pytest_args, add_store
 from pytest_anubis.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -36,39 +37,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="rounds, each one run alone and one together (default: 5); every round brings other "
         "benchmarks together",
     )
-    parser.add_argument(
-        "--profile",
-        choices=("smoke", "standard", "soak"),
-        default="smoke",
-        help="sizes and durations of the benchmarks: seconds, minutes or hours (default: smoke)",
-    )
+    add_profile(parser)
     parser.add_argument(
         "--alpha",
         type=float,
         default=0.95,
         help="similarity that every metric must keep (default: .95)",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("baselines"),
-        metavar="DIR",
-        help="folder of the baselines (default: baselines); certificates lie in its certificates/",
-    )
-    parser.add_argument(
-        "--store",
-        type=Path,
-        default=Path(".anubis"),
-        metavar="DIR",
-        help="folder that keeps runs and history (default: .anubis)",
-    )
-    parser.add_argument(
-        "--pytest-args",
-        default="",
-        metavar="ARGS",
-        help="further arguments of pytest, e.g. --pytest-args='-k disk'",
-    )
+    add_output(parser, more="; certificates lie in its certificates/")
+    add_store(parser)
+    add_pytest_args(parser)
 
 
 def run(options: argparse.Namespace) -> int:

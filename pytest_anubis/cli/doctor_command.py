@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.arguments import add_baselines, add_profile
 from pytest_anubis.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -29,19 +30,8 @@ def add(parser: argparse.ArgumentParser) -> None:
                         help="record the inventory with telemetry, to replay it elsewhere")  # fmt: skip
     parser.add_argument("--inventory", type=Path, metavar="FILE", help="show a recorded one")
     parser.add_argument("--redact", action="store_true", help="leave out serial numbers, addresses")
-    parser.add_argument(
-        "--profile",
-        choices=("smoke", "standard", "soak"),
-        default="smoke",
-        help="benchmarks that are to run: seconds, minutes or hours (default: smoke)",
-    )
-    parser.add_argument(
-        "--baselines",
-        type=Path,
-        default=Path("baselines"),
-        metavar="DIR",
-        help="folder of the baselines (default: baselines)",
-    )
+    add_profile(parser)
+    add_baselines(parser)
 
 
 def run(options: argparse.Namespace) -> int:

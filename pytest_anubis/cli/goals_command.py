@@ -8,8 +8,9 @@ import io
 
 import pytest
 
+from pytest_anubis.cli.arguments import add_store
 from pytest_anubis.cli.errors import CommandError
-from pytest_anubis.cli.runs import add_store, read_run
+from pytest_anubis.cli.runs import read_run
 from pytest_anubis.report.goals import BenchmarkGoal
 
 

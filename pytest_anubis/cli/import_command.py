@@ -7,9 +7,9 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.arguments import add_store
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.progress import Progress
-from pytest_anubis.cli.runs import add_store
 
 if TYPE_CHECKING:
     from pytest_anubis.store.importers.imported import Imported

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.arguments import add_output, add_profile, add_pytest_args, add_store
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.progress import Progress
 from pytest_anubis.report.numbers import count_text
@@ -35,27 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="tests to run here (suites/), or runs collected elsewhere (folders, journals, imports)",
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds to run here (default: 5)")
-    parser.add_argument(
-        "--profile",
-        choices=("smoke", "standard", "soak"),
-        default="smoke",
-        help="sizes and durations of the benchmarks: seconds, minutes or hours (default: smoke)",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("baselines"),
-        metavar="DIR",
-        help="folder of the baselines (default: baselines)",
-    )
-    parser.add_argument(
-        "--store",
-        type=Path,
-        default=Path(".anubis"),
-        metavar="DIR",
-        help="folder that keeps runs and history (default: .anubis)",
-    )
+    add_profile(parser)
+    add_output(parser)
+    add_store(parser)
     parser.add_argument("--alpha", type=float, default=0.95, help="practical limit (default: .95)")
     parser.add_argument(
         "--method",
@@ -71,12 +54,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="stated chance that a healthy node is rejected (default: .01); none: alpha alone",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
-    parser.add_argument(
-        "--pytest-args",
-        default="",
-        metavar="ARGS",
-        help="further arguments of pytest, e.g. --pytest-args='-k gemm'",
-    )
+    add_pytest_args(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Literal
 
+from pytest_anubis.cli.arguments import add_baselines, add_store
 from pytest_anubis.cli.errors import CommandError
-from pytest_anubis.cli.runs import add_store, read_run
+from pytest_anubis.cli.runs import read_run
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict
@@ -36,12 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="write gauges for the textfile collector of the node_exporter; - prints them",
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
-    parser.add_argument(
-        "--baselines",
-        type=Path,
-        default=Path("baselines"),
-        help="for the plots (default: baselines)",
-    )
+    add_baselines(parser)
     add_store(parser)
 
 

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.core.run import RunRecord
-
-
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--store``."""
-    parser.add_argument(
-        "--store",
-        type=Path,
-        default=Path(".anubis"),
-        metavar="DIR",
-        help="folder that keeps runs and history (default: .anubis)",
-    )
 
 
 def read_run(name: str, store: Path) -> RunRecord:
