@@ -12,7 +12,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.changes import Segments, with_segments
-from pytest_anubis.validator.judging import Subject, conclude, criterion_for, judge_sample
+from pytest_anubis.validator.judging import Subject, conclude, criterion_for, judge_row
 from pytest_anubis.validator.pooling import pooled
 from pytest_anubis.validator.rows import Rows, rows_of
 from pytest_anubis.validator.sequential import CONFIRM
@@ -77,21 +77,8 @@ class JudgedColumns:
         problem = population.problems.get(row)
         outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
         if criterion is None or problem is not None or np.isnan(self.similarity[row]):
-            kind = problem.kind if problem is not None else ""
-            plain = judge_sample(
-                population.sample(row),
-                criterion,
-                baseline,
-                metric=population.metric,
-                benchmark=population.benchmark,
-                component=population.component,
-                node=population.nodes[row],
-                device=population.devices[row],
-                group=population.group,
-                disturbance=(problem.text,) if problem and kind == "disturbed" else (),
-                looks=population.looks.get(row, 1),
-            )
-            if problem is None or kind == "disturbed":
+            plain = judge_row(population, row, criterion, baseline)
+            if problem is None or problem.kind == "disturbed":
                 return plain
             return _problem(plain, outcome, reason, f"{population.metric.name}: {problem.text}")
         sizes = population.offsets[row + 1] - population.offsets[row]
@@ -268,14 +255,7 @@ def _problems(
         code, why = _FROM_PROBLEM.get(problem.kind, (INCONCLUSIVE, Reason.INVALID))
         if problem.kind == "disturbed":
             # Its values exist: they may pass, but never reject.
-            plain = judge_sample(
-                population.sample(row),
-                criterion,
-                baseline,
-                metric=population.metric,
-                disturbance=(problem.text,),
-                looks=population.looks.get(row, 1),
-            )
+            plain = judge_row(population, row, criterion, baseline)
             code, why = OUTCOMES.index(plain.outcome), plain.reason
         elif problem.kind == "invalid" and not population.sample(row).size:
             why = Reason.TOO_FEW

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.distance import one_sided, trouble
 from pytest_anubis.validator.sequential import CONFIRM
@@ -166,6 +166,44 @@ def judge_sample(
         alike = one_sided(array, criterion.centre, better)
     held = criterion_for(alike, criterion, looks)
     return conclude(base, alike, held, baseline, reference, population)
+
+
+def judge_row(
+    population: Population,
+    row: int,
+    criterion: Criterion | None,
+    baseline: Baseline | None = None,
+    *,
+    reference: Reference = Reference.FLEET,
+    learned_from: str = "",
+) -> MetricVerdict:
+    """Judge one unit of a population, with all that the population says about it (see ``judge_sample``).
+
+    Args:
+        population: Samples of one metric.
+        row: Which of its units; only a problem of the kind "disturbed" has a part in the verdict.
+        criterion: What is normal; None if there is none.
+        baseline: The baseline that the criterion is from; None if there is none.
+        reference: What the criterion stands for.
+        learned_from: What the criterion was learned from, in words; made from it if empty.
+    """
+    problem = population.problems.get(row)
+    disturbed = problem is not None and problem.kind == "disturbed"
+    return judge_sample(
+        population.sample(row),
+        criterion,
+        baseline,
+        metric=population.metric,
+        benchmark=population.benchmark,
+        component=population.component,
+        node=population.nodes[row],
+        device=population.devices[row],
+        group=population.group,
+        disturbance=(problem.text,) if problem is not None and disturbed else (),
+        looks=population.looks.get(row, 1),
+        reference=reference,
+        population=learned_from,
+    )
 
 
 def criterion_for(alike: float, criterion: Criterion, looks: int = 1) -> Criterion:

@@ -12,7 +12,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.validator.columns import OUTCOMES, REASONS, JudgedColumns
-from pytest_anubis.validator.judging import judge_sample
+from pytest_anubis.validator.judging import judge_row
 from pytest_anubis.validator.learning import FEWEST, LearnedCriterion, learn_criterion
 from pytest_anubis.validator.peers import shared_limits
 
@@ -174,19 +174,12 @@ def _rows_by_unit(population: Population) -> dict[tuple[str, str], list[int]]:
 def _by_history(
     population: Population, row: int, criterion: Criterion | None, count: int
 ) -> MetricVerdict:
-    problem = population.problems.get(row)
-    disturbed = problem is not None and problem.kind == "disturbed"
-    return judge_sample(
-        population.sample(row),
+    return judge_row(
+        population,
+        row,
         criterion,
-        metric=population.metric,
-        benchmark=population.benchmark,
-        component=population.component,
-        node=population.nodes[row],
-        device=population.devices[row],
-        disturbance=(problem.text,) if problem is not None and disturbed else (),
         reference=Reference.SELF,
-        population=f"{count} earlier runs of this device",
+        learned_from=f"{count} earlier runs of this device",
     )
 
 

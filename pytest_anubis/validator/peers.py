@@ -25,7 +25,7 @@ from pytest_anubis.validator.columns import (
     verdict_table,
 )
 from pytest_anubis.validator.distance import worse
-from pytest_anubis.validator.judging import conclude, judge_sample
+from pytest_anubis.validator.judging import conclude, judge_row
 from pytest_anubis.validator.machine import RunSpread, machine_limits
 from pytest_anubis.validator.rows import BoolArray, Rows, name_codes, rows_of
 
@@ -63,22 +63,12 @@ class PeerColumns(JudgedColumns):
         """Return the verdict on one device's values as a whole; `baseline` has no part in it."""
         population = self.population
         problem = population.problems.get(row)
-        disturbed = (problem.text,) if problem is not None and problem.kind == "disturbed" else ()
-        plain = judge_sample(
-            population.sample(row),
-            None,
-            metric=population.metric,
-            benchmark=population.benchmark,
-            component=population.component,
-            node=population.nodes[row],
-            device=population.devices[row],
-            disturbance=disturbed,
-        )
+        plain = judge_row(population, row, None)
         name, count = population.metric.name, int(self.peers[row])
         outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
         if np.isnan(self.similarity[row]):
             text = f"{name} has {count} other devices to compare with, {FEWEST} needed"
-            if problem is not None and not disturbed:
+            if problem is not None and problem.kind != "disturbed":
                 text = f"{name}: {problem.text}"
             elif reason is Reason.NO_CRITERION:
                 text = f"{name}: the other devices of this node do not agree on one value"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.core.sample import IntArray, Population, Problem
 from pytest_anubis.validator.rows import name_codes
 
 
@@ -46,4 +46,16 @@ def pooled(population: Population) -> Population:
         values=values,
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         problems=problems,
+        looks=_looks(population, owner, len(distinct)),
     )
+
+
+def _looks(population: Population, owner: IntArray, count: int) -> dict[int, int]:
+    """Return pooled row -> looks, of rows with more than one: as many as its least looked-at device."""
+    if not population.looks:
+        return {}
+    each = np.ones(len(population), dtype=np.int64)
+    each[list(population.looks)] = list(population.looks.values())
+    least = np.full(count, each.max())
+    np.minimum.at(least, owner, each)
+    return {row: int(least[row]) for row in np.flatnonzero(least > 1).tolist()}

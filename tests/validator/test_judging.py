@@ -14,6 +14,7 @@ from pytest_anubis.core.sample import Problem, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator import judge_columns, judge_population, judge_populations, judge_sample
 from pytest_anubis.validator.columns import OUTCOMES
+from pytest_anubis.validator.pooling import pooled
 
 GOOD = [100.0, 101.0, 99.0, 100.0]
 
@@ -233,6 +234,25 @@ def test_units_and_pooled_nodes_are_judged() -> None:
     verdicts = judge_population(population, b)
     assert [v.outcome for v in verdicts] == [Outcome.PASS] * 7 + [Outcome.FAIL, Outcome.PASS]
     assert (verdicts[-1].device, verdicts[-1].scope, verdicts[-1].count) == ("node", "node", 8)
+
+
+def test_pooled_values_were_looked_at_as_often_as_their_least_looked_at_device() -> None:
+    population = replace(
+        population_of(
+            [[1.0]] * 5,
+            metric=criterion().metric,
+            benchmark="b",
+            nodes=["a", "a", "b", "b", "c"],
+            devices=["cuda:0", "cuda:1"] * 2 + ["cuda:0"],
+        ),
+        looks={0: 3, 1: 7, 2: 11, 4: 2},
+    )
+    whole = pooled(population)
+    assert dict(zip(whole.nodes, map(whole.looks.get, range(3)), strict=True)) == {
+        "a": 3,
+        "b": None,
+        "c": 2,
+    }
 
 
 def test_another_hardware_class_is_no_baseline_never_close_enough() -> None:
