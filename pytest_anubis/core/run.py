@@ -41,12 +41,15 @@ class Remarks:
 
     Attributes:
         verdicts: On what has no sample: the inventory, tests that failed or did not run, what was pruned.
-        obstacles: What prevents acceptance: a worker that died, a run that was broken off.
+        obstacles: What prevents acceptance: a worker that died, a device that was hidden, a run that was
+            broken off.
+        notes: What is only told: attempts that failed and were repeated.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
     obstacles: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     residual_risk: float | None = None
 
     def with_more(self, more: Remarks) -> Remarks:
@@ -55,6 +58,7 @@ class Remarks:
         return Remarks(
             verdicts=(*self.verdicts, *more.verdicts),
             obstacles=tuple(dict.fromkeys((*self.obstacles, *more.obstacles))),
+            notes=tuple(dict.fromkeys((*self.notes, *more.notes))),
             residual_risk=max(risks, default=None),
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
@@ -36,23 +35,19 @@ def decide(run: Run, *, waived: frozenset[str]) -> tuple[NodeVerdict, list[Metri
     selection = run.selection
     if selection is not None:
         extra += selection.pruned_verdicts()
-    problems = [*run.problems(), *(f"{note} and not tested" for note in context.hidden)]
-    if settings.require_all:
-        problems += run.repeated
     verdict = judge_node(
         [*counted, *extra],
         baseline=context.baseline,
         node=context.node,
         fail_on=settings.fail_on,
         require_all=settings.require_all,
-        problems=problems,
+        problems=[*run.crashes, *run.hindrances],
+        notes=run.repeated,
         residual_risk=None
         if selection is None
         else selection.risk_after(passed([*counted, *extra])),
         unneeded="" if selection is None else selection.unneeded(),
     )
-    if not settings.require_all:
-        verdict = replace(verdict, listed=(*verdict.listed, *run.repeated))
     return verdict, [*extra, *(found for verdicts in further.values() for found in verdicts)]
 
 

@@ -19,6 +19,7 @@ from pytest_anubis.settings import without_password
 from pytest_anubis.store import events
 from pytest_anubis.store.events import Event, JournalError
 from pytest_anubis.store.journal import Journal
+from pytest_anubis.store.remarks import deaths, hindrances, repeated
 from pytest_anubis.wire import to_plain
 
 EXIT_UNDECIDED = 20
@@ -35,6 +36,8 @@ class Run:
         verdicts: Node id -> metric verdicts of that test, of its last attempt.
         node_verdict: The decision; None until the end, and in ``measure`` mode.
         crashes: One line per worker that died and per lane that was given up; each blocks acceptance.
+        hindrances: One line for all else that blocks without a verdict: hidden devices, files that cannot
+            be collected.
         repeated: One line per attempt of a test that another plugin had repeated: the last one decides,
             but a failure that comes and goes does not vanish.
         usage_errors: One line per benchmark that is written wrongly.
@@ -56,6 +59,7 @@ class Run:
         self.node_verdict: NodeVerdict | None = None
         self.crashes: list[str] = []
         self.repeated: list[str] = []
+        self.hindrances: list[str] = []
         self.usage_errors: list[str] = []
         self.misused: set[str] = set()
         self.internal_error = ""
@@ -64,8 +68,7 @@ class Run:
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
         self._waived: set[str] = set()
-        self._uncollected: dict[str, str] = {}
-        self._unexplained = ""
+        self._uncollected: set[str] = set()
 
     # Events: the journal first, then everything else.
 
@@ -89,12 +92,10 @@ class Run:
         elif kind == "test_started":  # what an earlier attempt concluded stays in the journal only
             self.verdicts.pop(event["test"], None)
         elif kind == "test_repeated":
-            self.repeated.append(
-                f"{event['test']}: an attempt failed and was repeated: {event['text']}"
-            )
+            self.repeated += repeated([event])
+        elif kind == "hindrance":
+            self.hindrances += hindrances([event])
         elif kind in ("worker_died", "lane_given_up"):
-            from pytest_anubis.store.remarks import deaths
-
             self.crashes += deaths([event])
 
     @pytest.hookimpl(tryfirst=True)
@@ -125,6 +126,15 @@ class Run:
             settings=to_plain(without_password(context.settings)),
         )
         self.sink({**started, "baseline": context.baseline.digest if context.baseline else ""})
+        self._tell_hidden()
+
+    def _tell_hidden(self) -> None:
+        for note in self.context.hidden:
+            self._hinder(f"{note} and not tested")
+
+    def _hinder(self, text: str) -> None:
+        """Take note of what stands in the way of acceptance besides verdicts and deaths."""
+        self.sink({"event": "hindrance", "text": text})
 
     def _take_over(self, earlier: Earlier) -> None:
         """Take what the earlier part of this run measured and concluded as our own."""
@@ -139,6 +149,7 @@ class Run:
                 self.verdicts.setdefault(test, []).append(verdict)
         for event in record.events:  # deaths of workers stand in the way of acceptance then and now
             self._note(dict(event))
+        self.hindrances.clear()  # this part of the run finds its own
         self._waived = {r.test for r in self.results.values() if r.outcome == "xfailed"}
         self.sink(
             {
@@ -148,6 +159,7 @@ class Run:
                 "interrupted": list(earlier.interrupted),
             }
         )
+        self._tell_hidden()
 
     def pytest_report_header(self) -> list[str]:
         """Say what is not repeated."""
@@ -184,8 +196,9 @@ class Run:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Take note of what cannot be collected: with ``--continue-on-collection-errors`` the rest runs."""
-        if report.failed:
-            self._uncollected[report.nodeid] = _first_line(report)
+        if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
+            self._uncollected.add(report.nodeid)
+            self._hinder(f"{report.nodeid} cannot be collected: {_first_line(report)}")
 
     def _repeat(self, report: pytest.TestReport) -> None:
         """An attempt failed and another one follows: it counts no more, and is told."""
@@ -223,7 +236,7 @@ class Run:
         pruned = self.selection is not None and bool(self.selection.unneeded())
         if self.context.settings.mode == "judge" and (self.planned or pruned or self.verdicts):
             if exitstatus == pytest.ExitCode.TESTS_FAILED and not self._failed():
-                self._unexplained = "pytest ended with a failure, but no test of this run failed"
+                self._hinder("pytest ended with a failure, but no test of this run failed")
             self._decide_or_say_why_not(session, interrupted)
         elif not interrupted and self._missing():
             session.exitstatus = EXIT_UNDECIDED
@@ -241,11 +254,6 @@ class Run:
         """Return whether something is known to have failed."""
         bad = ("failed", "error", "crashed")
         return bool(self._uncollected) or any(r.outcome in bad for r in self.results.values())
-
-    def problems(self) -> list[str]:
-        """Return what stands in the way of acceptance besides verdicts, one line each."""
-        lines = [f"{what} cannot be collected: {why}" for what, why in self._uncollected.items()]
-        return [*self.crashes, *lines, *([self._unexplained] if self._unexplained else ())]
 
     def _decide_or_say_why_not(self, session: pytest.Session, interrupted: bool) -> None:
         """Decide; a fault of ours or of a hook must not cost the record of what was measured."""

@@ -26,7 +26,8 @@ def remarks_of(record: RunRecord) -> Remarks:
             if verdict.scope == "unit"
             and (verdict.benchmark, verdict.metric, verdict.device) not in measured
         ),
-        obstacles=(*deaths(record.events), *_end(record)),
+        obstacles=(*deaths(record.events), *hindrances(record.events), *_end(record)),
+        notes=tuple(repeated(record.events)),
         residual_risk=record.node_verdict.residual_risk if record.node_verdict else None,
     )
 
@@ -45,6 +46,33 @@ def deaths(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         elif event.get("event") == "lane_given_up":
             lane = event.get("lane", "")
             yield f"lane {lane} is given up: its workers died again and again"
+
+
+def hindrances(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what else stood in the way of acceptance, in the last part of a run that was resumed.
+
+    Args:
+        events: Events of a journal; others are passed over.
+    """
+    found: list[str] = []
+    for event in events:
+        if event.get("event") == "resumed":  # which devices are hidden was found out anew
+            found.clear()
+        elif event.get("event") == "hindrance":
+            found.append(str(event.get("text", "")))
+    return found
+
+
+def repeated(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield one line for every attempt of a test that failed and was repeated.
+
+    Args:
+        events: Events of a journal; others are passed over.
+    """
+    for event in events:
+        if event.get("event") == "test_repeated":
+            text = event.get("text", "")
+            yield f"{event.get('test', '')}: an attempt failed and was repeated: {text}"
 
 
 def _end(record: RunRecord) -> Iterator[str]:

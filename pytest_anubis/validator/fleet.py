@@ -195,6 +195,7 @@ class _Nodes:
                 baseline=baseline,
                 node=name,
                 problems=remarks.obstacles,
+                notes=remarks.notes,
                 fail_on=fail_on,
                 require_all=require_all,
                 residual_risk=remarks.residual_risk,

@@ -24,6 +24,7 @@ def judge_node(
     baseline: Baseline | None = None,
     node: str = "",
     problems: Sequence[str] = (),
+    notes: Sequence[str] = (),
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
     residual_risk: float | None = None,
@@ -41,6 +42,7 @@ def judge_node(
         baseline: What the verdicts rest on; without one nothing is accepted.
         node: Name of the node; that of the first verdict if empty.
         problems: Further obstacles, one line each (a crash, a limited CPU quota).
+        notes: What is listed besides, one line each (an attempt that failed and was repeated).
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What is only listed blocks too.
         residual_risk: Probability of an incident that pruned benchmarks leave.
@@ -54,7 +56,7 @@ def judge_node(
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
     blocking, listed = _obstacles(verdicts, criteria)
-    blocking = [*problems, *blocking]
+    blocking, listed = [*problems, *blocking], [*listed, *notes]
     explained = len(blocking)
     blocking += _silent(verdicts, criteria)
     if baseline is None and expected is None:

@@ -297,6 +297,20 @@ def test_a_node_with_a_worker_that_died_is_not_accepted(learned: Path) -> None:
     assert "worker of lane cuda:0 died" in done.stdout
 
 
+def test_a_node_with_a_hidden_device_or_a_repeated_test_is_no_clean_one(learned: Path) -> None:
+    text = "cuda:1 is hidden by CUDA_VISIBLE_DEVICES=0 and not tested"
+    journal(learned, "hiding", 100, more={"event": "hindrance", "text": text})
+    told = {"event": "test_repeated", "test": "suite.py::test_flaky", "text": "assert 0"}
+    journal(learned, "flaky", 100, more=told)
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 20
+    assert decisions(done, learned / "out.json") == {"hiding": "UNDECIDED", "flaky": "ACCEPTED"}
+    assert text in done.stdout
+    strict = anubis("judge", "store", "--json", "out.json", "--require-all")
+    assert decisions(strict, learned / "out.json") == {"hiding": "UNDECIDED", "flaky": "UNDECIDED"}
+    assert "suite.py::test_flaky: an attempt failed and was repeated: assert 0" in strict.stdout
+
+
 def test_a_damaged_journal_is_no_acceptance(learned: Path) -> None:
     journal(learned, "whole", 100)
     (learned / "store" / "runs" / "bad").mkdir()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.store.journal import read_journal
+from pytest_anubis.store.remarks import remarks_of
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}
@@ -122,6 +123,8 @@ def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, le
     assert result.ret == 20
     (line,) = ended(project, result)["blocking"]
     assert line.startswith("test_broken.py cannot be collected: ")
+    (journal,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
+    assert remarks_of(read_journal(journal)).obstacles == (line,)
 
 
 def test_a_failure_that_no_test_explains_stands_in_the_way(

@@ -183,6 +183,7 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write(json.dumps({"event": "worker_died", "lane": "cuda:1", "text": "signal 9"}))
         file.write("\n")
+        file.write(json.dumps({"event": "hindrance", "text": "cuda:2 is hidden"}) + "\n")
     write_run(tmp_path, "r2", "n2", samples=[sample([1.0])], status=2)
     (tmp_path / "runs" / "r3").mkdir()
     (tmp_path / "runs" / "r3" / "journal.jsonl").write_text("{}\n")
@@ -191,10 +192,24 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
     assert [verdict.text for verdict in said.verdicts] == ["7 of 8 accelerators"]
     assert said.obstacles == (
         "worker of lane cuda:1 died (no test was running): signal 9",
+        "cuda:2 is hidden",
         "run r1 never finished",
     )
     assert found.remarks["c1", "n2"].obstacles == ("run r2 was broken off (exit status 2)",)
     assert [(refused.damaged, refused.run) for refused in found.refused] == [(True, "")]
+
+
+def test_what_hindered_the_part_before_an_interruption_hinders_no_more(tmp_path: Path) -> None:
+    path = write_run(tmp_path, "r1", samples=[sample([1.0])])
+    with path.open("a") as file:
+        for event in (
+            {"event": "hindrance", "text": "cuda:0 is hidden"},
+            {"event": "resumed"},
+            {"event": "hindrance", "text": "cuda:2 is hidden"},
+            {"event": "run_finished", "exit_status": 20, "ended": "2026-01-01T00:00:00+00:00"},
+        ):
+            file.write(json.dumps(event) + "\n")
+    assert read_runs([tmp_path]).remarks["c1", "n1"].obstacles == ("cuda:2 is hidden",)
 
 
 def test_a_test_that_its_verdict_failed_keeps_its_sample(tmp_path: Path) -> None:
