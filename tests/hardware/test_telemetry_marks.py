@@ -62,7 +62,7 @@ def test_a_body_that_shares_a_reading_is_sampled_all_the_same() -> None:
         watch.mark()
         watch.unmark()
         mark = watch.mark()
-        source.sampled.clear()
-        assert source.sampled.wait(30)
-        assert source.sampled.wait(30)
+        for _ in range(2):  # what was read at the mark is not yet kept when it is told
+            source.sampled.clear()
+            assert source.sampled.wait(30)
         assert watch.since(mark).series
