@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.session.context import RunContext, context_key, sink_key
+from pytest_anubis.session.deadlines import declares_deadlines
 from pytest_anubis.session.judge import Judge
 from pytest_anubis.session.resume import SkipDone, check_same, find_earlier
 from pytest_anubis.settings import Settings
@@ -93,14 +94,17 @@ def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
 def _in_workers(config: pytest.Config, context: RunContext) -> bool:
     """Say whether the tests run in worker processes, where a hang or a crash costs one test only.
 
-    That is so with any ``-n`` (``-n0``: one worker after the other's death), with a deadline, and on
-    every node with accelerators, whose drivers are what hangs. A plain run on CPUs stays in this
-    process: a worker costs every test a millisecond or two.
+    That is so with any ``-n`` (``-n0``: one worker after the other's death), on every node with
+    accelerators, whose drivers are what hangs, and wherever there is a deadline: ``--anubis-timeout``,
+    or a test file that declares costs (a disk hangs as well as a driver). Other tests stay in this
+    process: a worker costs every test a millisecond or two. So do those of ``-s``, which are to be seen.
     """
     if not config.pluginmanager.has_plugin("xdist"):
         return False
     asked = config.getoption("numprocesses", None) is not None or bool(config.getoption("tx", None))
-    return asked or context.settings.timeout is not None or context.devices != ("cpu",)
+    if asked or context.settings.timeout is not None or context.devices != ("cpu",):
+        return True
+    return config.option.capture != "no" and declares_deadlines(config)
 
 
 def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:

@@ -53,7 +53,8 @@ def story(
 
 
 def run(story: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return story.runpytest("--anubis", "suites", "-p", "no:cacheprovider", *arguments)
+    # In one process, though costs are declared: there pytest counts what it deselects.
+    return story.runpytest("--anubis", "suites", "-s", "-p", "no:cacheprovider", *arguments)
 
 
 def choice(story: pytest.Pytester) -> dict[str, Any]:
