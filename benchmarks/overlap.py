@@ -2,8 +2,9 @@
 
 Measures certificates (``anubis certify``), then runs the set alternately serial (``-n0``) and distributed
 with these certificates (``-n auto``), and compares every metric: one-sided similarity of the distributed
-runs' values to the serial ones'. A third column says what two halves of the *serial* runs are alike: below
-that, the machine's own noise speaks.
+runs' values to the serial ones'. A second column says what two halves of the *serial* runs are alike: below
+that, the machine's own noise speaks. A star marks the benchmarks that really ran beside another one; the
+others had the machine to themselves in all runs, so their figures are noise and nothing else.
 
 Run: ``python benchmarks/overlap.py [suites/] [--rounds 3]``.
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 from pytest_anubis.cli.certify_command import wall_of
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.distributed.certificates import ALPHA, overlaps
 from pytest_anubis.store.journal import read_journal
 from pytest_anubis.validator import one_sided
 
@@ -66,7 +68,10 @@ def show(serial: Sequence[RunRecord], beside: Sequence[RunRecord]) -> None:
         f"serial {statistics.median(apart):.1f} s, distributed {statistics.median(together):.1f} s"
     )
     print(f"distributed takes {statistics.median(ratios):.3f} of the serial wall time")
-    print(f"{'distributed':>11} {'serial':>7}  metric (similarity to all serial values)")
+    print(
+        f"{'distributed':>11} {'serial':>7}  metric (similarity to all serial values; * overlapped)"
+    )
+    overlapped = {name for record in beside for pair in overlaps(record) for name in pair}
     base, theirs = values_of(serial), values_of(beside)
     halves = [values_of(serial[start::2]) for start in (0, 1)]
     rows = []
@@ -76,9 +81,13 @@ def show(serial: Sequence[RunRecord], beside: Sequence[RunRecord]) -> None:
             noise = one_sided(own[0], own[1], better) if len(own) > 1 else 1.0
             rows.append((one_sided(values, base[key][1], better), noise, key))
     for similarity, noise, (benchmark, metric, device) in sorted(rows):
-        print(f"{similarity:11.3f} {noise:7.3f}  {benchmark} {metric} {device}")
-    below = sum(similarity < 0.95 for similarity, *_ in rows)
-    print(f"{below} of {len(rows)} metrics below 0.95")
+        star = "*" if benchmark in overlapped else " "
+        print(f"{similarity:11.3f} {noise:7.3f} {star}{benchmark} {metric} {device}")
+    for what, some in (
+        ("overlapped", [row for row in rows if row[2][0] in overlapped]),
+        ("never overlapped", [row for row in rows if row[2][0] not in overlapped]),
+    ):
+        print(f"{sum(row[0] < ALPHA for row in some)} of {len(some)} metrics {what} below {ALPHA}")
 
 
 def values_of(records: Sequence[RunRecord]) -> dict[Key, tuple[Direction, list[float]]]:
