@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import every file; wrong lines are listed, the good ones are kept."""
-    from pytest_anubis.store.importers.imported import save_import
+    from pytest_anubis.store.importers.imported import DoubleImportError, save_import
 
     for path in options.files:
         imported = _import(options, path)
@@ -56,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"{path}: nothing could be imported; the lines above say why")
         try:
             target = save_import(imported, options.store)
+        except DoubleImportError as error:
+            print(error)
+            continue
         except OSError as error:
             raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
         nodes = {node for p in imported.populations for node in p.nodes}

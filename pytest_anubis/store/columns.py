@@ -51,10 +51,12 @@ class Columns:
     Attributes:
         populations: All samples, one population per hardware class, benchmark, metric and group.
         runs: The runs that they come from, without their measurements.
+        digest: SHA-256 of the file that they were imported from; empty if there is none.
     """
 
     populations: tuple[Population, ...]
     runs: tuple[RunRecord, ...]
+    digest: str = ""
 
 
 def save_columns(columns: Columns, path: Path) -> Path:
@@ -88,6 +90,7 @@ def save_columns(columns: Columns, path: Path) -> Path:
         "runs": list(runs.numbers),
         "problems": [{"kind": q.kind, "text": q.text} for q in kinds],
         "records": [_run_to_plain(run) for run in columns.runs],
+        "digest": columns.digest,
     }
     text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode("ascii")
     arrays["header"] = np.frombuffer(text, dtype=np.uint8)
@@ -114,7 +117,11 @@ def load_columns(path: Path) -> Columns:
                 f"not a columnar run file of schema {SCHEMA}; import the results again"
             )
         _check(arrays, header)
-        return Columns(populations=_populations(arrays, header), runs=_runs(header))
+        return Columns(
+            populations=_populations(arrays, header),
+            runs=_runs(header),
+            digest=header.text("digest", ""),
+        )
     except ColumnsError as error:
         raise ColumnsError(f"{path}: {error}") from None
     except OSError as error:
@@ -124,6 +131,16 @@ def load_columns(path: Path) -> Columns:
         raise ColumnsError(
             f"{path}: damaged or no columnar run file ({said}); import the results again"
         ) from None
+
+
+def digest_of(path: Path) -> str:
+    """Return which file a columnar file was imported from, by its SHA-256; empty if it does not say."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            header = Fields(json.loads(archive["header"].tobytes()), "header", ColumnsError)
+        return header.text("digest", "")
+    except Exception:  # whoever reads the samples is told what is wrong with it
+        return ""
 
 
 class _Names:

@@ -20,7 +20,7 @@ from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store import events
 from pytest_anubis.store.columns import Columns, ColumnsError, load_columns, save_columns
-from pytest_anubis.store.importers.imported import save_import
+from pytest_anubis.store.importers.imported import DoubleImportError, save_import
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal import Journal
 from pytest_anubis.store.runs import RunsError, read_runs
@@ -291,6 +291,19 @@ def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
     assert any("line 3: value 'bad'" in text for text in direct.warnings)
     again = read_runs([path, tmp_path / "old.csv"])
     assert "read already" in again.refused[0].reason
+
+
+def test_the_same_content_under_another_name_does_not_count_twice(tmp_path: Path) -> None:
+    text = "node,device,benchmark,metric,unit,better,value\nn9,cpu,b,rate,GB/s,higher,2\n"
+    for name in ("old.csv", "copy.csv"):
+        (tmp_path / name).write_text(text)
+    path = save_import(import_table(tmp_path / "old.csv"), tmp_path)
+    assert save_import(import_table(tmp_path / "old.csv"), tmp_path) == path  # replaced
+    with pytest.raises(DoubleImportError, match=r"copy\.csv: left out, .*old\.csv\.npz already"):
+        save_import(import_table(tmp_path / "copy.csv"), tmp_path)
+    (tmp_path / "copy.csv").write_text(text + text.splitlines()[1] + "5\n")
+    save_import(import_table(tmp_path / "copy.csv"), tmp_path)
+    assert sum(len(p) for p in read_runs([tmp_path / "imports"]).populations) == 2
 
 
 def test_a_superbench_summary_is_told_from_a_journal(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem
-from pytest_anubis.store.columns import SUFFIX, Columns, save_columns
+from pytest_anubis.store.columns import SUFFIX, Columns, digest_of, save_columns
 from pytest_anubis.store.gather import Gather
 
 Unit = tuple[str, Metric, str]  # benchmark, metric, device
@@ -25,6 +26,10 @@ _MANY = 1000
 
 class ImportFileError(ValueError):
     """A file cannot be imported at all; the message is one line for people."""
+
+
+class DoubleImportError(ValueError):
+    """A file with this content was imported before; the message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +88,32 @@ class Imported:
 
 
 def save_import(imported: Imported, store: Path) -> Path:
-    """Keep an import in the store as ``imports/<file name>.npz``; the same file again replaces it.
+    """Keep an import in the store as ``imports/<file name>.npz``; the same name again replaces it.
 
     Raises:
+        DoubleImportError: The same content is there under another name: its nodes would count twice.
         ColumnsError: The disk refuses.
     """
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.source.name).strip(".-") or "import"
     path = store / IMPORTS_FOLDER / f"{name}{SUFFIX}"
-    return save_columns(Columns(populations=imported.populations, runs=imported.runs), path)
+    digest = _digest(imported.source)
+    for other in sorted(path.parent.glob(f"*{SUFFIX}")):
+        if other != path and digest and digest_of(other) == digest:
+            raise DoubleImportError(
+                f"{imported.source}: left out, its content stands in {other} already and would count "
+                f"twice; to import it under this name remove that file first"
+            )
+    return save_columns(
+        Columns(populations=imported.populations, runs=imported.runs, digest=digest), path
+    )
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 def runs_of(populations: tuple[Population, ...], started: str) -> tuple[RunRecord, ...]:
