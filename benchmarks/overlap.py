@@ -38,7 +38,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         certify = [sys.executable, "-m", "pytest_anubis.cli.main", "certify", arguments.suites]
-        certify += [f"--rounds={max(2, arguments.rounds)}", "-o", str(place / "certified")]
+        certify += [f"--rounds={max(3, arguments.rounds)}", "-o", str(place / "certified")]
         subprocess.run([*certify, "--store", str(place / "store")], check=True)
         serial, beside = [], []
         for number in range(arguments.rounds):

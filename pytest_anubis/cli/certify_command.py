@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.distributed.certificates import Certificate
 
-LEAST_ROUNDS = 2
-"""Fewest rounds: alone, together, and both again, or a drift of the machine looks like a disturbance."""
+LEAST_ROUNDS = 3
+"""Fewest rounds: pairs must meet in as many, or a quiet moment looks like harmlessness."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=5,
         help="rounds, each one run alone and one together (default: 5); every round brings other "
-        "benchmarks together",
+        "benchmarks together, and what harmed each other stays apart from then on",
     )
     add_profile(parser)
     parser.add_argument(
@@ -93,8 +93,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunRecord]]:
-    """Run the set alone and with every pair allowed, in turns; return both kinds of runs."""
-    from pytest_anubis.distributed.certificates import save_certificates
+    """Run the set alone and with every pair allowed that is not refused yet, in turns."""
+    from pytest_anubis.distributed.certificates import certify, save_certificates
 
     stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     alone: list[RunRecord] = []
@@ -108,8 +108,15 @@ def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunReco
             tests = _order(alone[0], number) if alone else options.tests
             alone.append(_run(options, tests, nothing, f"{name}-alone"))
             if number == 0:
-                save_certificates(everything, alone[0].hardware_class, _every_pair(alone[0]))
                 tests = _order(alone[0], number)
+            # What was refused stays apart from now on, so that what is still open meets again.
+            refused = {
+                (one.first, one.second)
+                for one in certify(alone, together, alpha=options.alpha)
+                if not one.granted and not one.open
+            }
+            pairs = [one for one in _every_pair(alone[0]) if (one.first, one.second) not in refused]
+            save_certificates(everything, alone[0].hardware_class, pairs)
             together.append(_run(options, tests, everything, f"{name}-together"))
     return alone, together
 
@@ -175,15 +182,15 @@ def _show(
     from pytest_anubis.report.numbers import similarity_text
     from pytest_anubis.report.table import table
 
-    rows = [["benchmark", "beside", "worst metric", "similarity", ""]]
+    rows = [["benchmark", "beside", "met", "worst metric", "similarity", ""]]
     for one in found:
         names = [name.rpartition("/")[2] for name in (one.first, one.second)]
         word = "may overlap" if one.granted else f"apart: {one.reason}"
-        rows.append([*names, one.metric, similarity_text(one.similarity), word])
+        rows.append([*names, str(one.met), one.metric, similarity_text(one.similarity), word])
     if found:
         print(table(rows))
     apart, beside = (statistics.median(map(wall_of, runs)) for runs in (alone, together))
-    print(f"alone {apart:.1f} s, with every pair allowed {beside:.1f} s (medians of whole runs)")
+    print(f"alone {apart:.1f} s, with pairs allowed {beside:.1f} s (medians of whole runs)")
 
 
 def wall_of(record: RunRecord) -> float:

@@ -1,8 +1,9 @@
 """Certificates: measured proof that two benchmarks may run at the same time without harm to either.
 
 A pair of benchmarks is measured alternately alone and together. It is certified when no metric of either
-is worse together than alone: one-sided similarity of its values at least alpha. A certificate belongs to
-one hardware class; on another the disk and the card may share what they do not share here.
+is worse together than alone: one-sided similarity of its values at least alpha, in several runs, whichever
+of them is left out; of many pairs some look harmless once by luck. A certificate belongs to one hardware
+class; on another the disk and the card may share what they do not share here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ SCHEMA = 1
 ALPHA = 0.95
 LEAST = 3
 """Values of a metric, alone and together each, below which nothing is certified."""
+
+MEETINGS = 3
+"""Runs in which two benchmarks must have met before they are certified."""
+
+MOSTLY = 0.5
+"""Least part of the shorter one that must lie beside the other one, or they did not meet."""
 
 _LARGEST = 16 << 20
 
@@ -44,6 +51,8 @@ class Certificate:
         metric: Which metric that was.
         granted: They may overlap.
         reason: Why not, one phrase; empty when granted.
+        met: In how many runs they met.
+        open: Nothing speaks against it but that they met too rarely.
     """
 
     first: str
@@ -52,6 +61,8 @@ class Certificate:
     metric: str = ""
     granted: bool = False
     reason: str = ""
+    met: int = 0
+    open: bool = False
 
 
 def certify(
@@ -59,9 +70,10 @@ def certify(
 ) -> tuple[Certificate, ...]:
     """Compare runs in which benchmarks overlapped with runs in which none did.
 
-    Only pairs that really overlapped in a run are judged, and only by the values of those runs; pairs that
-    overlap without any certificate (tests of different accelerators) need none. A metric that was measured
-    while the host was disturbed by others takes part: overlapping is such a disturbance.
+    Only pairs that really met in a run are judged (half of the shorter one beside the other), and only by
+    the values of those runs; pairs that overlap without any certificate (tests of different accelerators)
+    need none. A metric that was measured while the host was disturbed by others takes part: overlapping is
+    such a disturbance.
 
     Args:
         alone: Runs without certificates, taken alternately with the others.
@@ -72,13 +84,18 @@ def certify(
     beside: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
     anyway = {pair for record in alone for pair in overlaps(record)}
     for record in together:
-        for pair in overlaps(record) - anyway:
+        for pair in overlaps(record, MOSTLY) - anyway:
             beside[pair].append(record)
-    return tuple(_judge(pair, serial, _values(beside[pair]), alpha) for pair in sorted(beside))
+    return tuple(_certificate(pair, serial, beside[pair], alpha) for pair in sorted(beside))
 
 
-def overlaps(record: RunRecord) -> set[tuple[str, str]]:
-    """Return the pairs of benchmarks of which tests ran at the same time, each pair in order."""
+def overlaps(record: RunRecord, share: float = 0.0) -> set[tuple[str, str]]:
+    """Return the pairs of benchmarks of which tests ran at the same time, each pair in order.
+
+    Args:
+        record: A run in workers.
+        share: Least part of the shorter test's time that must lie beside the other one.
+    """
     spans: list[tuple[float, float, str]] = []
     benchmark = {plan.test: plan.benchmark for plan in record.planned if plan.benchmark}
     for event in record.events:
@@ -90,8 +107,13 @@ def overlaps(record: RunRecord) -> set[tuple[str, str]]:
         (min(a, b), max(a, b))
         for number, (start, end, a) in enumerate(spans)
         for other_start, other_end, b in spans[:number]
-        if a != b and start < other_end and other_start < end
+        if a != b and _beside((start, end), (other_start, other_end), share)
     }
+
+
+def _beside(one: tuple[float, float], other: tuple[float, float], share: float) -> bool:
+    common = min(one[1], other[1]) - max(one[0], other[0])
+    return common > 0 and common >= share * min(one[1] - one[0], other[1] - other[0])
 
 
 def granted(certificates: Iterable[Certificate]) -> Certificates:
@@ -186,6 +208,22 @@ def _values(records: Iterable[RunRecord]) -> _Values:
         for one in record.measurements:
             found[one.benchmark][one.device, one.metric.name].append(one)
     return found
+
+
+def _certificate(
+    pair: tuple[str, str], alone: _Values, meetings: Sequence[RunRecord], alpha: float
+) -> Certificate:
+    """Judge a pair by all runs in which it met, and by all but each one of them."""
+    kept = [meetings]
+    if len(meetings) >= MEETINGS:
+        kept += [[*meetings[:out], *meetings[out + 1 :]] for out in range(len(meetings))]
+    found = [_judge(pair, alone, _values(some), alpha) for some in kept]
+    worst = replace(min(found, key=lambda one: (one.granted, one.similarity)), met=len(meetings))
+    if not worst.granted or len(meetings) >= MEETINGS:
+        return worst
+    times = "once" if len(meetings) == 1 else f"{len(meetings)} times"
+    reason = f"fine so far, but met only {times}, {MEETINGS} times are needed: more rounds"
+    return replace(worst, granted=False, open=True, reason=reason)
 
 
 def _judge(pair: tuple[str, str], alone: _Values, together: _Values, alpha: float) -> Certificate:

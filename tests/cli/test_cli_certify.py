@@ -49,16 +49,16 @@ def test_pairs_are_certified_or_refused_and_the_next_run_obeys(
 ) -> None:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE.replace("SLOWER", slower))
-    assert main(["certify", "test_it.py", "--rounds", "2"]) == 0
+    assert main(["certify", "test_it.py", "--rounds", "3"]) == 0
     said = capsys.readouterr().out
     data = certified(pytester.path)
     pairs = data["pairs"]
     assert isinstance(pairs, list)
     assert [(p["first"], p["second"], p["granted"]) for p in pairs] == [(*PAIR, fine)]
     assert isinstance(data["origin"], dict)
-    assert data["origin"]["rounds"] == 2
+    assert data["origin"]["rounds"] == 3
     assert ("may overlap" if fine else "apart: rate is 0.800 alike, 0.95 is needed") in said
-    assert "round 2 of 2" in said
+    assert "round 3 of 3" in said
     pytester.runpytest_subprocess("--anubis", "-nauto", "--anubis-run-id=next")
     record = read_journal(pytester.path / ".anubis/runs/next")
     assert overlaps(record) == ({PAIR} if fine else set())
@@ -78,7 +78,7 @@ def test_a_run_that_fails_certifies_nothing(
     ("arguments", "words"),
     [
         (["nowhere"], "nowhere: no such file"),
-        (["test_it.py", "--rounds", "1"], "at least 2 are needed"),
+        (["test_it.py", "--rounds", "2"], "at least 3 are needed"),
         (["test_it.py", "--alpha", "2"], "must lie between 0 and 1"),
     ],
 )

@@ -59,7 +59,7 @@ def test_pairs_that_overlapped_are_found() -> None:
 
 def test_pair_is_certified_when_neither_is_worse() -> None:
     both = run({"disk": [9.9, 10.0, 10.0], "gemm": [6.0, 6.0, 6.0], "net": [2.0, 2.0, 2.0]}, BESIDE)
-    found = {(c.first, c.second): c for c in certify([ALONE], [both])}
+    found = {(c.first, c.second): c for c in certify([ALONE], [both] * 3)}
     assert set(found) == {("disk", "gemm"), ("gemm", "net")}
     assert found["disk", "gemm"].granted
     assert found["disk", "gemm"].similarity >= 0.95
@@ -68,6 +68,40 @@ def test_pair_is_certified_when_neither_is_worse() -> None:
     assert refused.similarity == pytest.approx(2 / 3)
     assert refused.reason == "rate is 0.667 alike, 0.95 is needed"
     assert granted(found.values()) == {frozenset({"disk", "gemm"})}
+
+
+def test_one_lucky_meeting_certifies_nothing() -> None:
+    good = {"disk": [10.0] * 3, "gemm": [5.0] * 3}
+    harmed = {"disk": [10.0] * 3, "gemm": [4.5] * 3}
+    apart = {"disk": (0.0, 2.0), "gemm": (2.0, 3.0)}
+
+    def of(*runs: RunRecord) -> Certificate:
+        (found,) = certify([ALONE], runs)
+        return found
+
+    seldom = of(run(good, BESIDE), run(good, BESIDE), run(good, apart))
+    assert (seldom.granted, seldom.open, seldom.met) == (False, True, 2)
+    assert seldom.reason == "fine so far, but met only 2 times, 3 times are needed: more rounds"
+    often = of(*[run(good, BESIDE)] * 3)
+    assert (often.granted, often.open, often.met) == (True, False, 3)
+    # All together 0.967 alike; without the first run, which was lucky, 0.95 at most.
+    lucky = {"disk": [10.0] * 3, "gemm": [5.0] * 3}
+    worse = {"disk": [10.0] * 3, "gemm": [4.72] * 3}
+    refused = of(run(lucky, BESIDE), run(worse, BESIDE), run(worse, BESIDE))
+    assert (refused.granted, refused.open) == (False, False)
+    assert refused.similarity == pytest.approx(4.72 / (sum([5.0, 5.0, 5.1]) / 3))
+    once = of(run(harmed, BESIDE))
+    assert (once.granted, once.open) == (False, False)
+
+
+def test_a_touch_is_no_meeting() -> None:
+    brief = {"disk": (0.0, 2.0), "gemm": (1.6, 3.0)}
+    record = run({"disk": [10.0] * 3, "gemm": [5.0] * 3}, brief)
+    assert overlaps(record) == {("disk", "gemm")}
+    assert overlaps(record, 0.5) == set()
+    assert certify([ALONE], [record]) == ()
+    long = run({"disk": [10.0] * 3, "gemm": [5.0] * 3}, {"disk": (0.0, 9.0), "gemm": (1.0, 2.0)})
+    assert overlaps(long, 0.5) == {("disk", "gemm")}
 
 
 def test_too_few_values_certify_nothing() -> None:
