@@ -129,7 +129,7 @@ def large(units: int) -> None:
 
 def growth() -> None:
     """Print (c)."""
-    sizes = np.array([2000, 4000, 8000, 16000, 32000, 64000])
+    sizes = np.array([8000, 16000, 32000, 64000, 128000, 256000])
     fleets = [fleet(int(n), 64, np.float32) for n in sizes]
     wall, cpu = np.full(len(sizes), np.inf), np.full(len(sizes), np.inf)
     for _ in range(11):  # interleaved, the best of eleven

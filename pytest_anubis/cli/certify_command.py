@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,16 +105,14 @@ def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunReco
         for number in range(options.rounds):
             _tell(options.rounds, number, begin)
             name = f"certify-{stamp}-{number + 1:02d}"
-            tests = _order(alone[0], number) if alone else options.tests
+            tests = order(alone[0], number) if alone else options.tests
             alone.append(_run(options, tests, nothing, f"{name}-alone"))
-            if number == 0:
-                tests = _order(alone[0], number)
-            # What was refused stays apart from now on, so that what is still open meets again.
-            refused = {
-                (one.first, one.second)
-                for one in certify(alone, together, alpha=options.alpha)
-                if not one.granted and not one.open
-            }
+            # What was refused stays apart from now on, and what is still open comes first, so it meets again.
+            found = certify(alone, together, alpha=options.alpha)
+            refused = {(c.first, c.second) for c in found if not c.granted and not c.open}
+            tests = order(
+                alone[0], number, {name for c in found if c.open for name in (c.first, c.second)}
+            )
             pairs = [one for one in _every_pair(alone[0]) if (one.first, one.second) not in refused]
             save_certificates(everything, alone[0].hardware_class, pairs)
             together.append(_run(options, tests, everything, f"{name}-together"))
@@ -127,12 +125,19 @@ def _tell(rounds: int, number: int, begin: float) -> None:
     print(f"round {number + 1} of {rounds}, alone and together{about}", flush=True)
 
 
-def _order(first: RunRecord, number: int) -> list[str]:
-    """Return the tests in an order of this round's own, so that every round brings others together."""
-    tests = [plan.test for plan in first.planned]
+def order(first: RunRecord, number: int, open_ones: Collection[str] = ()) -> list[str]:
+    """Return the tests in an order of this round's own, so that every round brings others together.
+
+    Args:
+        first: The first run, which planned them.
+        number: The round, from 0, which keeps the order that pytest found.
+        open_ones: Benchmarks of pairs that must meet again; they come first.
+    """
+    plans = list(first.planned)
     if number:
-        random.Random(number).shuffle(tests)  # noqa: S311  # an order, not a secret
-    return tests
+        random.Random(number).shuffle(plans)  # noqa: S311  # an order, not a secret
+        plans.sort(key=lambda plan: plan.benchmark not in open_ones)
+    return [plan.test for plan in plans]
 
 
 def _every_pair(record: RunRecord) -> list[Certificate]:

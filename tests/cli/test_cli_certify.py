@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import pytest_anubis.validator  # noqa: F401  # its numpy is loaded once, not anew in every test
+import pytest_anubis.validator.distance  # noqa: F401  # numpy is loaded once, not anew in every test
+from pytest_anubis.cli.certify_command import order
 from pytest_anubis.cli.main import main
+from pytest_anubis.core.run import PlannedTest, RunRecord
 from pytest_anubis.distributed.certificates import overlaps
 from pytest_anubis.store.journal import read_journal
 
@@ -62,6 +64,17 @@ def test_pairs_are_certified_or_refused_and_the_next_run_obeys(
     pytester.runpytest_subprocess("--anubis", "-nauto", "--anubis-run-id=next")
     record = read_journal(pytester.path / ".anubis/runs/next")
     assert overlaps(record) == ({PAIR} if fine else set())
+
+
+def test_what_must_meet_again_comes_first() -> None:
+    planned = tuple(PlannedTest(test=f"{name}[x]", benchmark=name) for name in "abcdefgh")
+    record = RunRecord(run="r", node="n", planned=planned)
+    assert order(record, 0, {"g"}) == [plan.test for plan in planned]
+    first, second = (order(record, number, {"c", "g"}) for number in (1, 2))
+    for tests in (first, second):
+        assert set(tests[:2]) == {"c[x]", "g[x]"}
+        assert sorted(tests) == [plan.test for plan in planned]
+    assert first[2:] != second[2:]
 
 
 def test_a_run_that_fails_certifies_nothing(
