@@ -31,7 +31,7 @@ def add_history(parser: argparse.ArgumentParser, *, inherited: bool = False) -> 
     )
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
+def add_history_and_horizon(parser: argparse.ArgumentParser) -> None:
     """Declare ``--store`` and ``--horizon``."""
     add_history(parser)
     parser.add_argument(

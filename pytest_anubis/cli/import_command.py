@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
     """Import every file; wrong lines are listed, the good ones are kept."""
     from pytest_anubis.store.importers.imported import DoubleImportError, save_import
 
+    left_out = 0
     for path in options.files:
         imported = _import(options, path)
         for line in imported.wrong[:SHOWN]:
@@ -58,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
             target = save_import(imported, options.store)
         except DoubleImportError as error:
             print(error)
+            left_out += 1
             continue
         except OSError as error:
             raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
@@ -67,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
             f"{len(imported.populations)} metrics, {imported.wrong_count} wrong lines"
         )
         print(f"written: {target}")
+    if left_out == len(options.files):
+        raise CommandError("nothing was imported: all of it is there already, see above")
     return 0
 
 

@@ -72,6 +72,7 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
     """
     if record.node_verdict is not None or record.settings.get("mode") != "judge":
         return record
+    from pytest_anubis.store.remarks import deaths, hindrances, repeated
     from pytest_anubis.validator import judge_node
 
     fail_on: Literal["fail", "marginal"] = (
@@ -85,7 +86,12 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
         expected=() if record.baseline and not same else None,
         baseline=baseline if same else None,
         node=record.node,
-        problems=["the run was cut short and never decided"],
+        problems=[
+            "the run was cut short and never decided",
+            *deaths(record.events),
+            *hindrances(record.events),
+        ],
+        notes=tuple(repeated(record.events)),
         fail_on=fail_on,
         require_all=record.settings.get("require_all") is True,
     )

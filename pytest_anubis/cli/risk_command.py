@@ -27,7 +27,7 @@ AHEAD = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    histories.add_store(parser)
+    histories.add_history_and_horizon(parser)
     parser.add_argument("--node", action="append", default=[], help="only these nodes")
     parser.add_argument(
         "--model",

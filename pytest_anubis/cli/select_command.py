@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    histories.add_store(parser)
+    histories.add_history_and_horizon(parser)
     parser.add_argument(
         "--node",
         action="append",

@@ -22,7 +22,7 @@ from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.wire import WireError, from_plain, to_plain
 
 FORMAT = "anubis-certificates"
-SCHEMA = 1
+SCHEMA = 2
 ALPHA = 0.95
 LEAST = 3
 """Values of a metric, alone and together each, below which nothing is certified."""
@@ -52,7 +52,7 @@ class Certificate:
         granted: They may overlap.
         reason: Why not, one phrase; empty when granted.
         met: In how many runs they met.
-        open: Nothing speaks against it but that they met too rarely.
+        open: Nothing speaks against it but that they met too rarely, or recorded too little so far.
     """
 
     first: str
@@ -124,8 +124,14 @@ def granted(certificates: Iterable[Certificate]) -> Certificates:
 def merged(
     known: Iterable[Certificate], measured: Iterable[Certificate]
 ) -> tuple[Certificate, ...]:
-    """Return all certificates, of pairs that were measured again the new ones, in order."""
-    by_pair = {(c.first, c.second): c for c in (*known, *measured)}
+    """Return all certificates, of pairs that were measured again the new ones, in order.
+
+    What stayed open says nothing new, so it replaces nothing.
+    """
+    by_pair = {(c.first, c.second): c for c in known}
+    for one in measured:
+        if not one.open or (one.first, one.second) not in by_pair:
+            by_pair[one.first, one.second] = one
     return tuple(by_pair[pair] for pair in sorted(by_pair))
 
 
@@ -186,7 +192,9 @@ def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate
     except (OSError, ValueError) as error:
         raise CertificateError(f"{path}: cannot be read ({error}); mend or delete it") from error
     if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
-        raise CertificateError(f"{path}: no certificates of schema {SCHEMA}; delete it")
+        raise CertificateError(
+            f"{path}: no certificates of schema {SCHEMA}; delete it and certify again"
+        )
     if data.get("hardware_class") != hardware_class:
         raise CertificateError(f"{path}: belongs to class {data.get('hardware_class')!r}")
     pairs = data.get("pairs")
@@ -217,7 +225,10 @@ def _certificate(
     kept = [meetings]
     if len(meetings) >= MEETINGS:
         kept += [[*meetings[:out], *meetings[out + 1 :]] for out in range(len(meetings))]
-    found = [_judge(pair, alone, _values(some), alpha) for some in kept]
+    found = [
+        _judge(pair, alone, _values(some), alpha, least=LEAST if some is meetings else 1)
+        for some in kept
+    ]
     worst = replace(min(found, key=lambda one: (one.granted, one.similarity)), met=len(meetings))
     if not worst.granted or len(meetings) >= MEETINGS:
         return worst
@@ -226,11 +237,14 @@ def _certificate(
     return replace(worst, granted=False, open=True, reason=reason)
 
 
-def _judge(pair: tuple[str, str], alone: _Values, together: _Values, alpha: float) -> Certificate:
+def _judge(
+    pair: tuple[str, str], alone: _Values, together: _Values, alpha: float, *, least: int
+) -> Certificate:
     from pytest_anubis.validator import one_sided
 
     first, second = pair
     worst, where = 1.0, ""
+    few: tuple[str, str] | None = None
     for benchmark in pair:
         measured: Mapping[tuple[str, str], list[Measurement]] = together.get(benchmark, {})
         if not measured:
@@ -238,13 +252,16 @@ def _judge(pair: tuple[str, str], alone: _Values, together: _Values, alpha: floa
         for key, samples in measured.items():
             values = [value for one in samples for value in one.values]
             base = [v for one in alone.get(benchmark, {}).get(key, []) for v in one.values]
-            if min(len(values), len(base)) < LEAST:
-                reason = f"too few values of {key[1]} on {key[0]}"
-                return Certificate(first=first, second=second, metric=key[1], reason=reason)
+            if min(len(values), len(base)) < least:
+                few = few or (key[1], f"too few values of {key[1]} on {key[0]}")
+                continue
             similarity = one_sided(values, base, samples[0].metric.better)
             if similarity <= worst:
                 worst, where = similarity, key[1]
     fine = worst >= alpha
+    if fine and few:
+        metric, reason = few
+        return Certificate(first=first, second=second, metric=metric, reason=reason, open=True)
     reason = "" if fine else f"{where} is {worst:.3f} alike, {alpha:g} is needed"
     return Certificate(
         first=first,

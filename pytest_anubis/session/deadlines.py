@@ -25,7 +25,11 @@ def declares_deadlines(config: pytest.Config) -> bool:
         config: Its `args` say where the tests are; files that cannot be read declare nothing.
     """
     names = config.getini("python_files")
-    shunned = config.getini("norecursedirs")
+    shunned = [
+        *config.getini("norecursedirs"),
+        *(f"*/{path.strip('/')}" for path in config.getoption("ignore", None) or ()),
+        *(config.getoption("ignore_glob", None) or ()),
+    ]
     base = config.invocation_params.dir
     return any(
         _declares(path)
@@ -36,19 +40,42 @@ def declares_deadlines(config: pytest.Config) -> bool:
 
 def _files(place: Path, names: Sequence[str], shunned: Sequence[str]) -> Iterator[Path]:
     """Yield the test files that pytest would find in a folder, or the file itself."""
-    if place.is_file():
+    if _is_file(place):
         yield place
         return
-    for folder, folders, files in os.walk(place):
+    seen = set()
+    for folder, folders, files in os.walk(place, followlinks=True):
+        own = os.path.realpath(folder)
+        if own in seen:  # links in a circle
+            folders.clear()
+            continue
+        seen.add(own)
         folders[:] = sorted(
             name
             for name in folders
-            if not any(fnmatch.fnmatch(name, pattern) for pattern in shunned)
-            and not Path(folder, name, "pyvenv.cfg").exists()
+            if not _matches(Path(folder, name), shunned)
+            and not _is_file(Path(folder, name, "pyvenv.cfg"))
         )
         for name in sorted(files):
-            if any(fnmatch.fnmatch(name, pattern) for pattern in names):
+            if _matches(Path(folder, name), names):
                 yield Path(folder, name)
+
+
+def _matches(path: Path, patterns: Sequence[str]) -> bool:
+    """Match as pytest does: the name, or the whole path where the pattern has a slash."""
+    return any(
+        fnmatch.fnmatch(str(path), pattern if pattern.startswith(("/", "*")) else f"*/{pattern}")
+        if "/" in pattern
+        else fnmatch.fnmatch(path.name, pattern)
+        for pattern in patterns
+    )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # in a folder that cannot be read; pytest will tell of it
+        return False
 
 
 def _declares(path: Path) -> bool:

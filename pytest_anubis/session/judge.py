@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bdb import BdbQuit
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,11 @@ class Judge:
                 data["verdicts"] = to_plain(item.stash.get(_verdicts_key, ()))
             if call.excinfo is not None and call.excinfo.errisinstance(MetricUsageError):
                 data["usage_error"] = str(call.excinfo.value)
+            elif call.excinfo is not None and call.excinfo.errisinstance(BdbQuit):
+                # In a worker, whose input is nobody, or left by hand: this says nothing about the node.
+                data["usage_error"] = (
+                    f"{item.nodeid}: left in the debugger; run it with -s or --pdb"
+                )
             undecided = item.stash.get(_undecided_key, None)
             if undecided is not None and report.skipped:
                 data["undecided"] = True

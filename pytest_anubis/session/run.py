@@ -37,7 +37,7 @@ class Run:
         node_verdict: The decision; None until the end, and in ``measure`` mode.
         crashes: One line per worker that died and per lane that was given up; each blocks acceptance.
         hindrances: One line for all else that blocks without a verdict: hidden devices, files that cannot
-            be collected.
+            be collected, a failure that no test explains.
         repeated: One line per attempt of a test that another plugin had repeated: the last one decides,
             but a failure that comes and goes does not vanish.
         usage_errors: One line per benchmark that is written wrongly.

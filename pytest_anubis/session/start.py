@@ -97,14 +97,17 @@ def _in_workers(config: pytest.Config, context: RunContext) -> bool:
     That is so with any ``-n`` (``-n0``: one worker after the other's death), on every node with
     accelerators, whose drivers are what hangs, and wherever there is a deadline: ``--anubis-timeout``,
     or a test file that declares costs (a disk hangs as well as a driver). Other tests stay in this
-    process: a worker costs every test a millisecond or two. So do those of ``-s``, which are to be seen.
+    process: a worker costs every test a millisecond or two. So do those of ``-s``, ``--trace`` and
+    ``--setup-show``, which are to be watched.
     """
     if not config.pluginmanager.has_plugin("xdist"):
         return False
     asked = config.getoption("numprocesses", None) is not None or bool(config.getoption("tx", None))
     if asked or context.settings.timeout is not None or context.devices != ("cpu",):
         return True
-    return config.option.capture != "no" and declares_deadlines(config)
+    option = config.option
+    watched = option.capture == "no" or option.trace or option.setupshow or option.setuponly
+    return not watched and declares_deadlines(config)
 
 
 def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:

@@ -43,11 +43,19 @@ class Terminal:
         return lines
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Say what was chosen, where the tests run in this process."""
+        """Say what was chosen, and what cannot be kept, where the tests run in this process."""
+        lines = []
+        costly = sum(plan.cost is not None for plan in self._run.planned.values())
+        if costly and not self._config.option.collectonly:
+            verb = "declares a cost" if costly == 1 else "declare costs"
+            lines.append(
+                f"anubis: {costly} of {len(self._run.planned)} tests {verb}, but in this process no deadline "
+                "holds; -n0 runs them in a worker"
+            )
         selection = self._run.selection
-        if selection is None:
-            return []
-        return selection.lines(explain=self._run.context.settings.explain)
+        if selection is not None:
+            lines += selection.lines(explain=self._run.context.settings.explain)
+        return lines
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the verdict."""

@@ -22,6 +22,7 @@ from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.events import metric_from_plain, metric_to_plain, run_started_event
 from pytest_anubis.store.fields import Fields
 from pytest_anubis.store.replay import head_of
+from pytest_anubis.wire import from_plain, to_plain
 
 FORMAT = "anubis-columns"
 SCHEMA = 1
@@ -45,18 +46,26 @@ class ColumnsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Which file was imported: its SHA-256, and its absolute path then."""
+
+    digest: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """What one columnar file holds.
 
     Attributes:
         populations: All samples, one population per hardware class, benchmark, metric and group.
         runs: The runs that they come from, without their measurements.
-        digest: SHA-256 of the file that they were imported from; empty if there is none.
+        origin: The file that they were imported from; None if there is none.
     """
 
     populations: tuple[Population, ...]
     runs: tuple[RunRecord, ...]
-    digest: str = ""
+    origin: Origin | None = None
 
 
 def save_columns(columns: Columns, path: Path) -> Path:
@@ -90,12 +99,14 @@ def save_columns(columns: Columns, path: Path) -> Path:
         "runs": list(runs.numbers),
         "problems": [{"kind": q.kind, "text": q.text} for q in kinds],
         "records": [_run_to_plain(run) for run in columns.runs],
-        "digest": columns.digest,
     }
     text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode("ascii")
     arrays["header"] = np.frombuffer(text, dtype=np.uint8)
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)
+    if columns.origin is not None:  # beside the arrays, so that it is found without reading them
+        with zipfile.ZipFile(out, "a") as archive:
+            archive.comment = json.dumps(to_plain(columns.origin)).encode("ascii")
     try:
         write_atomically(path, out.getvalue())
     except OSError as error:
@@ -118,9 +129,7 @@ def load_columns(path: Path) -> Columns:
             )
         _check(arrays, header)
         return Columns(
-            populations=_populations(arrays, header),
-            runs=_runs(header),
-            digest=header.text("digest", ""),
+            populations=_populations(arrays, header), runs=_runs(header), origin=origin_of(path)
         )
     except ColumnsError as error:
         raise ColumnsError(f"{path}: {error}") from None
@@ -133,14 +142,14 @@ def load_columns(path: Path) -> Columns:
         ) from None
 
 
-def digest_of(path: Path) -> str:
-    """Return which file a columnar file was imported from, by its SHA-256; empty if it does not say."""
+def origin_of(path: Path) -> Origin | None:
+    """Return which file a columnar file was imported from; None if it does not say."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            header = Fields(json.loads(archive["header"].tobytes()), "header", ColumnsError)
-        return header.text("digest", "")
-    except Exception:  # whoever reads the samples is told what is wrong with it
-        return ""
+        with zipfile.ZipFile(path) as archive:
+            plain = json.loads(archive.comment or b"null")
+        return from_plain(Origin, plain, where="comment") if plain is not None else None
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return None  # whoever reads the samples is told what is wrong with it
 
 
 class _Names:

@@ -26,8 +26,12 @@ def remarks_of(record: RunRecord) -> Remarks:
             if verdict.scope == "unit"
             and (verdict.benchmark, verdict.metric, verdict.device) not in measured
         ),
-        obstacles=(*deaths(record.events), *hindrances(record.events), *_end(record)),
-        notes=tuple(repeated(record.events)),
+        # A node may have several runs: the line says which one is to be repeated or left out.
+        obstacles=tuple(
+            f"run {record.run}: {line}"
+            for line in (*deaths(record.events), *hindrances(record.events), *_end(record))
+        ),
+        notes=tuple(f"run {record.run}: {line}" for line in repeated(record.events)),
         residual_risk=record.node_verdict.residual_risk if record.node_verdict else None,
     )
 
@@ -77,6 +81,6 @@ def repeated(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _end(record: RunRecord) -> Iterator[str]:
     if not record.ended:
-        yield f"run {record.run} never finished"
+        yield "it never finished"
     elif record.exit_status in INTERRUPTED:
-        yield f"run {record.run} was broken off (exit status {record.exit_status})"
+        yield f"it was broken off (exit status {record.exit_status})"

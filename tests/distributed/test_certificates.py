@@ -84,7 +84,7 @@ def test_one_lucky_meeting_certifies_nothing() -> None:
     assert seldom.reason == "fine so far, but met only 2 times, 3 times are needed: more rounds"
     often = of(*[run(good, BESIDE)] * 3)
     assert (often.granted, often.open, often.met) == (True, False, 3)
-    # All together 0.967 alike; without the first run, which was lucky, 0.95 at most.
+    # All together it is .95 alike and more; without the first run, which was lucky, it is less.
     lucky = {"disk": [10.0] * 3, "gemm": [5.0] * 3}
     worse = {"disk": [10.0] * 3, "gemm": [4.72] * 3}
     refused = of(run(lucky, BESIDE), run(worse, BESIDE), run(worse, BESIDE))
@@ -92,6 +92,25 @@ def test_one_lucky_meeting_certifies_nothing() -> None:
     assert refused.similarity == pytest.approx(4.72 / (sum([5.0, 5.0, 5.1]) / 3))
     once = of(run(harmed, BESIDE))
     assert (once.granted, once.open) == (False, False)
+
+
+def test_what_records_one_value_a_run_stays_open_until_it_has_enough() -> None:
+    one = run({"disk": [10.0], "gemm": [5.0]}, BESIDE)
+    for count, expected in ((1, (False, True)), (2, (False, True)), (3, (True, False))):
+        (found,) = certify([ALONE], [one] * count)
+        assert (found.granted, found.open) == expected
+    assert certify([ALONE], [one])[0].reason == "too few values of rate on node"
+    (harmed,) = certify([ALONE], [run({"disk": [10.0], "gemm": [4.0] * 3}, BESIDE)])
+    assert (harmed.granted, harmed.open) == (False, False)
+
+
+def test_what_stayed_open_replaces_nothing() -> None:
+    granted_before = Certificate(first="a", second="b", granted=True, met=4)
+    open_now = Certificate(first="a", second="b", open=True, met=1)
+    refused_now = Certificate(first="a", second="b", reason="x", met=1)
+    assert merged([granted_before], [open_now]) == (granted_before,)
+    assert merged([granted_before], [refused_now]) == (refused_now,)
+    assert merged([], [open_now]) == (open_now,)
 
 
 def test_a_touch_is_no_meeting() -> None:
@@ -140,8 +159,8 @@ def test_certificates_survive_the_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"format": "x"}, "no certificates of schema 1"),
-        ({"schema": 9}, "no certificates of schema 1"),
+        ({"format": "x"}, "no certificates of schema 2"),
+        ({"schema": 9}, "no certificates of schema 2"),
         ({"hardware_class": "other"}, "belongs to class 'other'"),
         ({"pairs": {}}, "'pairs' must be a list"),
         ({"pairs": [{"first": "a"}]}, "'second' is missing"),

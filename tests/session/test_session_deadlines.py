@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.session.deadlines import declares_deadlines
 from pytest_anubis.store.journal import read_journal
 
 PLAIN = """
@@ -61,7 +62,10 @@ def test_a_death_of_a_benchmark_with_a_cost_costs_one_test(
         ({"test_timed.py": "import pytest\npytestmark = [pytest.mark.timeout(5)]\n"}, [], True),
         ({"test_costly.py": COSTLY}, ["test_plain.py::test_where"], False),
         ({"test_costly.py": COSTLY}, ["-s"], False),
+        ({"test_costly.py": COSTLY}, ["--setup-show"], False),
         ({"test_costly.py": COSTLY}, ["-s", "-n0"], True),
+        ({"test_costly.py": COSTLY}, ["--ignore=test_costly.py"], True),  # a file, not looked up
+        ({"sub/test_costly.py": COSTLY}, ["--ignore=sub"], False),
         ({"helper.py": COSTLY}, [], False),
         ({"build/test_costly.py": COSTLY, ".hidden/test_costly.py": COSTLY}, [], False),
         ({"env/pyvenv.cfg": "", "env/lib/test_costly.py": COSTLY}, [], False),
@@ -80,6 +84,59 @@ def test_only_deadlines_and_the_user_ask_for_a_worker(
     where = (pytester.path / "where").read_text()
     assert bool(re.fullmatch(r"gw\d+", where)) is worker, result.outlines
     assert worker or where == os.environ.get("PYTEST_XDIST_WORKER", "here")
+
+
+def test_links_are_followed_and_circles_left(pytester: pytest.Pytester) -> None:
+    outside = pytester.mkdir("build")  # which is not looked into by this name
+    (outside / "test_costly.py").write_text(
+        COSTLY.format(cost='cost="10ms"').replace("os._exit(3)", "pass")
+    )
+    (pytester.path / "linked").symlink_to(outside)
+    (outside / "circle").symlink_to(pytester.path)
+    (pytester.path / "test_plain.py").write_text(PLAIN)
+    pytester.runpytest_subprocess("--anubis", "linked", "test_plain.py", timeout=90)
+    assert (pytester.path / "where").read_text().startswith("gw")
+
+
+def test_a_folder_that_cannot_be_read_declares_nothing(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = pytester.mkdir("locked")
+    is_file = Path.is_file
+
+    def refuse(path: Path) -> bool:
+        if path.parent == locked:
+            raise PermissionError(13, "Permission denied")
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    config = pytester.parseconfig(str(locked / "test_x.py"), str(pytester.path))
+    assert not declares_deadlines(config)
+
+
+@pytest.mark.parametrize("workers", [[], ["-s"]])
+def test_the_debugger_in_a_test_says_nothing_about_the_node(
+    pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    pytester.makepyfile(
+        test_it="import pytest\n"
+        '@pytest.mark.anubis(component="c", cost="1s")\n'
+        "def test_x(anubis_metric):\n    breakpoint()\n"
+    )
+    pytester.runpytest_subprocess("--anubis", *workers, timeout=90)
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    verdict = read_journal(path).node_verdict
+    assert verdict is None or verdict.decision.value == "UNDECIDED"
+
+
+def test_costs_without_a_worker_are_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=COSTLY.format(cost='cost="10ms"').replace("os._exit(3)", "pass"))
+    alone = pytester.runpytest_subprocess("--anubis", "-s", timeout=90)
+    alone.stdout.fnmatch_lines(
+        ["anubis: 3 of 3 tests declare costs, but in this process no deadline*"]
+    )
+    beside = pytester.runpytest_subprocess("--anubis", timeout=90)
+    beside.stdout.no_fnmatch_line("*no deadline*")
 
 
 def test_the_folders_of_the_configuration_are_looked_at(pytester: pytest.Pytester) -> None:

@@ -124,7 +124,8 @@ def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, le
     (line,) = ended(project, result)["blocking"]
     assert line.startswith("test_broken.py cannot be collected: ")
     (journal,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
-    assert remarks_of(read_journal(journal)).obstacles == (line,)
+    record = read_journal(journal)
+    assert remarks_of(record).obstacles == (f"run {record.run}: {line}",)
 
 
 def test_a_failure_that_no_test_explains_stands_in_the_way(

@@ -191,11 +191,11 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
     said = found.remarks["c1", "n1"]
     assert [verdict.text for verdict in said.verdicts] == ["7 of 8 accelerators"]
     assert said.obstacles == (
-        "worker of lane cuda:1 died (no test was running): signal 9",
-        "cuda:2 is hidden",
-        "run r1 never finished",
+        "run r1: worker of lane cuda:1 died (no test was running): signal 9",
+        "run r1: cuda:2 is hidden",
+        "run r1: it never finished",
     )
-    assert found.remarks["c1", "n2"].obstacles == ("run r2 was broken off (exit status 2)",)
+    assert found.remarks["c1", "n2"].obstacles == ("run r2: it was broken off (exit status 2)",)
     assert [(refused.damaged, refused.run) for refused in found.refused] == [(True, "")]
 
 
@@ -209,7 +209,7 @@ def test_what_hindered_the_part_before_an_interruption_hinders_no_more(tmp_path:
             {"event": "run_finished", "exit_status": 20, "ended": "2026-01-01T00:00:00+00:00"},
         ):
             file.write(json.dumps(event) + "\n")
-    assert read_runs([tmp_path]).remarks["c1", "n1"].obstacles == ("cuda:2 is hidden",)
+    assert read_runs([tmp_path]).remarks["c1", "n1"].obstacles == ("run r1: cuda:2 is hidden",)
 
 
 def test_a_test_that_its_verdict_failed_keeps_its_sample(tmp_path: Path) -> None:
@@ -304,6 +304,21 @@ def test_the_same_content_under_another_name_does_not_count_twice(tmp_path: Path
     (tmp_path / "copy.csv").write_text(text + text.splitlines()[1] + "5\n")
     save_import(import_table(tmp_path / "copy.csv"), tmp_path)
     assert sum(len(p) for p in read_runs([tmp_path / "imports"]).populations) == 2
+
+
+def test_another_file_of_the_same_name_does_not_push_the_first_one_out(tmp_path: Path) -> None:
+    paths = []
+    for folder, node in (("a", "n1"), ("b", "n2"), ("b", "n3")):
+        file = tmp_path / folder / "out.csv"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(
+            f"node,device,benchmark,metric,unit,better,value\n{node},cpu,b,rate,GB/s,higher,2\n"
+        )
+        paths.append(save_import(import_table(file), tmp_path))
+    assert paths[0].name == "out.csv.npz"
+    assert paths[1] == paths[2] != paths[0]  # the second file again, with other content
+    nodes = {n for p in read_runs([tmp_path / "imports"]).populations for n in p.nodes}
+    assert nodes == {"n1", "n3"}
 
 
 def test_a_superbench_summary_is_told_from_a_journal(tmp_path: Path) -> None:

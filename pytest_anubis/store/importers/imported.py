@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem
-from pytest_anubis.store.columns import SUFFIX, Columns, digest_of, save_columns
+from pytest_anubis.store.columns import SUFFIX, Columns, Origin, origin_of, save_columns
 from pytest_anubis.store.gather import Gather
 
 Unit = tuple[str, Metric, str]  # benchmark, metric, device
@@ -88,32 +88,51 @@ class Imported:
 
 
 def save_import(imported: Imported, store: Path) -> Path:
-    """Keep an import in the store as ``imports/<file name>.npz``; the same name again replaces it.
+    """Keep an import in the store as ``imports/<file name>.npz``.
+
+    The same file again replaces it; another file of this name gets a name with a piece of its digest.
 
     Raises:
-        DoubleImportError: The same content is there under another name: its nodes would count twice.
+        DoubleImportError: The same content is there from another file: its nodes would count twice.
         ColumnsError: The disk refuses.
     """
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.source.name).strip(".-") or "import"
     path = store / IMPORTS_FOLDER / f"{name}{SUFFIX}"
-    digest = _digest(imported.source)
-    for other in sorted(path.parent.glob(f"*{SUFFIX}")):
-        if other != path and digest and digest_of(other) == digest:
-            raise DoubleImportError(
-                f"{imported.source}: left out, its content stands in {other} already and would count "
-                f"twice; to import it under this name remove that file first"
-            )
+    origin = _origin(imported.source)
+    if origin is not None:
+        path = _place(path, origin)
     return save_columns(
-        Columns(populations=imported.populations, runs=imported.runs, digest=digest), path
+        Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
     )
 
 
-def _digest(path: Path) -> str:
+def _place(path: Path, origin: Origin) -> Path:
+    """Return where an import is to stand, if `path` is its name and others are there already."""
+    taken, mine = False, None
+    for other in sorted(path.parent.glob(f"*{SUFFIX}")):
+        known = origin_of(other)
+        if known is None:
+            continue
+        if known.path == origin.path:
+            mine = other
+        elif known.digest == origin.digest:
+            raise DoubleImportError(
+                f"{origin.path}: left out, its content stands in {other} already (from {known.path}) and "
+                "would count twice; remove that file first to import this one"
+            )
+        taken = taken or other == path
+    if taken and mine is None:
+        return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
+    return mine or path
+
+
+def _origin(path: Path) -> Origin | None:
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Origin(digest=digest, path=str(path.resolve()))
     except OSError:
-        return ""
+        return None
 
 
 def runs_of(populations: tuple[Population, ...], started: str) -> tuple[RunRecord, ...]:
