@@ -14,6 +14,9 @@ ENV_PROFILE = "PYTEST_ANUBIS_PROFILE"
 ENV_STORE = "PYTEST_ANUBIS_STORE"
 ENV_HISTORY = "PYTEST_ANUBIS_HISTORY"
 
+DEFAULT_BASELINES = "baselines"
+"""Folder, below pytest's root, in which baselines are looked for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
@@ -59,7 +62,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         flag="--anubis-baselines",
         metavar="PATH",
-        default="baselines",
+        default=DEFAULT_BASELINES,
         help="Folder of learned baselines, or one baseline file",
     ),
     Option(

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from pytest_anubis.options import (
+    DEFAULT_BASELINES,
     ENV_HISTORY,
     ENV_PROFILE,
     ENV_STORE,
@@ -23,6 +24,7 @@ from pytest_anubis.options import (
 from pytest_anubis.options import add_options as add_options
 
 __all__ = [
+    "DEFAULT_BASELINES",
     "ENV_HISTORY",
     "ENV_PROFILE",
     "ENV_STORE",

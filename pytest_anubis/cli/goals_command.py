@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +14,13 @@ from pytest_anubis.cli.arguments import add_store
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.runs import read_run
 from pytest_anubis.report.goals import BenchmarkGoal
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.core.verdict import MetricVerdict
+
+MOST_RUNS = 50
+"""Latest runs that are searched for a benchmark's last verdict."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,13 +38,31 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(
             f"{' '.join(options.tests)}: no benchmarks (tests that use anubis_metric)"
         )
-    try:
-        record = read_run("latest", options.store)
-    except CommandError:  # nothing was run yet: the tree without verdicts is what there is
-        print(goals_tree(goals, (), ()))
-        return 0
-    print(goals_tree(goals, record.measurements, record.verdicts))
+    measurements, verdicts = _last_known({goal.benchmark for goal in goals}, options.store)
+    print(goals_tree(goals, measurements, verdicts))
     return 0
+
+
+def _last_known(benchmarks: set[str], store: Path) -> tuple[list[Measurement], list[MetricVerdict]]:
+    """Return what the latest run of each benchmark measured and concluded; nothing without runs."""
+    measurements: list[Measurement] = []
+    verdicts: list[MetricVerdict] = []
+    missing = set(benchmarks)
+    journals = sorted(
+        (store / "runs").glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime
+    )
+    for path in journals[: -MOST_RUNS - 1 : -1]:
+        try:
+            record = read_run(str(path), store)
+        except CommandError:  # damaged, which is no matter here: an older one may tell
+            continue
+        here = {one.benchmark.partition("[")[0] for one in record.measurements} & missing
+        measurements += [m for m in record.measurements if m.benchmark.partition("[")[0] in here]
+        verdicts += [v for v in record.verdicts if v.benchmark.partition("[")[0] in here]
+        missing -= here
+        if not missing:
+            break
+    return measurements, verdicts
 
 
 class _Goals:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.cli.arguments import add_store
 from pytest_anubis.cli.errors import CommandError
 from pytest_anubis.cli.progress import Progress
+from pytest_anubis.report.numbers import count_text
 
 if TYPE_CHECKING:
     from pytest_anubis.store.importers.imported import Imported
@@ -65,8 +66,9 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
         nodes = {node for p in imported.populations for node in p.nodes}
         print(
-            f"{path}: {imported.values:,} values of {len(nodes)} nodes, "
-            f"{len(imported.populations)} metrics, {imported.wrong_count} wrong lines"
+            f"{path}: {imported.values:,} value{'s' if imported.values != 1 else ''} of "
+            f"{count_text(len(nodes), 'node')}, {count_text(len(imported.populations), 'metric')}, "
+            f"{count_text(imported.wrong_count, 'wrong line')}"
         )
         print(f"written: {target}")
     if left_out == len(options.files):

@@ -59,6 +59,12 @@ class Criterion:
     window: tuple[int, int] | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def typical(self) -> float:
+        """The centre's median, in the metric's unit."""
+        last = len(self.centre) - 1
+        return (self.centre[last // 2] + self.centre[(last + 1) // 2]) / 2  # it is in order
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -261,7 +262,8 @@ class Controller:
         if times > 1:
             evidence.append(f"it ended like this on {task.device} {times} times in a row")
         kept = self._listener.kept(crashitem)
-        report.longrepr = crash_text(crash, kept, evidence, self._evidence.blind)
+        attempts = self._listener.attempts(crashitem)
+        report.longrepr = crash_text(crash, kept, evidence, self._evidence.blind, attempts=attempts)
         report.location = (report.location[0], None, crashitem.partition("::")[2] or crashitem)
         report.duration = self._listener.seconds(name)
         report.anubis = {  # type: ignore[attr-defined]  # read by the session's plugins
@@ -312,7 +314,8 @@ class Controller:
         began = self._listener.began
         if self._plan is None or began is None:
             return
-        wall = round(self._listener.ended - began, 3)
+        ended = self._listener.ended
+        wall = round((time.monotonic() if ended is None else ended) - began, 3)
         predicted = round(self._plan.wall, 3)
         self._sink({"event": "dispatched", "wall": wall, "predicted": predicted})
         if self._config.get_verbosity() > 0:

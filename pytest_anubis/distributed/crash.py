@@ -50,7 +50,12 @@ class Crash:
 
 
 def crash_text(
-    crash: Crash, kept: Sequence[Measurement], evidence: Sequence[str], blind: str = ""
+    crash: Crash,
+    kept: Sequence[Measurement],
+    evidence: Sequence[str],
+    blind: str = "",
+    *,
+    attempts: Sequence[Measurement] = (),
 ) -> str:
     """Return the report's text: the first line says it all.
 
@@ -59,6 +64,7 @@ def crash_text(
         kept: What the test had measured before.
         evidence: What points to the hardware.
         blind: Why evidence may have been missed; empty if it was not.
+        attempts: What it had measured and was about to measure again, because it was disturbed.
     """
     lines = [crash.cause]
     lines += [f"evidence: {phrase}" for phrase in evidence]
@@ -69,7 +75,13 @@ def crash_text(
     for one in kept:
         last = f", last {one.values[-1]:g} {one.metric.unit}" if one.values else ""
         lines.append(f"measured before: {one.metric.name}, {len(one.values)} values{last}")
-    if not kept:
+    if attempts:
+        phrases = ", ".join(dict.fromkeys(p for one in attempts for p in one.disturbance))
+        count = f"{len(attempts)} attempt{'s' if len(attempts) > 1 else ''}"
+        lines.append(
+            f"{count} that counted for nothing ({phrases or 'a lead-in'}): see the journal"
+        )
+    elif not kept:
         lines.append("it had measured nothing")
     return "\n".join(lines)
 

@@ -50,11 +50,12 @@ class Listener:
         self.usage = ""
         self.troubles: list[str] = []
         self.began: float | None = None
-        self.ended = 0.0
+        self.ended: float | None = None
         self._settings = settings
         self._sink = sink
         self._watchdog = watchdog
         self._kept: dict[str, list[Measurement]] = {}
+        self._attempts: dict[str, list[Measurement]] = {}
         self._costs = costs or {}
         self._since: dict[str, float] = {}
         self._running: dict[str, str] = {}  # worker -> test
@@ -79,6 +80,10 @@ class Listener:
         """Return what a test has measured so far, and forget it."""
         return self._kept.pop(test, [])
 
+    def attempts(self, test: str) -> list[Measurement]:
+        """Return what a test has measured so far that did not count, and forget it."""
+        return self._attempts.pop(test, [])
+
     def seconds(self, worker: str) -> float:
         """Return for how long a worker has been doing what it does."""
         return time.monotonic() - self._since.get(worker, time.monotonic())
@@ -96,9 +101,14 @@ class Listener:
         elif kind == "test_started":
             event["worker"], event["lane"] = worker, lane
             self._kept.pop(event["test"], None)
+            self._attempts.pop(event["test"], None)
         self._sink(event)
         if kind == "measurement":
             self._kept.setdefault(event["test"], []).append(events.measurement_from_event(event))
+        elif kind == "attempt":
+            self._attempts.setdefault(event["test"], []).append(
+                events.measurement_from_event(event)
+            )
 
     def _collected(self, worker: str, described: list[dict[str, Any]]) -> None:
         tasks = []

@@ -19,7 +19,7 @@ import pytest
 from pytest_anubis.distributed.processes import STACK_SIGNAL, die_with_parent
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.devices import benchmark_id, device_of
-from pytest_anubis.session.marks import benchmark_mark, is_benchmark
+from pytest_anubis.session.marks import benchmark_mark, is_benchmark, timeout_mark
 from pytest_anubis.session.surroundings import surroundings_of
 from pytest_anubis.wire import to_plain
 
@@ -167,17 +167,8 @@ def _describe(item: pytest.Item) -> dict[str, Any]:
         "scope": mark.scope,
         "resources": sorted(mark.resources),
         "cost": mark.cost,
-        "timeout": _timeout_mark(item),
+        "timeout": timeout_mark(item),
     }
-
-
-def _timeout_mark(item: pytest.Item) -> float | None:
-    """Return the seconds of a pytest-timeout mark, None without one that is a number."""
-    mark = item.get_closest_marker("timeout")
-    if mark is None:
-        return None
-    value = mark.args[0] if mark.args else mark.kwargs.get("timeout")
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _prepare_process(stack_file: str) -> None:

@@ -40,8 +40,8 @@ def goals_tree(
 
     Args:
         goals: The collected benchmarks.
-        measurements: Of the latest run; they tell which metrics there are.
-        verdicts: Of the latest run.
+        measurements: Of each benchmark's latest run; they tell which metrics there are.
+        verdicts: Of the same runs.
     """
     lines: list[str] = []
     for goal in dict.fromkeys(entry.goal for entry in goals):

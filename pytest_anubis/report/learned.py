@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
-from pytest_anubis.report.numbers import percent, similarity_text, value_text
+from pytest_anubis.report.numbers import count_text, percent, similarity_text, value_text
 from pytest_anubis.report.table import table
 
 MOST = 60
@@ -24,7 +24,9 @@ def learned_lines(baseline: Baseline) -> list[str]:
         lines.append(f"... and {len(shown) - MOST} more criteria, all in the file")
     nodes = f"{len(baseline.nodes)} nodes" if not baseline.one_machine else "nodes: 1"
     excluded = f", {len(baseline.exclusions)} samples left out" if baseline.exclusions else ""
-    lines.append(f"{len(shown)} criteria from {nodes}, {len(baseline.runs)} runs{excluded}")
+    lines.append(
+        f"{len(shown)} criteria from {nodes}, {count_text(len(baseline.runs), 'run')}{excluded}"
+    )
     for exclusion in baseline.exclusions[:MOST]:
         lines.append(
             f"left out: {exclusion.node} {exclusion.device} {exclusion.benchmark} "
@@ -39,7 +41,7 @@ def _place(finding: Finding) -> str:
 
 
 def _row(criterion: Criterion) -> list[str]:
-    centre = criterion.centre[len(criterion.centre) // 2] if criterion.centre else 0.0
+    centre = criterion.typical if criterion.centre else 0.0
     limit = criterion.limit if criterion.limit is not None else criterion.alpha
     group = f" ({criterion.group})" if criterion.group else ""
     node = " [node]" if criterion.scope == "node" else ""

@@ -16,9 +16,10 @@ import pytest
 from pytest_anubis.core.fixtures import DeviceFixture, MetricFixture, NodeFixture
 from pytest_anubis.session.context import context_key, discard, sink_key
 from pytest_anubis.session.devices import benchmark_id, device_named, device_of
-from pytest_anubis.session.marks import benchmark_mark
+from pytest_anubis.session.marks import benchmark_mark, timeout_mark
 from pytest_anubis.session.recorder import Recorder, recorder_key
 from pytest_anubis.session.surroundings import surroundings_of
+from pytest_anubis.session.taking import Patience
 
 if TYPE_CHECKING:
     from pytest_anubis.hardware.ambient import Ambient
@@ -106,6 +107,7 @@ def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
         sink=config.stash.get(sink_key, discard),
         ambient=_ambient(config),
         surroundings=surroundings_of(config),
+        patience=Patience(config.stash[context_key].settings.timeout or timeout_mark(item)),
     )
     item.stash[recorder_key] = recorder
     return recorder

@@ -134,3 +134,12 @@ def _names(item: pytest.Item, given: dict[str, Any], key: str) -> tuple[str, ...
 
 def _reject(item: pytest.Item, text: str) -> None:
     raise pytest.UsageError(f"{item.nodeid}: mark anubis {text}")
+
+
+def timeout_mark(item: pytest.Item) -> float | None:
+    """Return the seconds of a pytest-timeout mark, None without one that is a number."""
+    mark = item.get_closest_marker("timeout")
+    if mark is None:
+        return None
+    value = mark.args[0] if mark.args else mark.kwargs.get("timeout")
+    return float(value) if isinstance(value, int | float) else None

@@ -14,7 +14,7 @@ from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.devices import Device
 from pytest_anubis.session.marks import BenchmarkMark
 from pytest_anubis.session.surroundings import Surroundings, joined
-from pytest_anubis.session.taking import Stage, look_closer, take_quiet
+from pytest_anubis.session.taking import Patience, Stage, look_closer, take_quiet
 from pytest_anubis.session.window import lead_in, shortened, window_of
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Recorder:
         sink: Sink,
         ambient: Ambient | None = None,
         surroundings: Surroundings | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self._test = test
         self._benchmark = benchmark
@@ -58,6 +59,7 @@ class Recorder:
         self._sink = sink
         self._ambient = ambient
         self._surroundings = surroundings
+        self._patience = patience or Patience()
         self._begin = ambient.begin() if ambient else None
         self.measurements: list[Measurement] = []
 
@@ -247,10 +249,12 @@ class Recorder:
             self._send("attempt", replace(spoiled, attempts=attempt))
 
         first = shortened(plan, window, per_value)
-        stage, attempts = take_quiet(first, take, self._surroundings, keep_spoiled)
+        stage, attempts = take_quiet(first, take, self._surroundings, keep_spoiled, self._patience)
         stages = [stage]
         if criterion is not None and not stage.seen.disturbance:
-            stages = look_closer(criterion, plan, take, stage, self._surroundings, keep_spoiled)
+            stages = look_closer(
+                criterion, plan, take, stage, self._surroundings, keep_spoiled, self._patience
+            )
         values = [value for stage in stages for value in stage.values]
         measurement = replace(
             self._measurement(metric, group, values, disturbance=stages[-1].seen.disturbance),

@@ -17,7 +17,7 @@ from pytest_anubis.session.context import RunContext, context_key, sink_key
 from pytest_anubis.session.deadlines import declares_deadlines
 from pytest_anubis.session.judge import Judge
 from pytest_anubis.session.resume import SkipDone, check_same, find_earlier
-from pytest_anubis.settings import Settings
+from pytest_anubis.settings import DEFAULT_BASELINES, Settings
 from pytest_anubis.wire import from_plain, to_plain
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ def start(config: pytest.Config, settings: Settings) -> None:
         manager.register(gate, "anubis-gate")
     manager.register(Terminal(config, run), "anubis-terminal")
     manager.register(Judge(config, context), "anubis-judge")
+    if config.getoption("xmlpath", None):
+        from pytest_anubis.report.junit import JUnitDecision
+
+        manager.register(JUnitDecision(), "anubis-junit")
     if manager.has_plugin("html") and config.getoption("htmlpath", None):
         from pytest_anubis.report.html import HtmlReport
 
@@ -214,9 +218,10 @@ def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
     """
     from pytest_anubis.store.baselines import BaselineError, find_baseline, load_baseline
 
-    if settings.baselines.suffix == ".json" and not settings.baselines.exists():
+    # The folder that nobody named may be missing; there is no baseline then.
+    if settings.baselines.name != DEFAULT_BASELINES and not settings.baselines.exists():
         raise pytest.UsageError(
-            f"--anubis-baselines: {settings.baselines}: no such file; name one that is there, or a folder"
+            f"--anubis-baselines: {settings.baselines}: no such file or folder; name one that is there"
         )
     try:
         path = find_baseline(settings.baselines, key)

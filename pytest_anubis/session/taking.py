@@ -25,7 +25,25 @@ LOOK_PAUSE = 4
 DISTURBED_LOOKS = 6
 """A closer look ends undecided with this many disturbed looks."""
 
+RESERVE = 1.5
+"""A repetition is begun only where it could take this many times as long as the one before."""
+
 Take = Callable[["RoundPlan"], list[float]]
+
+
+class Patience:
+    """How long a test's measurements may be repeated: what is repeated until the deadline is lost.
+
+    Args:
+        deadline: Seconds from now at which the test is ended; None if nobody said so.
+    """
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self._until = None if deadline is None else time.monotonic() + deadline
+
+    def allows(self, seconds: float) -> bool:
+        """Return whether there is time for something that takes about so many seconds."""
+        return self._until is None or time.monotonic() + RESERVE * seconds < self._until
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +53,12 @@ class Stage:
     Attributes:
         values: In time order.
         seen: Disturbances, telemetry and evidence.
+        seconds: How long it took.
     """
 
     values: list[float]
     seen: Seen
+    seconds: float = 0.0
 
 
 def take_quiet(
@@ -46,6 +66,7 @@ def take_quiet(
     take: Take,
     surroundings: Surroundings,
     spoiled: Callable[[Stage, int], None],
+    patience: Patience,
 ) -> tuple[Stage, int]:
     """Measure; on a machine that is not quiet again, within bounds.
 
@@ -54,16 +75,19 @@ def take_quiet(
         take: Measures by a plan.
         surroundings: Watches meanwhile.
         spoiled: Keeps an attempt that was disturbed and will be repeated, with its number.
+        patience: Says whether there is time to repeat it.
 
     Returns:
         The last attempt, and its number.
     """
     for attempt in range(1, ATTEMPTS + 1):
         stage = _stage(plan, take, surroundings)
-        if not stage.seen.disturbance or attempt == ATTEMPTS:
+        pause = PAUSE * 2 ** (attempt - 1)
+        last = attempt == ATTEMPTS or not patience.allows(pause + stage.seconds)
+        if not stage.seen.disturbance or last:
             break
         spoiled(stage, attempt)
-        time.sleep(PAUSE * 2 ** (attempt - 1))
+        time.sleep(pause)
     return stage, attempt
 
 
@@ -74,6 +98,7 @@ def look_closer(
     first: Stage,
     surroundings: Surroundings,
     spoiled: Callable[[Stage, int], None],
+    patience: Patience,
 ) -> list[Stage]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
@@ -86,6 +111,7 @@ def look_closer(
         first: The measurement so far.
         surroundings: Watches meanwhile.
         spoiled: Keeps a look that was disturbed and is repeated, with its number.
+        patience: Says whether there is time for another look; without it what there is decides.
 
     Returns:
         All stages, the first one included. The last one is disturbed when the machine would not calm
@@ -95,10 +121,14 @@ def look_closer(
 
     stages = [first]
     disturbed = 0
+    pause, seconds = plan.pause_seconds * LOOK_PAUSE, first.seconds / plan.bursts
     while closer_look([stage.values for stage in stages], criterion) == "more":
-        if plan.pause_seconds:
-            time.sleep(plan.pause_seconds * LOOK_PAUSE)
+        if not patience.allows(pause + seconds):
+            break
+        if pause:
+            time.sleep(pause)
         stage = _stage(plan.look(), take, surroundings)
+        seconds = stage.seconds
         if stage.seen.disturbance:
             disturbed += 1
             if disturbed < DISTURBED_LOOKS:
@@ -111,6 +141,7 @@ def look_closer(
 
 
 def _stage(plan: RoundPlan, take: Take, surroundings: Surroundings) -> Stage:
+    begin = time.monotonic()
     with surroundings.around() as seen:
         values = take(plan)
-    return Stage(values, seen)
+    return Stage(values, seen, time.monotonic() - begin)

@@ -52,6 +52,10 @@ class Terminal:
                 f"anubis: {costly} of {len(self._run.planned)} tests {verb}, but in this process no deadline "
                 "holds; -n0 runs them in a worker"
             )
+        elif self._run.context.settings.timeout is not None:
+            lines.append(
+                "anubis: --anubis-timeout: no deadline holds in this process; -n0 gives a worker"
+            )
         selection = self._run.selection
         if selection is not None:
             lines += selection.lines(explain=self._run.context.settings.explain)

@@ -242,9 +242,8 @@ def conclude(
     outcome, reason, threshold = decide(alike, criterion)
     if base.disturbance and outcome in (Outcome.FAIL, Outcome.MARGINAL):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
-    centre, rests = criterion.centre, population or rests_on(criterion, baseline)
-    expected = (centre[(len(centre) - 1) // 2] + centre[len(centre) // 2]) / 2  # it is in order
-    said = Said(outcome, reason, alike, threshold, expected, reference, rests)
+    rests = population or rests_on(criterion, baseline)
+    said = Said(outcome, reason, alike, threshold, criterion.typical, reference, rests)
     return MetricVerdict(
         outcome=outcome,
         reason=reason,
@@ -260,8 +259,8 @@ def conclude(
         scope=base.scope,
         count=base.count,
         value=base.value,
-        expected=expected,
-        bound=bound_of(expected, threshold, criterion.metric.better),
+        expected=criterion.typical,
+        bound=bound_of(criterion.typical, threshold, criterion.metric.better),
         similarity=alike,
         threshold=threshold,
         practical=criterion.alpha,

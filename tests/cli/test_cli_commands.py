@@ -79,6 +79,12 @@ def test_learn_judge_report_history(here: Path) -> None:
     goals = anubis("goals", "test_suite.py")
     assert "is it fast?" in goals.stdout
     assert "PASS" in goals.stdout
+    (here / "test_other.py").write_text("def test_other():\n    pass\n")
+    command = [sys.executable, "-m", "pytest", "--anubis", "-q", "test_other.py"]
+    subprocess.run(command, cwd=here, check=False, capture_output=True)
+    assert (
+        anubis("goals", "test_suite.py").stdout == goals.stdout
+    )  # the latest run says nothing of it
 
 
 def test_a_run_that_was_killed_is_still_reported(here: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,18 @@ def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
     return pytester.runpytest("--anubis", *recorded, *more)
 
 
+def junit(pytester: pytest.Pytester) -> tuple[str, int, list[str]]:
+    """Return what the JUnit file says: decision, failures, names of the cases that failed."""
+    root = ET.parse(pytester.path / "out.xml").getroot()  # noqa: S314  # pytest wrote it just now
+    (suite,) = root.iter("testsuite")
+    (properties,) = suite.findall("properties")
+    told = {one.get("name"): one.get("value") for one in properties}
+    failed = [
+        case.get("name", "") for case in suite.iter("testcase") if case.find("failure") is not None
+    ]
+    return str(told["anubis.decision"]), int(suite.get("failures", "-1")), failed
+
+
 def verdicts(pytester: pytest.Pytester) -> list[dict[str, Any]]:
     """Return the verdicts of the latest run."""
     journal = max(pytester.path.glob(".anubis/runs/*/journal.jsonl"))
@@ -66,8 +79,9 @@ def test_one_slow_gpu_of_eight_is_named_and_the_node_rejected_without_a_baseline
     eight: pytest.Pytester,
 ) -> None:
     rates(eight, {5: 0.85})
-    result = run(eight)
+    result = run(eight, "--junitxml=out.xml")
     assert result.ret == 1
+    assert junit(eight) == ("REJECTED", 1, ["acceptance"])
     result.stdout.fnmatch_lines(
         [
             "*REJECTED*accelerator.memory*rate is 8* by 7 other devices of this node: *swap the card*",
@@ -85,8 +99,9 @@ def test_a_node_whose_devices_agree_is_not_accepted_without_a_baseline(
     eight: pytest.Pytester,
 ) -> None:
     rates(eight, dict.fromkeys(range(8), 0.5))
-    result = run(eight)
+    result = run(eight, "--junitxml=out.xml")
     assert result.ret == 20
+    assert junit(eight) == ("UNDECIDED", 0, [])
     result.stdout.fnmatch_lines(["UNDECIDED*no baseline*"])
     assert {v["outcome"] for v in verdicts(eight) if v.get("reference") == "peers"} == {"PASS"}
 

@@ -45,6 +45,7 @@ def test_native_toml_works(pytester: pytest.Pytester) -> None:
         (["--anubis"], "anubis_profile = quick", "smoke, standard, soak"),
         (["--anubis", "--anubis-inventory=none.json"], "", "none.json: cannot be read"),
         (["--anubis", "--anubis-baselines=none.json"], "", "none.json: no such file"),
+        (["--anubis", "--anubis-baselines=nowhere"], "", "nowhere: no such file or folder"),
     ],
 )
 def test_wrong_settings_are_one_line(
