@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 from pytest_anubis.core.inventory import Accelerator, Inventory
-from pytest_anubis.distributed.certificates import Certificate, save_certificates
-from pytest_anubis.hardware.recorded import Recorded, record
-from pytest_anubis.store.journal import read_journal
+from pytest_anubis.distributed.dispatch.certificates import Certificate, save_certificates
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+from pytest_anubis.store.journal.journal_file import read_journal
 
 SUITE = """
 import time

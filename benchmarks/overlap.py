@@ -19,11 +19,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_anubis.cli.certify_command import wall_of
+from pytest_anubis.cli.commands.certify_command import wall_of
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.distributed.certificates import ALPHA, overlaps
-from pytest_anubis.store.journal import read_journal
+from pytest_anubis.distributed.dispatch.certificates import ALPHA, overlaps
+from pytest_anubis.store.journal.journal_file import read_journal
 from pytest_anubis.validator import one_sided
 
 Key = tuple[str, str, str]

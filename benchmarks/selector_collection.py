@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 
 from pytest_anubis.core.history import Incident
-from pytest_anubis.store.defects import add_defect
-from pytest_anubis.store.history import History
-from pytest_anubis.store.incidents import add_incident
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.defect_records import add_defect
+from pytest_anubis.store.history.incident_records import add_incident
 
 COMPONENTS = (
     "network.loopback",

@@ -26,9 +26,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.selector.belief import Floats, Ints, Rates, learn_rates
-from pytest_anubis.selector.fleet import Outcome, Scenario, record_past, simulate
-from pytest_anubis.selector.policies import (
+from pytest_anubis.selector.simulation.hidden_defects import Floats, Ints, Rates, learn_rates
+from pytest_anubis.selector.simulation.policies import (
     CostSelector,
     FixedSubset,
     Full,
@@ -39,7 +38,13 @@ from pytest_anubis.selector.policies import (
     RandomSubset,
     Selector,
 )
-from pytest_anubis.selector.scenarios import scenario
+from pytest_anubis.selector.simulation.scenarios import scenario
+from pytest_anubis.selector.simulation.simulated_fleet import (
+    Outcome,
+    Scenario,
+    record_past,
+    simulate,
+)
 
 P0 = (0.5, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01, 0.005, 0.003)
 TOLD = (0.8, *P0, 0.002)  # wide enough for every level of the learned one to lie within

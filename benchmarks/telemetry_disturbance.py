@@ -23,9 +23,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from pytest_anubis.hardware.quiet import INTERVAL as WATCH_INTERVAL
-from pytest_anubis.hardware.quiet import HostWatch
-from pytest_anubis.hardware.telemetry import INTERVAL, Telemetry, default_sources
+from pytest_anubis.hardware.load.disturbance import INTERVAL as WATCH_INTERVAL
+from pytest_anubis.hardware.load.disturbance import HostWatch
+from pytest_anubis.hardware.telemetry.telemetry_sampler import INTERVAL, Telemetry, default_sources
 
 Work = Callable[[], object]
 

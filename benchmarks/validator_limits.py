@@ -23,7 +23,7 @@ from pytest_anubis.core.baseline import Baseline, Scope
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.validator import judge_columns, learn_baseline, learn_criterion
-from pytest_anubis.validator.limits import healthy_tail
+from pytest_anubis.validator.learning.fleet_thresholds import healthy_tail
 
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

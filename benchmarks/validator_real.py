@@ -22,7 +22,8 @@ import pandas as pd
 
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, population_of
-from pytest_anubis.validator import learn_criterion, one_sided, similarity
+from pytest_anubis.validator import learn_criterion, one_sided
+from pytest_anubis.validator.similarity.distance import similarity
 
 Flags = npt.NDArray[np.bool_]
 PAL = (

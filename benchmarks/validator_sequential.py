@@ -19,7 +19,7 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import closer_look, judge_sample
-from pytest_anubis.validator.sequential import STAGES
+from pytest_anubis.validator.judging.sequential_test import STAGES
 
 METRIC = Metric(name="t", unit="ms", better="lower")
 FIRST, LOOK = 30, 6

@@ -6,7 +6,7 @@ a conftest.py are given.
 PYTEST_DONT_REWRITE
 """
 
-from pytest_anubis.core.fixtures import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis.core.fixture_types import DeviceFixture, MetricFixture, NodeFixture
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import (

@@ -9,11 +9,11 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis import hookspecs
-from pytest_anubis.session.collection import CollectionChecks
+from pytest_anubis.session.collecting.benchmark_mark import MARKER_LINE
+from pytest_anubis.session.collecting.collection_checks import CollectionChecks
+from pytest_anubis.session.collecting.device_parameters import DeviceParametrizer
 from pytest_anubis.session.context import RunContext, context_key
-from pytest_anubis.session.devices import DeviceParametrizer
-from pytest_anubis.session.fixtures import anubis_device, anubis_metric, anubis_node
-from pytest_anubis.session.marks import MARKER_LINE
+from pytest_anubis.session.measuring.fixtures import anubis_device, anubis_metric, anubis_node
 from pytest_anubis.settings import add_options, resolve
 
 __all__ = ["anubis_device", "anubis_metric", "anubis_node"]
@@ -35,7 +35,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if not config.getoption("anubis") or not config.getoption("anubis_duration"):
         return None
     settings = resolve(config)
-    from pytest_anubis.session.campaign import soak
+    from pytest_anubis.session.soaking.soak import soak
 
     return soak(config, settings, settings.duration or 0.0)
 
@@ -48,6 +48,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(DeviceParametrizer(), "anubis-devices")
     config.pluginmanager.register(CollectionChecks(config), "anubis-collection")
     if settings.active:
-        from pytest_anubis.session.start import start
+        from pytest_anubis.start import start
 
         start(config, settings)

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="session")
 def _quiet_machine():
-    from pytest_anubis.hardware.ambient import Ambient
+    from pytest_anubis.hardware.load.test_disturbance import Ambient
 
     before, Ambient.since = Ambient.since, lambda self, begin: ()
     yield

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from pytest_anubis import __version__
-from pytest_anubis.cli.errors import CommandError
+from pytest_anubis.cli.shared.command_error import CommandError
 
 COMMANDS = {
     "learn": "learn a baseline from this machine or from collected runs",
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command, text in COMMANDS.items():
         sub = parser.commands.add_parser(command, help=text, description=text[0].upper() + text[1:])
         if command == name:  # only the command at hand is imported
-            module = importlib.import_module(f"pytest_anubis.cli.{command}_command")
+            module = importlib.import_module(f"pytest_anubis.cli.commands.{command}_command")
             module.add(sub)
             sub.set_defaults(handler=module.run)
     options = parser.parse_args(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_anubis.hardware.files import Files, key_values
+from pytest_anubis.hardware.text_files import Files, key_values
 
 # v1 writes a page-aligned 2^63 for "no limit"; nothing real comes near.
 _NO_MEMORY_LIMIT = 1 << 60

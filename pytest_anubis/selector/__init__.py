@@ -12,7 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_anubis.selector.accuracy import (
+    from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
+    from pytest_anubis.selector.choice.candidates import Candidate
+    from pytest_anubis.selector.choice.choice_plan import Plan, Pruned
+    from pytest_anubis.selector.choice.coverage import Coverage, learn_coverage, mixed
+    from pytest_anubis.selector.risk.cox import CoxPH
+    from pytest_anubis.selector.risk.cox_time import CoxTime
+    from pytest_anubis.selector.risk.hazard import ExtrapolationWarning, HazardModel, load_model
+    from pytest_anubis.selector.risk.incident_kinds import kind_mix, relates
+    from pytest_anubis.selector.risk.model_accuracy import (
         antolini,
         brier,
         calibration,
@@ -21,47 +29,41 @@ if TYPE_CHECKING:
         kaplan_meier,
         skill,
     )
-    from pytest_anubis.selector.candidates import Candidate, SelectorError
-    from pytest_anubis.selector.coverage import Coverage, learn_coverage, mixed
-    from pytest_anubis.selector.cox import CoxPH
-    from pytest_anubis.selector.coxtime import CoxTime
-    from pytest_anubis.selector.hazard import ExtrapolationWarning, HazardModel, load_model
-    from pytest_anubis.selector.kinds import kind_mix, relates
-    from pytest_anubis.selector.parametric import Exponential, Weibull
-    from pytest_anubis.selector.plan import NodeRisk, Plan, Pruned
-    from pytest_anubis.selector.selection import joint_risk, make_plan
-    from pytest_anubis.selector.status import StatusRows, status_at, status_rows
+    from pytest_anubis.selector.risk.node_risk import NodeRisk
+    from pytest_anubis.selector.risk.node_status import StatusRows, status_at, status_rows
+    from pytest_anubis.selector.risk.parametric import Exponential, Weibull
+    from pytest_anubis.selector.selector_error import SelectorError
 
 _HOME = {
-    "Candidate": "candidates",
-    "Coverage": "coverage",
-    "CoxPH": "cox",
-    "CoxTime": "coxtime",
-    "Exponential": "parametric",
-    "ExtrapolationWarning": "hazard",
-    "HazardModel": "hazard",
-    "NodeRisk": "plan",
-    "Plan": "plan",
-    "Pruned": "plan",
-    "SelectorError": "candidates",
-    "StatusRows": "status",
-    "Weibull": "parametric",
-    "antolini": "accuracy",
-    "brier": "accuracy",
-    "calibration": "accuracy",
-    "harrell": "accuracy",
-    "integrated_brier": "accuracy",
-    "joint_risk": "selection",
-    "kaplan_meier": "accuracy",
-    "kind_mix": "kinds",
-    "learn_coverage": "coverage",
-    "load_model": "hazard",
-    "make_plan": "selection",
-    "mixed": "coverage",
-    "relates": "kinds",
-    "skill": "accuracy",
-    "status_at": "status",
-    "status_rows": "status",
+    "Candidate": "choice.candidates",
+    "Coverage": "choice.coverage",
+    "CoxPH": "risk.cox",
+    "CoxTime": "risk.cox_time",
+    "Exponential": "risk.parametric",
+    "ExtrapolationWarning": "risk.hazard",
+    "HazardModel": "risk.hazard",
+    "NodeRisk": "risk.node_risk",
+    "Plan": "choice.choice_plan",
+    "Pruned": "choice.choice_plan",
+    "SelectorError": "selector_error",
+    "StatusRows": "risk.node_status",
+    "Weibull": "risk.parametric",
+    "antolini": "risk.model_accuracy",
+    "brier": "risk.model_accuracy",
+    "calibration": "risk.model_accuracy",
+    "harrell": "risk.model_accuracy",
+    "integrated_brier": "risk.model_accuracy",
+    "joint_risk": "choice.benchmark_choice",
+    "kaplan_meier": "risk.model_accuracy",
+    "kind_mix": "risk.incident_kinds",
+    "learn_coverage": "choice.coverage",
+    "load_model": "risk.hazard",
+    "make_plan": "choice.benchmark_choice",
+    "mixed": "choice.coverage",
+    "relates": "risk.incident_kinds",
+    "skill": "risk.model_accuracy",
+    "status_at": "risk.node_status",
+    "status_rows": "risk.node_status",
 }
 
 __all__ = [

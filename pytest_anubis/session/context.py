@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +62,13 @@ class RunContext:
 
 context_key = pytest.StashKey[RunContext]()
 sink_key = pytest.StashKey[Sink]()
+
+
+def new_run_id(node: str) -> str:
+    """Return a name for a run: date, time (UTC, microseconds) and the node's name."""
+    now = datetime.datetime.now(datetime.UTC)
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "-", node)[:40] or "node"
+    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond:06d}-{safe}"
 
 
 def discard(event: dict[str, Any]) -> None:

@@ -11,55 +11,58 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_anubis.validator.baselines import learn_baseline
-    from pytest_anubis.validator.changes import Change, Segments, segments, with_segments
-    from pytest_anubis.validator.columns import (
+    from pytest_anubis.validator.changes.segments import Change, Segments, segments, with_segments
+    from pytest_anubis.validator.changes.steady_state import shortest_window
+    from pytest_anubis.validator.changes.trend import find_trends
+    from pytest_anubis.validator.judging.backtest import Backtest, Flip, backtest
+    from pytest_anubis.validator.judging.change_screening import find_changes
+    from pytest_anubis.validator.judging.column_judging import (
         JudgedColumns,
         judge_columns,
         judge_population,
         judge_populations,
     )
-    from pytest_anubis.validator.distance import SampleError, one_sided, similarity
-    from pytest_anubis.validator.flips import Backtest, Flip, backtest
-    from pytest_anubis.validator.judging import judge_sample
-    from pytest_anubis.validator.learning import LearnedCriterion, LearnError, learn_criterion
-    from pytest_anubis.validator.node import judge_node
-    from pytest_anubis.validator.past import judge_by_history
-    from pytest_anubis.validator.peers import judge_by_peers
-    from pytest_anubis.validator.runs_in_time import find_changes
-    from pytest_anubis.validator.sequential import closer_look
-    from pytest_anubis.validator.shift import settle_shift
-    from pytest_anubis.validator.trend import find_trends
-    from pytest_anubis.validator.windows import shortest_window
+    from pytest_anubis.validator.judging.history_judging import judge_by_history
+    from pytest_anubis.validator.judging.node_decision import judge_node
+    from pytest_anubis.validator.judging.peer_judging import judge_by_peers
+    from pytest_anubis.validator.judging.population_shift import settle_shift
+    from pytest_anubis.validator.judging.sample_judging import judge_sample
+    from pytest_anubis.validator.judging.sequential_test import closer_look
+    from pytest_anubis.validator.learning.baseline_learning import learn_baseline
+    from pytest_anubis.validator.learning.criterion_learning import (
+        LearnedCriterion,
+        LearnError,
+        learn_criterion,
+    )
+    from pytest_anubis.validator.similarity.distance import SampleError, one_sided
 
 _HOME = {
-    "Backtest": "flips",
-    "Change": "changes",
-    "Flip": "flips",
-    "JudgedColumns": "columns",
-    "LearnError": "learning",
-    "LearnedCriterion": "learning",
-    "SampleError": "distance",
-    "Segments": "changes",
-    "backtest": "flips",
-    "closer_look": "sequential",
-    "find_changes": "runs_in_time",
-    "find_trends": "trend",
-    "judge_by_history": "past",
-    "judge_by_peers": "peers",
-    "judge_columns": "columns",
-    "judge_node": "node",
-    "judge_population": "columns",
-    "judge_populations": "columns",
-    "judge_sample": "judging",
-    "learn_baseline": "baselines",
-    "learn_criterion": "learning",
-    "one_sided": "distance",
-    "segments": "changes",
-    "settle_shift": "shift",
-    "shortest_window": "windows",
-    "similarity": "distance",
-    "with_segments": "changes",
+    "Backtest": "judging.backtest",
+    "Change": "changes.segments",
+    "Flip": "judging.backtest",
+    "JudgedColumns": "judging.column_judging",
+    "LearnError": "learning.criterion_learning",
+    "LearnedCriterion": "learning.criterion_learning",
+    "SampleError": "similarity.distance",
+    "Segments": "changes.segments",
+    "backtest": "judging.backtest",
+    "closer_look": "judging.sequential_test",
+    "find_changes": "judging.change_screening",
+    "find_trends": "changes.trend",
+    "judge_by_history": "judging.history_judging",
+    "judge_by_peers": "judging.peer_judging",
+    "judge_columns": "judging.column_judging",
+    "judge_node": "judging.node_decision",
+    "judge_population": "judging.column_judging",
+    "judge_populations": "judging.column_judging",
+    "judge_sample": "judging.sample_judging",
+    "learn_baseline": "learning.baseline_learning",
+    "learn_criterion": "learning.criterion_learning",
+    "one_sided": "similarity.distance",
+    "segments": "changes.segments",
+    "settle_shift": "judging.population_shift",
+    "shortest_window": "changes.steady_state",
+    "with_segments": "changes.segments",
 }
 
 __all__ = [
@@ -88,7 +91,6 @@ __all__ = [
     "segments",
     "settle_shift",
     "shortest_window",
-    "similarity",
     "with_segments",
 ]
 

@@ -7,7 +7,6 @@ the root of the repository with ``python -m tests.hardware.make_recorded_8gpu``.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 from pytest_anubis.core.inventory import (
     Accelerator,
@@ -18,8 +17,7 @@ from pytest_anubis.core.inventory import (
     Processor,
     System,
 )
-from pytest_anubis.hardware.recorded import Recorded, record
-from pytest_anubis.hardware.sensors import (
+from pytest_anubis.hardware.telemetry.host_sensors import (
     FREQUENCY,
     HOST,
     MEMORY_CLOCK,
@@ -33,8 +31,10 @@ from pytest_anubis.hardware.sensors import (
     UTILISATION,
     Reading,
 )
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+from tests.places import RECORDED
 
-FILE = Path(__file__).parents[1] / "data" / "recorded_8gpu.json"
+FILE = RECORDED
 
 GIB = 1 << 30
 CARDS = 8

@@ -1,13 +1,16 @@
-"""The house rules that a reader relies on: who may import whom, what is pure, what stays cheap."""
+"""The house rules that a reader relies on: who may import whom, what is pure, what stays cheap.
+
+Each rule is one test that lists every violation: a new engineer sees all of them at once.
+"""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections import Counter
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import pytest_anubis
 
@@ -28,23 +31,40 @@ MAY_IMPORT = {
     "report": {"core", "wire"},
     "hardware": {"core", "wire"},
     "session": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings",
-        "hush", "distributed",
+        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "hush",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "session",
     },
     "cli": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings",
-        "hush", "distributed",
+        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "hush",
+        "distributed",
     },
-    "plugin": {"session", "distributed", "report", "settings", "hookspecs"},
+    "start": {
+        "core", "store", "hardware", "report", "wire", "settings", "session", "distributed",
+    },
+    "plugin": {"start", "session", "settings", "hookspecs"},
 }  # fmt: skip
-PURE = ("core", "validator", "selector", "distributed/dispatch.py")
+
+# Room -> its shelves in reading order: a shelf may import those before it, never those after it. Modules
+# beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first.
+SHELVES = {
+    "validator": ("similarity", "changes", "learning", "judging"),
+    "selector": (".", "risk", "choice", "simulation"),
+    "hardware": (".", "inventory", "gate", "load", "telemetry"),
+    "store": ("atomic", "fields", "journal", "baselines", "history", "samples", "importers", "."),
+    "report": ("text", "plots", "pages", "export", "."),
+    "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
+    "distributed": ("dispatch", "containment", "workers"),
+    "cli": ("shared", "commands", "."),
+}
+PURE = ("core", "validator", "selector", "distributed/dispatch/dispatcher.py")
 IMPURE_MODULES = {
     "pytest", "os", "io", "pathlib", "time", "datetime", "random", "subprocess", "socket", "pynvml",
     "sqlalchemy", "xdist", "execnet", "threading", "tempfile", "shutil", "logging",
 }  # fmt: skip
+A_DOZEN = 12
+LONGEST = 400  # lines of a file that can be read without losing the place
 
 
 def modules() -> list[Path]:
@@ -52,11 +72,19 @@ def modules() -> list[Path]:
 
 
 def room_of(path: Path) -> str:
-    relative = path.relative_to(PACKAGE)
-    return relative.parts[0].removesuffix(".py")
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(path: Path) -> set[str]:
+def shelf_of(path: Path) -> str:
+    """Return the shelf of a module, ``.`` beside the shelves unless it has a place of its own."""
+    _, *rest = path.relative_to(PACKAGE).parts
+    shelves = SHELVES[room_of(path)]
+    first = rest[0].removesuffix(".py")
+    return first if first in shelves else "."
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Return the full names of all modules that a file imports anywhere, late imports included."""
     names: set[str] = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -76,47 +104,134 @@ def imports(path: Path) -> set[str]:
             module = node.module or ""
             names.add(module)
             names.update(f"{module}.{alias.name}" for alias in node.names)
-    return names
+    return frozenset(names)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_follow_the_arrows(path: Path) -> None:
-    room = room_of(path)
-    if room == "__init__":
-        return
-    reached = {
-        name.split(".")[1] for name in imports(path) if name.startswith("pytest_anubis.")
-    } - {room, "__version__"}
-    assert reached <= MAY_IMPORT[room], f"{room} may not import {reached - MAY_IMPORT[room]}"
+@cache
+def module_at(name: str) -> Path | None:
+    """Return the file of a module of ours, None for another module or a name inside one."""
+    place = ROOT / name.replace(".", "/")
+    if place.with_suffix(".py").is_file():
+        return place.with_suffix(".py")
+    return place / "__init__.py" if (place / "__init__.py").is_file() else None
+
+
+def ours(path: Path) -> set[Path]:
+    """Return the files of ours that a file imports."""
+    names = {name for name in imports(path) if name.startswith("pytest_anubis")}
+    return {found for name in names if (found := module_at(name)) is not None} - {path}
+
+
+def test_imports_follow_the_arrows() -> None:
+    wrong = []
+    for path in modules():
+        room = room_of(path)
+        if room == "__init__":
+            continue
+        reached = {room_of(other) for other in ours(path)} - {room, "__init__"}
+        wrong += [
+            f"{path.relative_to(PACKAGE)}: {room} may not import {name}"
+            for name in sorted(reached - MAY_IMPORT[room])
+        ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_shelves_of_a_room_stand_in_reading_order() -> None:
+    wrong = []
+    for path in modules():
+        room = room_of(path)
+        if room not in SHELVES or path.parent == PACKAGE or path == PACKAGE / room / "__init__.py":
+            continue
+        order = SHELVES[room]
+        mine = order.index(shelf_of(path))
+        for other in ours(path):
+            if room_of(other) != room or other == PACKAGE / room / "__init__.py":
+                continue
+            if order.index(shelf_of(other)) > mine:
+                wrong.append(f"{path.relative_to(PACKAGE)} -> {other.relative_to(PACKAGE)}")
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    arrows = {path: ours(path) for path in modules() if path.name != "__init__.py"}
+    while True:  # what leads nowhere is on no circle
+        ends = {path for path, to in arrows.items() if not to & arrows.keys()}
+        if not ends:
+            break
+        arrows = {path: to for path, to in arrows.items() if path not in ends}
+    assert not arrows, "circle among: " + ", ".join(
+        sorted(str(path.relative_to(PACKAGE)) for path in arrows)
+    )
+
+
+def test_every_shelf_says_what_is_here_and_what_is_not() -> None:
+    wrong = []
+    for room, shelves in SHELVES.items():
+        found = {place.name for place in (PACKAGE / room).iterdir() if place.is_dir()}
+        wrong += [f"{room}/{name}: no shelf of that name in SHELVES" for name in found - {
+            "__pycache__", *shelves,
+        }]  # fmt: skip
+        for name in found - {"__pycache__"}:
+            text = (PACKAGE / room / name / "__init__.py").read_text(encoding="utf-8")
+            summary, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")
+            if not summary or len(rest.split("PYTEST_DONT_REWRITE")[0].split()) < 5:
+                wrong.append(
+                    f"{room}/{name}: two sentences: what is here; what is not, what to open"
+                )
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_folder_is_crowded() -> None:
+    crowded = {
+        str(folder.relative_to(PACKAGE)): count
+        for folder in {path.parent for path in modules()}
+        if (count := sum(p.name != "__init__.py" for p in folder.glob("*.py"))) > A_DOZEN
+    }
+    assert not crowded
+
+
+def test_a_file_name_occurs_once() -> None:
+    counts = Counter(path.name for path in modules() if path.name != "__init__.py")
+    assert not {name for name, count in counts.items() if count > 1}
 
 
 def pure_files() -> list[Path]:
     found: list[Path] = []
     for name in PURE:
         place = PACKAGE / name
-        found += sorted(place.rglob("*.py")) if place.is_dir() else [place] * place.exists()
+        assert place.exists(), f"{name} is called pure and is not there"
+        found += sorted(place.rglob("*.py")) if place.is_dir() else [place]
     return found
 
 
-@pytest.mark.parametrize("path", pure_files(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_pure_rooms_touch_no_files_clocks_or_devices(path: Path) -> None:
-    heads = {name.partition(".")[0] for name in imports(path)}
-    assert not heads & IMPURE_MODULES
-    assert "open(" not in path.read_text(encoding="utf-8").replace("_open(", "")
+def test_pure_rooms_touch_no_files_clocks_or_devices() -> None:
+    wrong = []
+    for path in pure_files():
+        heads = {name.partition(".")[0] for name in imports(path)} & IMPURE_MODULES
+        opens = "open(" in path.read_text(encoding="utf-8").replace("_open(", "")
+        if heads or opens:
+            wrong.append(f"{path.relative_to(PACKAGE)}: {sorted(heads)}{' open()' * opens}")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "suites").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
-)
-def test_suites_use_the_public_api_only(path: Path) -> None:
-    inner = {name for name in imports(path) if name.startswith("pytest_anubis.")}
-    assert inner <= {f"pytest_anubis.{name}" for name in pytest_anubis.__all__}
+def test_suites_use_the_public_api_only() -> None:
+    public = {f"pytest_anubis.{name}" for name in pytest_anubis.__all__}
+    wrong = {
+        str(path.relative_to(ROOT)): inner
+        for path in sorted((ROOT / "suites").rglob("*.py"))
+        if (inner := {n for n in imports(path) if n.startswith("pytest_anubis.")} - public)
+    }
+    assert not wrong
 
 
 def test_nothing_imports_pytests_inside() -> None:
-    for path in modules():
-        private = {n for n in imports(path) if n == "_pytest" or n.startswith("_pytest.")}
-        assert not private, path
+    wrong = {
+        str(path.relative_to(PACKAGE))
+        for path in modules()
+        for name in imports(path)
+        if name == "_pytest" or name.startswith("_pytest.")
+    }
+    assert not wrong
 
 
 def test_importing_the_plugin_loads_nothing_heavy() -> None:
@@ -133,6 +248,6 @@ def test_no_file_needs_long_scrolling() -> None:
     long = {
         str(path.relative_to(ROOT)): count
         for path in modules()
-        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 400
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST
     }
     assert not long

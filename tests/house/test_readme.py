@@ -10,7 +10,7 @@ import pytest
 import pytest_anubis
 from pytest_anubis import hookspecs
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.session.marks import BenchmarkMark
+from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.settings import OPTIONS
 
 ROOT = Path(__file__).parents[2]

@@ -12,13 +12,13 @@ import pytest
 import scipy.special  # noqa: F401
 import sqlalchemy  # noqa: F401
 
-import pytest_anubis.hardware.quiet  # noqa: F401
+import pytest_anubis.hardware.load.disturbance  # noqa: F401
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware import timing
-from pytest_anubis.hardware.ambient import Ambient
-from pytest_anubis.store.baselines import save_baseline
+from pytest_anubis.hardware.load.test_disturbance import Ambient
+from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.validator import learn_baseline
 
 SUITE = """
@@ -66,8 +66,8 @@ def set_speed(pytester: pytest.Pytester, values: Sequence[float]) -> None:
 
 @pytest.fixture
 def hardware_class(pytester: pytest.Pytester) -> tuple[str, Mapping[str, str]]:
-    from pytest_anubis.hardware.classes import hardware_class as classify
-    from pytest_anubis.hardware.inventory import read_inventory
+    from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as classify
+    from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 
     return classify(read_inventory(), "smoke")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
-from pytest_anubis.hardware.classes import hardware_class
-from pytest_anubis.hardware.inventory import read_inventory
-from pytest_anubis.store.baselines import save_baseline
-from pytest_anubis.store.defects import add_defect
-from pytest_anubis.store.history import History
-from pytest_anubis.store.incidents import add_incident
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.defect_records import add_defect
+from pytest_anubis.store.history.incident_records import add_incident
 from pytest_anubis.validator import learn_baseline
 
 HOUR, DAY = 3600.0, 86400.0

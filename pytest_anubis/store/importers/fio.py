@@ -10,7 +10,7 @@ from typing import Any
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Problem
 from pytest_anubis.store.fields import Fields
-from pytest_anubis.store.importers.imported import (
+from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,

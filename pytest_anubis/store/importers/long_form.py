@@ -16,7 +16,7 @@ import numpy as np
 
 from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.store.importers.imported import UNCLASSIFIED, ImportFileError, WrongLines
+from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
 # Columns that may be absent or empty, with what then holds.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Problem
-from pytest_anubis.store.importers.imported import (
+from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,

@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.store.importers.grouping import group_rows
-from pytest_anubis.store.importers.imported import (
+from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.store.importers.grouping import group_rows
-from pytest_anubis.store.importers.imported import (
+from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,

@@ -1,0 +1,231 @@
+"""``anubis baseline``: list, show, compare, promote, expire and backtest baselines."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.numbers import similarity_text, value_text
+from pytest_anubis.report.text.text_table import table
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline, Criterion
+    from pytest_anubis.validator.judging.backtest import Backtest
+
+EXPIRED = "expired"
+SHOWN = 40
+"""Lines of one list shown; backtests of a fleet have thousands."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="one line a baseline")
+    listing.add_argument(
+        "folder", nargs="?", type=Path, default=Path("baselines"), help="default: baselines"
+    )
+    listing.set_defaults(action=_list)
+    show = actions.add_parser("show", help="everything that one baseline says")
+    show.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
+    show.set_defaults(action=_show)
+    diff = actions.add_parser("diff", help="what changed from one baseline to another")
+    diff.add_argument("old", type=Path, help="baseline file")
+    diff.add_argument("new", type=Path, help="baseline file")
+    diff.set_defaults(action=_diff)
+    promote = actions.add_parser(
+        "promote", help="check a reviewed (perhaps edited) baseline, seal it, put it into use"
+    )
+    promote.add_argument("file", type=Path, help="the reviewed file")
+    promote.add_argument(
+        "--to", type=Path, metavar="DIR", help="folder in use; default: the file's"
+    )
+    promote.set_defaults(action=_promote)
+    expire = actions.add_parser("expire", help="take a baseline out of use; it is kept beside")
+    expire.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
+    expire.set_defaults(action=_expire)
+    back = actions.add_parser("backtest", help="which past verdicts a new baseline would change")
+    back.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="folders, journals, imports"
+    )
+    back.add_argument(
+        "--baseline", type=Path, required=True, metavar="NEW", help="file of the new baseline"
+    )
+    back.add_argument(
+        "--old", type=Path, metavar="OLD", help="default: the one in force in baselines/"
+    )
+    back.set_defaults(action=_backtest)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    from pytest_anubis.store.baselines.baseline_files import BaselineError
+
+    try:
+        return int(options.action(options) or 0)
+    except BaselineError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
+
+
+def _list(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baseline
+
+    if not options.folder.is_dir():
+        raise CommandError(
+            f"{options.folder}: no such folder; learn a baseline with 'anubis learn'"
+        )
+    paths = sorted(options.folder.glob("*.json"))
+    if not paths:
+        print(f"{options.folder}: no baselines yet; learn one with 'anubis learn suites/'")
+    broken = 0
+    for path in paths:
+        try:
+            print(f"{path.name}: {baseline_line(load_baseline(path))}")
+        except BaselineError as error:
+            print(f"cannot be used: {error}")
+            broken += 1
+    if broken:
+        raise CommandError(f"{broken} of {len(paths)} baselines cannot be used; see above")
+
+
+def _the_file(path: Path) -> Path:
+    """Return a baseline's file, also where the folder is named that holds just this one."""
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob("*.json"))
+    if len(found) != 1:
+        raise CommandError(f"{path}: a folder of {len(found)} baselines; name one of them")
+    return found[0]
+
+
+def _loaded(path: Path) -> Baseline:
+    from pytest_anubis.store.baselines.baseline_files import load_baseline
+
+    return load_baseline(_the_file(path))
+
+
+def _show(options: argparse.Namespace) -> None:
+    from pytest_anubis.report.text.learned_text import learned_lines
+
+    baseline = _loaded(options.file)
+    print(baseline_line(baseline))
+    for name, value in sorted(baseline.attributes.items()):
+        print(f"  {name}: {value}")
+    for line in learned_lines(baseline):
+        print(line)
+    print(f"runs: {', '.join(baseline.runs) or 'none named'}")
+
+
+def _diff(options: argparse.Namespace) -> None:
+    old, new = _loaded(options.old), _loaded(options.new)
+    print(f"old: {baseline_line(old)}")
+    print(f"new: {baseline_line(new)}")
+    if old.hardware_class != new.hardware_class:
+        print(f"different hardware classes: {old.hardware_class} and {new.hardware_class}")
+    before, after = _by_key(old), _by_key(new)
+    rows = [["benchmark", "metric", "scope", "centre", "change", "limit before", "limit now"]]
+    for key in sorted(before.keys() & after.keys()):
+        rows.append(_changed(before[key], after[key]))
+    if len(rows) > 1:
+        print(table(rows))
+    for key in sorted(before.keys() - after.keys()):
+        print(f"no longer there: {' '.join(part for part in key if part)}")
+    for key in sorted(after.keys() - before.keys()):
+        print(f"new: {' '.join(part for part in key if part)}")
+
+
+def _by_key(baseline: Baseline) -> dict[tuple[str, str, str, str], Criterion]:
+    return {(c.benchmark, c.metric.name, c.group, c.scope): c for c in baseline.criteria}
+
+
+def _changed(old: Criterion, new: Criterion) -> list[str]:
+    before, after = statistics.median(old.centre), statistics.median(new.centre)
+    change = f"{100 * (after - before) / before:+.1f} %" if before else "-"
+    if old.metric.unit != new.metric.unit:
+        change = f"unit {old.metric.unit} -> {new.metric.unit}"
+    limits = [similarity_text(c.limit if c.limit is not None else c.alpha) for c in (old, new)]
+    name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
+    centre = value_text(after, new.metric.unit)
+    return [name, new.metric.name, new.scope, centre, change, *limits]
+
+
+def _promote(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
+
+    baseline = load_baseline(options.file, sealed=False)
+    target = save_baseline(
+        dataclasses.replace(baseline, digest=""), options.to or options.file.parent
+    )
+    print(f"in use: {target}: {baseline_line(load_baseline(target))}")
+
+
+def _expire(options: argparse.Namespace) -> None:
+    if not options.file.is_file():
+        raise CommandError(f"{options.file}: no such baseline")
+    folder = options.file.parent / EXPIRED
+    folder.mkdir(exist_ok=True)
+    target = folder / options.file.name
+    number = 1
+    while target.exists():
+        number += 1
+        target = folder / f"{options.file.stem}.{number}.json"
+    options.file.rename(target)
+    print(f"out of use, kept as {target}")
+
+
+def _backtest(options: argparse.Namespace) -> int:
+    from pytest_anubis.cli.shared.progress import Progress
+    from pytest_anubis.store.baselines.baseline_files import find_baseline, load_baseline
+    from pytest_anubis.store.collected_runs import RunsError, read_runs
+    from pytest_anubis.validator.judging.backtest import backtest
+
+    new = _loaded(options.baseline)
+    place = (_the_file(options.old) if options.old else None) or find_baseline(
+        Path("baselines"), new.hardware_class
+    )
+    if place is None:
+        raise CommandError(
+            f"no baseline of {new.hardware_class} is in force in baselines; name it with --old"
+        )
+    old = load_baseline(place, hardware_class=new.hardware_class)
+    with Progress("reading") as progress:
+        try:
+            runs = read_runs(options.runs, progress=progress.say)
+        except RunsError as error:
+            raise CommandError(str(error)) from error
+    ours = [p for p in runs.populations if p.hardware_class in ("", new.hardware_class)]
+    if not ours:
+        raise CommandError(f"no run of hardware class {new.hardware_class} among those given")
+    _show_backtest(backtest(ours, old, new))
+    return 0
+
+
+def _show_backtest(result: Backtest) -> None:
+    print(
+        f"{result.nodes} node runs: {result.rejected_before} rejected before, "
+        f"{result.rejected_after} now"
+    )
+    for name in result.newly_rejected[:SHOWN]:
+        print(f"only the new one rejects {name}")
+    for name in result.newly_passed[:SHOWN]:
+        print(f"only the old one rejects {name}")
+    rows = [["node", "device", "benchmark", "metric", "before", "now"]]
+    rows += [
+        [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
+        for f in result.flips[:SHOWN]
+    ]
+    if result.flips:
+        print(table(rows))
+    if len(result.flips) > SHOWN:
+        print(f"... and {len(result.flips) - SHOWN} more verdicts that change")
+    if result.per_thousand is not None:
+        stated = f", stated {result.stated:.3g}" if result.stated is not None else ""
+        print(
+            f"expected false rejections: at most {result.per_thousand:.3g} in 1,000 nodes{stated}"
+        )

@@ -1,0 +1,203 @@
+"""``anubis certify``: measure which benchmarks may run at the same time, and write it beside the baseline."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import itertools
+import random
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.arguments import add_output, add_profile, add_pytest_args, add_store
+from pytest_anubis.cli.shared.command_error import CommandError
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.distributed.dispatch.certificates import Certificate
+
+LEAST_ROUNDS = 3
+"""Fewest rounds: pairs must meet in as many, or a quiet moment looks like harmlessness."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("tests", nargs="+", metavar="TESTS", help="benchmarks, e.g. suites/")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=5,
+        help="rounds, each one run alone and one together (default: 5); every round brings other "
+        "benchmarks together, and what harmed each other stays apart from then on",
+    )
+    add_profile(parser)
+    parser.add_argument(
+        "--alpha",
+        type=float,
+        default=0.95,
+        help="similarity that every metric must keep (default: .95)",
+    )
+    add_output(parser, more="; certificates lie in its certificates/")
+    add_store(parser)
+    add_pytest_args(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure alternately alone and together, judge every pair that met, and write the certificates."""
+    from pytest_anubis.distributed.dispatch.certificates import (
+        CertificateError,
+        certify,
+        load_certificates,
+        merged,
+        save_certificates,
+    )
+
+    if not 0 < options.alpha < 1:
+        raise CommandError(f"--alpha {options.alpha:g}: must lie between 0 and 1")
+    if options.rounds < LEAST_ROUNDS:
+        raise CommandError(f"--rounds {options.rounds}: at least {LEAST_ROUNDS} are needed")
+    for test in options.tests:
+        if not Path(test.partition("::")[0]).exists():
+            raise CommandError(f"{test}: no such file or folder")
+    alone, together = _measure(options)
+    found = certify(alone, together, alpha=options.alpha)
+    _show(found, alone, together)
+    if not found:
+        print(
+            "nothing can overlap: every pair shares a device or a declared resource, or runs alone"
+        )
+        return 0
+    key = alone[0].hardware_class
+    origin = {
+        "node": alone[0].node,
+        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "rounds": options.rounds,
+        "alpha": options.alpha,
+        "runs": [record.run for record in (*alone, *together)],
+    }
+    try:
+        pairs = merged(load_certificates(options.output, key), found)
+        path = save_certificates(options.output, key, pairs, origin=origin)
+    except (CertificateError, OSError) as error:
+        raise CommandError(str(error)) from error
+    count = sum(one.granted for one in pairs)
+    print(f"written: {path}: {count} of {len(pairs)} pairs may overlap under 'pytest -n auto'")
+    return 0
+
+
+def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunRecord]]:
+    """Run the set alone and with every pair allowed that is not refused yet, in turns."""
+    from pytest_anubis.distributed.dispatch.certificates import certify, save_certificates
+
+    stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
+    alone: list[RunRecord] = []
+    together: list[RunRecord] = []
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="anubis-") as folder:
+        nothing, everything = Path(folder, "alone"), Path(folder, "together")
+        for number in range(options.rounds):
+            _tell(options.rounds, number, begin)
+            name = f"certify-{stamp}-{number + 1:02d}"
+            tests = order(alone[0], number) if alone else options.tests
+            alone.append(_run(options, tests, nothing, f"{name}-alone"))
+            # What was refused stays apart from now on, and what is still open comes first, so it meets again.
+            found = certify(alone, together, alpha=options.alpha)
+            refused = {(c.first, c.second) for c in found if not c.granted and not c.open}
+            tests = order(
+                alone[0], number, {name for c in found if c.open for name in (c.first, c.second)}
+            )
+            pairs = [one for one in _every_pair(alone[0]) if (one.first, one.second) not in refused]
+            save_certificates(everything, alone[0].hardware_class, pairs)
+            together.append(_run(options, tests, everything, f"{name}-together"))
+    return alone, together
+
+
+def _tell(rounds: int, number: int, begin: float) -> None:
+    left = (time.monotonic() - begin) / number * (rounds - number) if number else 0.0
+    about = f", about {left:.0f} s left" if number else ""
+    print(f"round {number + 1} of {rounds}, alone and together{about}", flush=True)
+
+
+def order(first: RunRecord, number: int, open_ones: Collection[str] = ()) -> list[str]:
+    """Return the tests in an order of this round's own, so that every round brings others together.
+
+    Args:
+        first: The first run, which planned them.
+        number: The round, from 0, which keeps the order that pytest found.
+        open_ones: Benchmarks of pairs that must meet again; they come first.
+    """
+    plans = list(first.planned)
+    if number:
+        random.Random(number).shuffle(plans)  # noqa: S311  # an order, not a secret
+        plans.sort(key=lambda plan: plan.benchmark not in open_ones)
+    return [plan.test for plan in plans]
+
+
+def _every_pair(record: RunRecord) -> list[Certificate]:
+    """Allow every pair; what collides by device or resource stays apart all the same."""
+    from pytest_anubis.distributed.dispatch.certificates import Certificate
+
+    benchmarks = sorted({plan.benchmark for plan in record.planned if plan.benchmark})
+    return [
+        Certificate(first=first, second=second, granted=True)
+        for first, second in itertools.combinations(benchmarks, 2)
+    ]
+
+
+def _run(
+    options: argparse.Namespace, tests: Sequence[str], baselines: Path, run_id: str
+) -> RunRecord:
+    """Run the set once, measuring only."""
+    from pytest_anubis.store.journal.journal_events import JournalError
+    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
+
+    store = Path(options.store).resolve()
+    command = [
+        *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure", "-nauto", "-q"),
+        *("-p", "no:cacheprovider", f"--anubis-profile={options.profile}"),
+        *(f"--anubis-store={store}", f"--anubis-run-id={run_id}"),
+        f"--anubis-baselines={baselines}",
+        *shlex.split(options.pytest_args),
+        *tests,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        print(tail, file=sys.stderr)
+        raise CommandError(
+            f"run {run_id} ended with exit code {done.returncode}; nothing is certified by a run that "
+            "failed: mend what failed, or leave it out with --pytest-args"
+        )
+    try:
+        return read_journal(journal_path(store, run_id))
+    except JournalError as error:
+        raise CommandError(str(error)) from error
+
+
+def _show(
+    found: Sequence[Certificate], alone: Sequence[RunRecord], together: Sequence[RunRecord]
+) -> None:
+    from pytest_anubis.report.text.numbers import similarity_text
+    from pytest_anubis.report.text.text_table import table
+
+    rows = [["benchmark", "beside", "met", "worst metric", "similarity", ""]]
+    for one in found:
+        names = [name.rpartition("/")[2] for name in (one.first, one.second)]
+        word = "may overlap" if one.granted else f"apart: {one.reason}"
+        rows.append([*names, str(one.met), one.metric, similarity_text(one.similarity), word])
+    if found:
+        print(table(rows))
+    apart, beside = (statistics.median(map(wall_of, runs)) for runs in (alone, together))
+    print(f"alone {apart:.1f} s, with pairs allowed {beside:.1f} s (medians of whole runs)")
+
+
+def wall_of(record: RunRecord) -> float:
+    """Return the seconds from the first test's start to the last one's end."""
+    return next((float(e["wall"]) for e in record.events if e["event"] == "dispatched"), 0.0)

@@ -1,0 +1,153 @@
+"""``anubis doctor``: this machine's inventory, and what is missing for a full validation of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.cli.shared.arguments import add_baselines, add_profile
+from pytest_anubis.cli.shared.command_error import CommandError
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.inventory import Inventory
+
+TOOLS = {
+    "fio": "disk benchmarks do not run; install it, e.g. apt install fio",
+    "smartctl": "wear of NVMe disks is not read; install it, e.g. apt install smartmontools",
+    "cc": "the memory latency benchmark does not run; install a C compiler, e.g. apt install gcc",
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--json", action="store_true", help="print the inventory as JSON")
+    parser.add_argument("--record", type=Path, metavar="FILE",
+                        help="record the inventory with telemetry, to replay it elsewhere")  # fmt: skip
+    parser.add_argument("--inventory", type=Path, metavar="FILE", help="show a recorded one")
+    parser.add_argument("--redact", action="store_true", help="leave out serial numbers, addresses")
+    add_profile(parser)
+    add_baselines(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print everything; missing things are said, and are no error."""
+    from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+    from pytest_anubis.hardware.inventory.inventory_reading import (
+        inventory_to_plain,
+        read_inventory,
+        redact,
+    )
+
+    inventory = _recorded(options.inventory) if options.inventory else read_inventory()
+    if options.redact:
+        inventory = redact(inventory)
+    if options.record is not None:
+        _record(options.record, inventory)
+    plain = inventory_to_plain(inventory)
+    if options.json:
+        print(json.dumps(plain, indent=2, sort_keys=True))
+        return 0
+    key, attributes = hardware_class(inventory, options.profile)
+    print(f"hardware class: {key}")
+    for name, value in attributes.items():
+        print(f"  {name}: {value}")
+    _print_nested(plain)
+    missing = [] if options.inventory else _missing_here(inventory)
+    missing += _missing(inventory, key, options.baselines)
+    print("missing for a full validation:" if missing else "nothing is missing")
+    for line in missing:
+        print(f"  {line}")
+    return 0
+
+
+def _recorded(path: Path) -> Inventory:
+    from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
+
+    try:
+        return replay(path).inventory
+    except (OSError, RecordingError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _record(path: Path, inventory: Inventory) -> None:
+    from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+    from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources, take_readings
+
+    readings = take_readings(default_sources(), 10)
+    try:
+        record(path, Recorded(inventory=inventory, readings=tuple(readings)))
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
+    print(f"recorded: {path}")
+
+
+def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
+    """Print an inventory, leaving out what the machine does not have."""
+    for name, value in data.items():
+        if value in (None, "", [], {}):
+            continue
+        if isinstance(value, Mapping):
+            print(f"{indent}{name}:")
+            _print_nested(value, indent + "  ")
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            for number, item in enumerate(value):
+                print(f"{indent}{name} {number}:")
+                _print_nested(item, indent + "  ")
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else value
+            print(f"{indent}{name}: {text}")
+
+
+def _missing_here(inventory: Inventory) -> list[str]:
+    """Return what this machine lacks besides its inventory; a recorded one has nothing to be installed on."""
+    from pytest_anubis.hardware.inventory.visible_devices import visible
+    from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+
+    nvme = any(disk.name.startswith("nvme") for disk in inventory.disks)
+    wanted = {tool: text for tool, text in TOOLS.items() if tool != "smartctl" or nvme}
+    lines = [f"{tool}: {text}" for tool, text in wanted.items() if shutil.which(tool) is None]
+    if not Path("/proc/pressure/cpu").exists():
+        lines.append("no pressure stall information (/proc/pressure): some disturbances go unseen")
+    log = KernelLog()
+    if log.unreadable:
+        lines.append(f"{log.unreadable}: XIDs and machine checks go unseen; run as root")
+    log.close()
+    return lines + list(visible(inventory.accelerators, os.environ).notes)
+
+
+def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:
+    from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
+    from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+    from pytest_anubis.store.baselines.baseline_files import (
+        BaselineError,
+        find_baseline,
+        load_baseline,
+    )
+
+    lines = []
+    if not inventory.accelerators:
+        lines.append("no accelerator found: device copy and launch latency do not apply")
+    path = find_baseline(baselines, key)
+    if path is None:
+        lines.append(
+            f"no baseline for this class in {baselines}: learn one, 'anubis learn suites/'"
+        )
+    else:
+        try:
+            load_baseline(path, hardware_class=key)
+        except (OSError, BaselineError) as error:
+            lines.append(f"the baseline cannot be used: {error}")
+    try:
+        if not load_certificates(baselines, key):
+            lines.append(
+                "no certificates for this class: host benchmarks never overlap; 'anubis certify suites/'"
+            )
+    except CertificateError as error:
+        lines.append(f"certificates: {error}")
+    lines += [f"inventory: {finding.text}" for finding in check_inventory(inventory)]
+    return lines

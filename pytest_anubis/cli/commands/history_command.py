@@ -1,0 +1,297 @@
+"""``anubis history``: a node's runs and how its similarities move; incidents and defects."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import add_history
+from pytest_anubis.report.text.numbers import duration_text, similarity_text
+from pytest_anubis.report.text.text_table import clip, table
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.history import RunSummary
+    from pytest_anubis.store.history.database import History
+
+NODE_STATES = {
+    "in-service": "in service",
+    "drained": "drained",
+    "repair": "repair",
+    "removed": "removed",
+}
+STATES = {"confirmed": "confirmed", "false-alarm": "false alarm", "open": "open"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_history(parser)
+    parser.add_argument("--node", default="", help="node to show; default: all, or the only one")
+    parser.add_argument("--limit", type=int, default=20, help="latest runs shown (default: 20)")
+    parser.set_defaults(action="show")
+    actions = parser.add_subparsers(metavar="ACTION")
+    load = actions.add_parser("import", help="read incidents from CSV: node, kind, started, ...")
+    load.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE.csv",
+        help="columns node, kind, started; if you like duration, component, note",
+    )
+    load.add_argument("--add-nodes", action="store_true", help="add nodes that are unknown")
+    enter = actions.add_parser("add", help="record one incident")
+    enter.add_argument("--node", required=True, help="where it happened")
+    enter.add_argument("--kind", required=True, help="e.g. nic, gpu-memory")
+    enter.add_argument("--started", required=True, help="ISO 8601, or seconds since 1970")
+    enter.add_argument(
+        "--duration", default="", help="hours, or 90s, 30m, 2h, 1d; leave it out while it lasts"
+    )
+    enter.add_argument("--component", default="", help="the part to blame, if known")
+    enter.add_argument("--note", default="", help="words for people")
+    enter.add_argument("--add-nodes", action="store_true", help="add the node if it is unknown")
+    happened = actions.add_parser("incidents", help="list incidents, latest first")
+    happened.add_argument("--node", default="", help="only this node's")
+    happened.add_argument("--limit", type=int, default=40, help="how many (default: 40)")
+    withdraw = actions.add_parser("withdraw", help="take out an incident entered by mistake")
+    withdraw.add_argument("number", type=int, help="as 'anubis history incidents' shows it")
+    state = actions.add_parser("state", help="note that a node was drained, repaired, removed")
+    state.add_argument("--node", required=True, help="whose state it is")
+    state.add_argument(
+        "--as",
+        dest="state",
+        choices=tuple(NODE_STATES),
+        required=True,
+        help="what became of it; a node that was removed has no risk",
+    )
+    state.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
+    state.add_argument("--note", default="", help="words for people")
+    show = actions.add_parser("defects", help="list defects with the benchmarks that exposed them")
+    show.add_argument("--node", default="", help="only this node's")
+    found = actions.add_parser("found", help="record a defect by hand, e.g. from an older system")
+    found.add_argument("--node", required=True, help="where it was found")
+    found.add_argument(
+        "--benchmark",
+        action="append",
+        required=True,
+        metavar="ID",
+        help="a benchmark that exposed it, as pytest names it, without the device; repeat for more",
+    )
+    found.add_argument("--component", default="", help="the part to blame, e.g. network.loopback")
+    found.add_argument("--kind", default="", help="kind of incident that it leads to, e.g. nic")
+    found.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
+    found.add_argument("--note", default="", help="words for people")
+    close = actions.add_parser("close", help="close a defect as confirmed or as a false alarm")
+    close.add_argument("number", type=int, help="as 'anubis history defects' shows it")
+    close.add_argument(
+        "--as",
+        dest="state",
+        choices=tuple(STATES),
+        required=True,
+        help="false alarms teach nothing; open: undecided again",
+    )
+    close.add_argument("--note", default="", help="words for people")
+    for sub, action in (
+        *((load, _import), (enter, _add), (show, _defects), (found, _found), (close, _close)),
+        *((happened, _incidents), (withdraw, _withdraw), (state, _state)),
+    ):
+        add_history(sub, inherited=True)
+        sub.set_defaults(action=action)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Open the history and do what was asked for."""
+    from pytest_anubis.store.history.database import History, HistoryError
+
+    target = options.store if "://" in options.store else Path(options.store)
+    action = _show if options.action == "show" else options.action
+    if isinstance(target, Path) and action in (_show, _defects, _incidents) and not target.is_dir():
+        raise CommandError(f"{target}: no history yet; run 'pytest --anubis suites/' first")
+    try:
+        with History(target) as history:
+            action(history, options)
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+    return 0
+
+
+def _show(history: History, options: argparse.Namespace) -> None:
+    nodes = history.nodes()
+    if not nodes:
+        print("no runs yet; run 'pytest --anubis suites/' first")
+        return
+    if options.node or len(nodes) == 1:
+        node = options.node or nodes[0].name
+        runs = history.node_history(node, limit=max(1, options.limit))
+        state = next(record.state for record in nodes if record.name == node)
+        for line in _node_lines(node, state, runs):
+            print(line)
+        return
+    rows = [["node", "state", "hardware class", "in service since"]]
+    rows += [[n.name, n.state, n.hardware_class, _time(n.since)] for n in nodes]
+    print(table(rows))
+    print("one node: anubis history --node NAME")
+
+
+def _node_lines(node: str, state: str, runs: tuple[RunSummary, ...]) -> list[str]:
+    if not runs:
+        return [f"node {node}, {state}, no runs yet"]
+    rows = [["started", "run", "profile", "took", "decision", "lowest similarity"]]
+    for run in runs:
+        lowest = min(run.similarities.items(), key=lambda item: item[1], default=None)
+        rows.append(
+            [
+                _time(run.started),
+                run.run,
+                run.profile,
+                "-" if run.seconds is None else duration_text(run.seconds),
+                run.decision or run.purpose,
+                "-" if lowest is None else f"{similarity_text(lowest[1])} {lowest[0][1]}",
+            ]
+        )
+    lines = [f"node {node}, {state}, {len(runs)} latest runs", *table(rows).splitlines()]
+    moved = _movement(runs)
+    if moved:
+        lines += ["", "how similarities moved (oldest to newest):", *table(moved).splitlines()]
+    return lines
+
+
+def _movement(runs: tuple[RunSummary, ...]) -> list[list[str]]:
+    """Return a row a metric that was judged at least twice: first, lowest, last, and the change."""
+    series: dict[tuple[str, str, str], list[float]] = {}
+    for run in runs:
+        for key, value in run.similarities.items():
+            series.setdefault(key, []).append(value)
+    rows = []
+    for (benchmark, metric, device), values in series.items():
+        if len(values) > 1:
+            name = clip(f"{benchmark.rpartition('/')[2]} {device}".strip(), 48)
+            numbers = [similarity_text(v) for v in (values[0], min(values), values[-1])]
+            change = f"{values[-1] - values[0]:+.4f}"
+            rows.append((values[-1] - values[0], [name, metric, *numbers, change]))
+    if not rows:
+        return []
+    header = ["benchmark", "metric", "first", "lowest", "last", "change"]
+    return [header, *(row for _, row in sorted(rows, key=lambda item: item[0]))]
+
+
+def _import(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.incident_records import import_incidents
+
+    try:
+        result = import_incidents(history, options.file, add_nodes=options.add_nodes)
+    except OSError as error:
+        raise CommandError(f"{options.file}: cannot be read ({error.strerror})") from error
+    for line in result.wrong:
+        print(line)
+    print(
+        f"{result.added} incidents added, {result.known} known already, "
+        f"{len(result.wrong)} lines left out"
+    )
+    if result.wrong and not result.added and not result.known:
+        raise CommandError(f"{options.file}: no good line")
+
+
+def _add(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.core.history import Incident
+    from pytest_anubis.store.history.database import moment_of
+    from pytest_anubis.store.history.incident_records import add_incident, seconds_of
+
+    incident = Incident(
+        node=options.node,
+        kind=options.kind,
+        started=moment_of(options.started),
+        duration=seconds_of(options.duration),
+        component=options.component,
+        note=options.note,
+    )
+    new = add_incident(history, incident, add_node=options.add_nodes)
+    print("incident added" if new else "this incident was known already")
+
+
+def _incidents(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.incident_records import incidents
+
+    found = incidents(history, node=options.node)
+    if not found:
+        print("no incidents")
+        return
+    rows = [["number", "started", "node", "kind", "component", "lasted", "note"]]
+    for one in reversed(found[-max(1, options.limit) :]):
+        lasted = "-" if one.duration is None else duration_text(one.duration)
+        note = clip(one.note, 60)
+        rows.append(
+            [str(one.number), _time(one.started), one.node, one.kind, one.component, lasted, note]
+        )
+    print(table(rows))
+    if len(rows) <= len(found):
+        print(f"... and {len(found) - len(rows) + 1} before (--limit shows more)")
+
+
+def _withdraw(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.incident_records import withdraw_incident
+
+    withdraw_incident(history, options.number)
+    print(f"incident {options.number}: taken out")
+
+
+def _state(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.database import moment_of
+
+    history.set_state(
+        options.node,
+        NODE_STATES[options.state],
+        at=moment_of(options.on) if options.on else None,
+        note=options.note,
+    )
+    print(f"node {options.node}: {NODE_STATES[options.state]}")
+
+
+def _defects(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.defect_records import defects
+
+    found = defects(history, node=options.node)
+    if not found:
+        print("no defects")
+        return
+    rows = [["number", "found", "node", "component", "state", "exposed by"]]
+    for defect in found:
+        exposed = ", ".join(name.rpartition("/")[2] for name in defect.benchmarks)
+        rows.append(
+            [
+                str(defect.number),
+                _time(defect.found),
+                defect.node,
+                defect.component,
+                defect.state,
+                clip(exposed, 80),
+            ]
+        )
+    print(table(rows))
+
+
+def _found(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.database import moment_of
+    from pytest_anubis.store.history.defect_records import add_defect
+
+    number = add_defect(
+        history,
+        node=options.node,
+        benchmarks=options.benchmark,
+        component=options.component,
+        kind=options.kind,
+        found=moment_of(options.on) if options.on else None,
+        note=options.note,
+    )
+    print(f"defect {number} recorded as confirmed")
+
+
+def _close(history: History, options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.defect_records import close_defect
+
+    close_defect(history, options.number, STATES[options.state], note=options.note)
+    print(f"defect {options.number}: {STATES[options.state]}")
+
+
+def _time(moment: float) -> str:
+    return dt.datetime.fromtimestamp(moment, dt.UTC).strftime("%Y-%m-%d %H:%M")

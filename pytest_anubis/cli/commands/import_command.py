@@ -1,0 +1,103 @@
+"""``anubis import``: results of other tools become runs, so that a fleet has a baseline the same day."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.cli.shared.arguments import add_store
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.report.text.numbers import count_text
+
+if TYPE_CHECKING:
+    from pytest_anubis.store.importers.import_result import Imported
+
+KINDS = {
+    "table": "CSV or Parquet, one row a value: node, device, benchmark, metric, unit, better, value",
+    "superbench": "SuperBench results-summary.jsonl",
+    "nccl": "output of nccl-tests",
+    "fio": "JSON output of fio",
+}
+SHOWN = 20
+"""Wrong lines that are named; all are counted."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    for kind, text in KINDS.items():
+        sub = kinds.add_parser(kind, help=text, description=f"Import {text}.")
+        sub.add_argument(
+            "files", nargs="+", type=Path, metavar="FILE", help="results of one node or of many"
+        )
+        sub.add_argument("--class", dest="hardware_class", default="", metavar="KEY",
+                         help="hardware class of what names none")  # fmt: skip
+        sub.add_argument("--run", default="", metavar="ID", help="default: the file's name")
+        if kind in ("nccl", "fio"):
+            sub.add_argument("--node", default=platform.node(), help="node that it comes from")
+        add_store(sub)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import every file; wrong lines are listed, the good ones are kept."""
+    from pytest_anubis.store.importers.import_result import DoubleImportError, save_import
+
+    left_out = 0
+    for path in options.files:
+        imported = _import(options, path)
+        for line in imported.wrong[:SHOWN]:
+            print(f"{path}: {line}")
+        if imported.wrong_count > SHOWN:
+            print(f"{path}: ... and {imported.wrong_count - SHOWN} more wrong lines")
+        for note in imported.notes:
+            print(f"{path}: {note}")
+        if not imported.populations:
+            raise CommandError(f"{path}: nothing could be imported; the lines above say why")
+        try:
+            target = save_import(imported, options.store)
+        except DoubleImportError as error:
+            print(error)
+            left_out += 1
+            continue
+        except OSError as error:
+            raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
+        nodes = {node for p in imported.populations for node in p.nodes}
+        print(
+            f"{path}: {imported.values:,} value{'s' if imported.values != 1 else ''} of "
+            f"{count_text(len(nodes), 'node')}, {count_text(len(imported.populations), 'metric')}, "
+            f"{count_text(imported.wrong_count, 'wrong line')}"
+        )
+        print(f"written: {target}")
+    if left_out == len(options.files):
+        raise CommandError("nothing was imported: all of it is there already, see above")
+    return 0
+
+
+def _import(options: argparse.Namespace, path: Path) -> Imported:
+    from pytest_anubis.store.importers.import_result import ImportFileError
+
+    given: dict[str, Any] = {"run": options.run}
+    if options.hardware_class:
+        given["hardware_class"] = options.hardware_class
+    try:
+        with Progress("importing") as progress:
+            if options.kind == "table":
+                from pytest_anubis.store.importers.table import import_table
+
+                return import_table(path, progress=progress.say, **given)
+            if options.kind == "superbench":
+                from pytest_anubis.store.importers.superbench import import_superbench
+
+                return import_superbench(path, progress=progress.say, **given)
+            if options.kind == "nccl":
+                from pytest_anubis.store.importers.nccl import import_nccl
+
+                return import_nccl(path, node=options.node, **given)
+            from pytest_anubis.store.importers.fio import import_fio
+
+            return import_fio(path, node=options.node, **given)
+    except ImportFileError as error:
+        raise CommandError(str(error)) from error

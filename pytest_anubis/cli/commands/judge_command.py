@@ -1,0 +1,162 @@
+"""``anubis judge RUNS --baseline DIR``: collected runs against baselines, without pytest."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.report.text.numbers import count_text
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.run import Remarks
+    from pytest_anubis.core.verdict import NodeVerdict
+    from pytest_anubis.store.collected_runs import RunSet
+
+SHOWN = 40
+"""Nodes shown on the terminal; the JSON file has all."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="folders, journals, imports"
+    )
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="PATH",
+        help="folder of baselines, or one file (default: baselines, if there is one; without any "
+        "baseline the devices of a node are compared with each other, and nothing is accepted)",
+    )
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write every verdict as JSON")
+    parser.add_argument(
+        "--fail-on",
+        choices=("fail", "marginal"),
+        default="fail",
+        help="mildest verdict that rejects a node (default: fail)",
+    )
+    parser.add_argument(
+        "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
+    from pytest_anubis.cli.shared.judged_json import write_judged
+    from pytest_anubis.core.verdict import Decision
+    from pytest_anubis.validator.judging.fleet_judging import judge_fleet
+
+    baselines = _baselines(options.baseline)
+    runs = _read(options.runs)
+    with Progress("judging") as progress:
+        judged = judge_fleet(
+            runs.populations,
+            baselines,
+            fail_on=options.fail_on,
+            require_all=options.require_all,
+            started={(run.run, run.node): run.started for run in runs.runs},
+            remarks=_remarks(runs),
+            progress=progress.count,
+        )
+    if options.json is not None:
+        with Progress("writing") as progress:
+            try:
+                write_judged(judged, options.json, progress.count)
+            except OSError as error:
+                raise CommandError(
+                    f"{options.json}: cannot be written ({error.strerror})"
+                ) from error
+    for finding in judged.findings:
+        print(f"finding: {finding.text}")
+    _show(judged.nodes)
+    if options.json is not None:
+        print(f"written: {options.json}")
+    damaged = sum(refused.damaged for refused in runs.refused)
+    if damaged:
+        print(
+            f"not judged: {damaged} file{'s' if damaged > 1 else ''} that could not be read (see above); "
+            "mend or remove them"
+        )
+    decisions = {verdict.decision for verdict in judged.nodes}
+    if Decision.REJECTED in decisions:
+        return Decision.REJECTED.exit_code
+    if Decision.UNDECIDED in decisions or not decisions or damaged:
+        return Decision.UNDECIDED.exit_code
+    return 0
+
+
+def _remarks(runs: RunSet) -> dict[tuple[str, str], Remarks]:
+    """Return what the journals say besides samples, with the tests that recorded nothing at all."""
+    from pytest_anubis.core.run import Remarks
+    from pytest_anubis.validator.judging.completeness import verdicts_of_tests
+
+    found = dict(runs.remarks)
+    for test in runs.unmeasured:
+        key, known = (test.hardware_class, test.node), {test.result.test: test.result}
+        had = found.get(key, Remarks())
+        spoken_for = {(verdict.benchmark, verdict.device) for verdict in had.verdicts}
+        if (test.plan.benchmark, test.plan.device) in spoken_for:
+            continue
+        more = verdicts_of_tests([test.plan], known, (), node=test.node)
+        found[key] = had.with_more(Remarks(verdicts=tuple(more)))
+    return found
+
+
+def _baselines(place: Path | None) -> dict[str, Baseline]:
+    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
+
+    asked = place is not None
+    place = place or Path("baselines")
+    if not asked and not place.exists():
+        found = {}
+    else:
+        try:
+            found = load_baselines(place)
+        except (OSError, BaselineError) as error:
+            raise CommandError(str(error)) from error
+    if not found and asked:
+        raise CommandError(f"{place}: no baselines; learn one with 'anubis learn'")
+    if not found:
+        print(
+            "note: no baselines here: the devices of each node are compared with each other, or a node "
+            "with its own earlier runs, and nothing can be accepted; learn a baseline with 'anubis learn'"
+        )
+    return found
+
+
+def _read(paths: list[Path]) -> RunSet:
+    from pytest_anubis.store.collected_runs import RunsError, read_runs
+
+    with Progress("reading") as progress:
+        try:
+            runs = read_runs(paths, progress=progress.say)
+        except RunsError as error:
+            raise CommandError(str(error)) from error
+    for warning in runs.warnings:
+        print(f"note: {warning}")
+    for refused in runs.refused:
+        print(f"left out: run {refused.run or refused.path} of {refused.node}: {refused.reason}")
+    return runs
+
+
+def _show(nodes: tuple[NodeVerdict, ...]) -> None:
+    from collections import Counter
+
+    from pytest_anubis.core.verdict import Decision
+    from pytest_anubis.report.text.text_table import clip
+
+    order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
+    ordered = sorted(nodes, key=lambda verdict: (order.index(verdict.decision), verdict.node))
+    for verdict in ordered[:SHOWN]:
+        print(clip(f"{verdict.decision.value:9} {verdict.node}: {verdict.headline}", 160))
+    if len(ordered) > SHOWN:
+        print(f"... and {len(ordered) - SHOWN} more nodes")
+    counts = Counter(verdict.decision.value for verdict in nodes)
+    print(
+        f"{count_text(len(nodes), 'node')}: "
+        + ", ".join(f"{counts[d.value]} {d.value}" for d in order)
+    )

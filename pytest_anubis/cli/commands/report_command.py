@@ -1,0 +1,173 @@
+"""``anubis report RUN``: a run's summary, JSON, HTML page and gauges, rebuilt from its journal."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+from typing import Literal
+
+from pytest_anubis.cli.shared.arguments import add_baselines, add_store
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.run_lookup import read_run
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import MetricVerdict
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="latest",
+        metavar="RUN",
+        help="folder, journal or id of the run; default: the latest",
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the HTML page")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the JSON form; - prints it"
+    )
+    parser.add_argument(
+        "--prometheus",
+        type=Path,
+        metavar="FILE",
+        help="write gauges for the textfile collector of the node_exporter; - prints them",
+    )
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
+    add_baselines(parser)
+    add_store(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Rebuild what was asked for."""
+    record = read_run(options.name, options.store)
+    baseline = _baseline(options.baselines, record)
+    record = completed(record, baseline)
+    if options.json is not None:
+        from pytest_anubis.report.export.run_json import run_json
+
+        _write(options.json, run_json(record) + "\n")
+    if options.html is not None:
+        from pytest_anubis.report.pages.dossier import run_page
+
+        _write(options.html, run_page(record, baseline))
+    if options.prometheus is not None:
+        from pytest_anubis.report.export.prometheus_export import prometheus_text
+
+        _write(options.prometheus, prometheus_text(record.node_verdict, record.verdicts))
+    if "-" not in (str(options.json), str(options.prometheus)):
+        _show(record, options.verbose)
+    return 0
+
+
+def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
+    """Give a run that was cut short the verdicts that its missing tests deserve.
+
+    Args:
+        record: The run.
+        baseline: That of its class today; it is used if the run was judged against the very same.
+    """
+    if record.node_verdict is not None or record.settings.get("mode") != "judge":
+        return record
+    from pytest_anubis.store.journal.run_remarks import deaths, hindrances, repeated
+    from pytest_anubis.validator import judge_node
+
+    fail_on: Literal["fail", "marginal"] = (
+        "marginal" if record.settings.get("fail_on") == "marginal" else "fail"
+    )
+    verdicts = _counted(record, fail_on)
+    same = baseline is not None and baseline.digest == record.baseline
+    verdict = judge_node(
+        verdicts,
+        # It had a baseline, whose criteria may be gone by now.
+        expected=() if record.baseline and not same else None,
+        baseline=baseline if same else None,
+        node=record.node,
+        problems=[
+            "the run was cut short and never decided",
+            *deaths(record.events),
+            *hindrances(record.events),
+        ],
+        notes=tuple(repeated(record.events)),
+        fail_on=fail_on,
+        require_all=record.settings.get("require_all") is True,
+    )
+    return dataclasses.replace(
+        record, verdicts=tuple(verdicts), verdict_tests=(), node_verdict=verdict
+    )
+
+
+def _counted(record: RunRecord, fail_on: str) -> list[MetricVerdict]:
+    """Return the verdicts of the tests, and those that tests without any deserve."""
+    from pytest_anubis.validator.judging.completeness import (
+        rejecting,
+        verdicts_of_tests,
+        waived_verdict,
+    )
+
+    results = {result.test: result for result in record.results}
+    waived = {test for test, result in results.items() if result.outcome == "xfailed"}
+    found = [
+        waived_verdict(verdict) if test in waived else verdict
+        for test, verdict in zip(record.verdict_tests, record.verdicts, strict=True)
+    ]
+    extra = verdicts_of_tests(
+        record.planned,
+        results,
+        {(verdict.benchmark, verdict.device) for verdict in record.verdicts},
+        node=record.node,
+        explained=rejecting(found, fail_on),
+    )
+    return [*found, *extra]
+
+
+def _show(record: RunRecord, verbosity: int) -> None:
+    from pytest_anubis.report.pages.choice_report import chosen_lines
+    from pytest_anubis.report.text.summary_text import summary_lines
+
+    print(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
+    for warning in record.warnings:
+        print(f"note: {warning}")
+    for line in chosen_lines(record.events):
+        print(line)
+    if record.node_verdict is None:
+        print(f"{len(record.measurements)} measurements recorded, nothing was judged")
+        return
+    width = shutil.get_terminal_size().columns
+    for text, _ in summary_lines(
+        record.node_verdict, record.verdicts, verbosity=verbosity, width=width
+    ):
+        print(text)
+
+
+def _baseline(place: Path, record: RunRecord) -> Baseline | None:
+    from pytest_anubis.store.baselines.baseline_files import (
+        BaselineError,
+        find_baseline,
+        load_baseline,
+    )
+
+    try:
+        path = find_baseline(place, record.hardware_class)
+        if path is None:
+            return None
+        return load_baseline(path, hardware_class=record.hardware_class)
+    except (OSError, BaselineError) as error:
+        print(f"plots without criteria: {error}", file=sys.stderr)
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    from pytest_anubis.store.atomic import write_atomically
+
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
+    print(f"written: {path}")

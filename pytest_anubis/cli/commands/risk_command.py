@@ -1,0 +1,191 @@
+"""``anubis risk``: how likely each node of the fleet is to have an incident soon."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import Progress
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.history import FleetHistory
+    from pytest_anubis.report.pages.risk_report import NodeOutlook
+    from pytest_anubis.selector.risk.forecast import Outlook, RiskModel
+
+MODELS = ("auto", "exponential", "weibull", "cox", "cox-time")
+SHOWN = 40
+"""Nodes shown on the terminal without ``--all``."""
+
+AHEAD = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
+"""Hours ahead for which the page shows how many incidents are to be expected."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    histories.add_history_and_horizon(parser)
+    parser.add_argument("--node", action="append", default=[], help="only these nodes")
+    parser.add_argument(
+        "--model",
+        choices=MODELS,
+        help="fit this model now (auto: as rich as the number of incidents allows); default: the "
+        "saved one, else auto",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of cox-time (default: 0)")
+    parser.add_argument(
+        "--save",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="keep the fitted model; without FILE in the store, where the Selector finds it",
+    )
+    parser.add_argument("--load", type=Path, metavar="FILE", help="use a model that was kept")
+    parser.add_argument("--all", action="store_true", help="show every node")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots")
+    parser.add_argument("--json", metavar="FILE", help="write the risks as JSON; - prints them")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fit or load a model, and show what it says about the fleet."""
+    from pytest_anubis.store.history.fleet_history import read_fleet
+
+    if options.load is not None and options.model is not None:
+        raise CommandError("--load uses a model that was kept, --model fits one: give one of them")
+    with histories.reading(options.store) as history:
+        fleet = read_fleet(history)
+    unknown = sorted(set(options.node) - {node.name for node in fleet.nodes})
+    if unknown:
+        raise CommandError(f"node {unknown[0][:80]!r} is unknown; 'anubis history' lists the nodes")
+    now = time.time()
+    risk = _model(options, fleet, now)
+    outlook = _look(options, fleet, risk, now, options.horizon)
+    rows = _rows(fleet, outlook)
+    if options.json is not None:
+        histories.write_json(options.json, _plain(outlook, rows, now))
+        if options.json == "-":
+            return 0
+    _show(outlook, rows, whole=options.all)
+    if options.save is not None:
+        _save(options, risk)
+    if options.html is not None:
+        _page(options, fleet, risk, outlook, rows, now)
+    return 0
+
+
+def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> RiskModel:
+    from pytest_anubis.selector.risk.forecast import fit_risk
+    from pytest_anubis.selector.selector_error import SelectorError
+
+    if options.load is not None:
+        return histories.load_risk_model(options.load)
+    kept = histories.model_path(options.store)
+    fresh = options.model is not None or options.save is not None
+    if not fresh and kept is not None and kept.exists():
+        return histories.load_risk_model(kept)
+    with Progress("fitting") as progress:
+        progress.say(f"{len(fleet.incidents)} incidents")
+        try:
+            return fit_risk(fleet, now=now, model=options.model or "auto", seed=options.seed)
+        except SelectorError as error:
+            raise CommandError(f"{options.store}: {error}") from error
+
+
+def _look(
+    options: argparse.Namespace,
+    fleet: FleetHistory,
+    risk: RiskModel,
+    now: float,
+    horizon: float,
+) -> Outlook:
+    from pytest_anubis.selector.risk.forecast import look_ahead
+    from pytest_anubis.selector.selector_error import SelectorError
+
+    try:
+        return look_ahead(fleet, risk, now=now, horizon=horizon, nodes=options.node or None)
+    except SelectorError as error:
+        raise CommandError(f"{options.store}: {error}") from error
+
+
+def _rows(fleet: FleetHistory, outlook: Outlook) -> list[NodeOutlook]:
+    """Return the nodes, riskiest first."""
+    from pytest_anubis.report.pages.risk_report import NodeOutlook
+
+    latest: dict[str, tuple[int, str]] = {}
+    for incident in fleet.incidents:
+        count, _ = latest.get(incident.node, (0, ""))
+        latest[incident.node] = (count + 1, incident.kind)
+    states = {node.name: node.state for node in fleet.nodes}
+    rows = [
+        NodeOutlook(
+            node=risk.node,
+            probability=risk.probability,
+            uptime=3600 * outlook.uptime[risk.node],
+            incidents=latest.get(risk.node, (0, ""))[0],
+            last=latest.get(risk.node, (0, ""))[1],
+            state=states.get(risk.node, ""),
+        )
+        for risk in outlook.risks
+    ]
+    return sorted(rows, key=lambda row: (-row.probability, row.node))
+
+
+def _plain(outlook: Outlook, rows: list[NodeOutlook], now: float) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {
+        "schema": 1,
+        "at": now,
+        "horizon": outlook.horizon,
+        "basis": outlook.basis,
+        "notes": list(outlook.notes),
+        "expected_incidents": sum(row.probability for row in rows),
+        "nodes": [asdict(row) for row in rows],
+    }
+
+
+def _show(outlook: Outlook, rows: list[NodeOutlook], *, whole: bool) -> None:
+    from pytest_anubis.report.pages.risk_report import risk_lines
+
+    for line in risk_lines(rows, outlook.horizon, outlook.basis, most=None if whole else SHOWN):
+        print(line)
+    for note in outlook.notes:
+        print(f"note: {note}")
+
+
+def _save(options: argparse.Namespace, risk: RiskModel) -> None:
+    from pytest_anubis.store.history.database import HistoryError
+    from pytest_anubis.store.history.risk_model_files import save_model
+
+    path = Path(options.save) if options.save else histories.model_path(options.store)
+    if path is None:
+        raise CommandError("--save: name a FILE; a database elsewhere has no folder for it")
+    try:
+        save_model(
+            path, risk.to_plain(), created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        )
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+    print(f"written: {path}")
+
+
+def _page(
+    options: argparse.Namespace,
+    fleet: FleetHistory,
+    risk: RiskModel,
+    outlook: Outlook,
+    rows: list[NodeOutlook],
+    now: float,
+) -> None:
+    from pytest_anubis.report.pages.risk_report import risk_page
+    from pytest_anubis.selector.risk.forecast import fleet_risk
+
+    hours = sorted({*AHEAD, options.horizon / 3600})
+    expected = [
+        (ahead, fleet_risk(_look(options, fleet, risk, now, ahead * 3600).risks)) for ahead in hours
+    ]
+    text = risk_page(rows, outlook.horizon, outlook.basis, expected, outlook.notes)
+    histories.write_file(options.html, text)

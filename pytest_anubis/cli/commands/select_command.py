@@ -1,0 +1,163 @@
+"""``anubis select``: which benchmarks are worth their time on a node now, without pytest."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.hush import solver_hushed
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.history import FleetHistory, NodeRecord
+    from pytest_anubis.selector.choice.choice_inputs import Choice, Offer, Wish
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    histories.add_history_and_horizon(parser)
+    parser.add_argument(
+        "--node",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="node to choose for; several share one choice; default: the only one there is",
+    )
+    parser.add_argument(
+        "--by",
+        choices=("risk", "budget", "cost", "all"),
+        default="risk",
+        help="cheapest set within the accepted risk, most coverage within the budget, or least "
+        "expected total cost (default: risk)",
+    )
+    parser.add_argument(
+        "--risk",
+        type=histories.probability,
+        metavar="P0",
+        help="accepted probability of an incident (default with risk: 0.01)",
+    )
+    parser.add_argument(
+        "--budget", type=histories.duration, metavar="TIME", help="time for budget, e.g. 20m"
+    )
+    parser.add_argument(
+        "--incident-cost",
+        type=histories.duration,
+        default=86400.0,
+        metavar="TIME",
+        help="node time that one incident costs, for cost (default: 24h)",
+    )
+    parser.add_argument("--profile", default="", help="durations of this profile (default: all)")
+    parser.add_argument("--explain", action="store_true", help="a reason for every benchmark")
+    parser.add_argument(
+        "--ids", action="store_true", help="print nothing but what runs, one test id a line"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the choice as JSON; - prints it")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Choose and show."""
+    from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
+    from pytest_anubis.selector.choice.choice_record import choice_record
+
+    if options.by == "budget" and options.budget is None:
+        raise CommandError("--by budget needs --budget, e.g. --budget 20m")
+    if options.budget is not None and options.by != "budget":
+        raise CommandError("--budget belongs to --by budget; add that")
+    choice, wish = _choose(options)
+    record = choice_record(choice, wish)
+    if options.json is not None:
+        histories.write_json(options.json, record)
+    if options.json == "-":
+        return 0
+    if options.ids:
+        print("\n".join(choice.plan.chosen))
+        return 0
+    nodes = ", ".join(risk.node for risk in choice.ground.risks)
+    print(f"{nodes}: {choice.ground.basis or 'no incidents in the history'}")
+    for line in choice_lines(record):
+        print(line)
+    lines = explain_lines(record) if options.explain else list(choice.plan.chosen)
+    print("\n".join(lines))
+    return 0
+
+
+def _choose(options: argparse.Namespace) -> tuple[Choice, Wish]:
+    from pytest_anubis.selector.choice.choice_inputs import Wish, choose, freeze
+    from pytest_anubis.selector.selector_error import SelectorError
+    from pytest_anubis.store.history.fleet_history import read_fleet
+
+    wish = Wish(
+        mode=options.by,
+        p0=options.risk,
+        budget=options.budget,
+        incident_cost=options.incident_cost,
+        explore=0.0,  # a list for people: nothing is left to chance
+    )
+    with histories.reading(options.store) as history:
+        nodes = _nodes(options.node, history.nodes())
+        key = nodes[0].hardware_class
+        fleet = read_fleet(history, hardware_class=key, profile=options.profile)
+    path = histories.model_path(options.store)
+    model = histories.load_risk_model(path) if path is not None and path.exists() else None
+    offers = _offers(fleet, options.store)
+    try:
+        ground = freeze(
+            fleet,
+            [node.name for node in nodes],
+            now=time.time(),
+            horizon=options.horizon,
+            model=model,
+        )
+        with solver_hushed():
+            return choose(ground, offers, wish), wish
+    except SelectorError as error:
+        raise CommandError(f"{options.store}: {error}") from error
+
+
+def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
+    """Return the nodes that are asked about; they must be known and of one hardware class."""
+    by_name = {node.name: node for node in known}
+    if not names:
+        if len(known) != 1:
+            raise CommandError(f"--node NAME: the history knows {len(known)} nodes; name one")
+        return list(known)
+    for name in names:
+        if name not in by_name:
+            raise CommandError(
+                f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or "
+                "--add-nodes of 'anubis history add' and 'import', makes it known"
+            )
+    nodes = [by_name[name] for name in dict.fromkeys(names)]
+    classes = {node.hardware_class for node in nodes}
+    if len(classes) > 1:
+        raise CommandError(
+            f"--node: the nodes are of {len(classes)} hardware classes; choose for one class at a time"
+        )
+    return nodes
+
+
+def _offers(fleet: FleetHistory, store: str) -> list[Offer]:
+    """Return every benchmark that the history knows."""
+    from pytest_anubis.selector.choice.choice_inputs import Offer
+
+    components = {
+        name: defect.component
+        for defect in fleet.defects
+        for name in defect.benchmarks
+        if len(defect.benchmarks) == 1
+    } | dict(fleet.components)
+    exposing = {
+        name
+        for defect in fleet.defects
+        if defect.state != "false alarm"
+        for name in defect.benchmarks
+    }
+    names = sorted({*fleet.durations, *fleet.experience, *exposing})
+    if not names:
+        raise CommandError(
+            f"{store}: the history knows no benchmark of this hardware class; run "
+            "'pytest --anubis suites/' on such a node first"
+        )
+    return [Offer(benchmark=name, component=components.get(name, "")) for name in names]

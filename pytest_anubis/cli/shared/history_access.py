@@ -1,0 +1,143 @@
+"""Opening a history that must be there already, and what the commands about risk share."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.cli.shared.command_error import CommandError
+
+if TYPE_CHECKING:
+    from pytest_anubis.selector.risk.forecast import RiskModel
+    from pytest_anubis.store.history.database import History
+
+
+def add_history(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
+    """Declare ``--store``, the place of the history; `inherited` where the parser above has it too."""
+    parser.add_argument(
+        "--store",
+        default=argparse.SUPPRESS
+        if inherited
+        else os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis",
+        metavar="DIR|URL",
+        help="folder of the store, or a database URL (default: PYTEST_ANUBIS_HISTORY, else .anubis)",
+    )
+
+
+def add_history_and_horizon(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--store`` and ``--horizon``."""
+    add_history(parser)
+    parser.add_argument(
+        "--horizon",
+        type=duration,
+        default=86400.0,
+        metavar="TIME",
+        help="how far ahead incidents count, e.g. 24h, 30d (default: 24h)",
+    )
+
+
+@contextlib.contextmanager
+def reading(store: str) -> Iterator[History]:
+    """Give an open history.
+
+    Raises:
+        CommandError: There is none, or it cannot be used.
+    """
+    from pytest_anubis.store.history.database import HISTORY_NAME, History, HistoryError
+
+    target = store if "://" in store else Path(store)
+    if isinstance(target, Path) and not (target / HISTORY_NAME).exists():
+        raise CommandError(
+            f"{target}: no history yet; run 'pytest --anubis suites/', or enter incidents with "
+            "'anubis history add' or 'anubis history import'"
+        )
+    try:
+        with History(target) as history:
+            yield history
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+
+
+def model_path(store: str) -> Path | None:
+    """Return where a store keeps its risk model; None for a database elsewhere."""
+    from pytest_anubis.store.history.risk_model_files import MODEL_NAME
+
+    return None if "://" in store else Path(store) / MODEL_NAME
+
+
+def load_risk_model(path: Path) -> RiskModel:
+    """Read a risk model.
+
+    Raises:
+        CommandError: It cannot be read, or is of another schema.
+    """
+    from pytest_anubis.selector.risk.forecast import RiskModel
+    from pytest_anubis.selector.selector_error import SelectorError
+    from pytest_anubis.store.history.database import HistoryError
+    from pytest_anubis.store.history.risk_model_files import read_model
+
+    try:
+        return RiskModel.from_plain(read_model(path))
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+    except SelectorError as error:
+        raise CommandError(f"{path}: {error}") from error
+
+
+def duration(text: str) -> float:
+    """Read a positive time for argparse."""
+    from pytest_anubis.settings import seconds
+
+    try:
+        found = seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if found <= 0 or not math.isfinite(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive time")
+    return found
+
+
+def probability(text: str) -> float:
+    """Read a probability below 1 for argparse."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no probability of 0 or more and below 1")
+    return found
+
+
+def write_json(path: str, document: Mapping[str, Any]) -> None:
+    """Write strict JSON to a file, or to the standard output for ``-``.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    write_file(Path(path), text)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all, and say so.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    from pytest_anubis.store.atomic import write_atomically
+
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
+    print(f"written: {path}")

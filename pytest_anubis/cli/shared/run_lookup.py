@@ -1,0 +1,35 @@
+"""Finding and reading runs that a command line names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.run import RunRecord
+
+
+def read_run(name: str, store: Path) -> RunRecord:
+    """Read a run by its folder, its journal, its id in the store, or ``latest``.
+
+    Raises:
+        CommandError: There is no such run, or its journal cannot be used.
+    """
+    from pytest_anubis.store.journal.journal_events import JournalError
+    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
+
+    path = Path(name)
+    if name == "latest":
+        runs = sorted((store / "runs").glob("*/journal.jsonl"), key=lambda p: p.stat().st_mtime)
+        if not runs:
+            raise CommandError(f"{store}: no runs yet; run 'pytest --anubis suites/' first")
+        path = runs[-1]
+    elif not path.exists():
+        path = journal_path(store, name)
+        if not path.exists():
+            raise CommandError(
+                f"{name}: no such run; give its folder, its journal, its id in {store}, or 'latest'"
+            )
+    try:
+        return read_journal(path)
+    except JournalError as error:
+        raise CommandError(str(error)) from error

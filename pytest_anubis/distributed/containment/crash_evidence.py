@@ -1,0 +1,79 @@
+"""Evidence against the hardware, looked for when a worker has died; it never touches the device itself.
+
+A question to the driver of a card that has failed may never be answered, so only the kernel's log and the
+PCI bus are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
+
+_BUS = Path("/sys/bus/pci/devices")
+
+
+class Evidence:
+    """Watches the kernel's log from the start of the run.
+
+    Args:
+        devices: Device name -> PCI address of its card, None where it is unknown.
+        log: The kernel's log; default this machine's.
+        bus: Folder of the PCI devices.
+    """
+
+    def __init__(
+        self,
+        devices: Mapping[str, str | None],
+        *,
+        log: KernelLog | None = None,
+        bus: Path = _BUS,
+    ) -> None:
+        self._devices = devices
+        self._log = log or KernelLog()
+        self._bus = bus
+
+    @property
+    def blind(self) -> str:
+        """Why evidence may be missed; empty when everything can be read."""
+        return self._log.unreadable
+
+    def against(self, device: str) -> tuple[str, ...]:
+        """Return what has been logged since the last call, and what is missing, one phrase each.
+
+        Args:
+            device: The device that the dead worker was using; other cards' events do not count, the
+                node's do.
+        """
+        address = self._devices.get(device)
+        found = [
+            event.text
+            for event in kernel_events(self._log.new_lines())
+            if event.hardware and (not event.place or _same(event.place, address))
+        ]
+        # Recorded nodes have addresses that this machine may never have had.
+        if address and self._bus.is_dir() and not (self._bus / address.lower()).exists():
+            found.append(f"{device} at {address} is gone from the PCI bus")
+        return tuple(found)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._log.close()
+
+
+def addresses(devices: tuple[str, ...], inventory: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return device name -> PCI address, from the inventory as plain data."""
+    accelerators = inventory.get("accelerators", ())
+    found: dict[str, str | None] = {}
+    for name in devices:
+        number = name.partition(":")[2]  # counted over the whole node
+        if number.isdecimal() and int(number) < len(accelerators):
+            found[name] = accelerators[int(number)].get("pci")
+    return found
+
+
+def _same(place: str, address: str | None) -> bool:
+    """Compare addresses; the driver logs them without the function (``0000:5d:00``)."""
+    return address is None or address.lower().startswith(place.lower())

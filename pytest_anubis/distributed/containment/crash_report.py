@@ -1,0 +1,128 @@
+"""What a worker's death means for the test that it was running: words, evidence, verdict."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.distributed.containment.processes import Death
+from pytest_anubis.distributed.containment.watchdog import Overdue
+from pytest_anubis.distributed.dispatch.tasks import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """The death of a worker.
+
+    Attributes:
+        worker: Its name.
+        test: Node id of the test that it was running, empty if there was none.
+        overdue: What the watchdog killed it for, None if it did not.
+        death: How its process ended, None if unknown.
+        memory: The kernel killed processes for want of memory meanwhile.
+        said: What xdist says about it.
+    """
+
+    worker: str
+    test: str = ""
+    overdue: Overdue | None = None
+    death: Death | None = None
+    memory: bool = False
+    said: str = ""
+
+    @property
+    def cause(self) -> str:
+        """One phrase: what happened to the process."""
+        late = self.overdue
+        if late is not None:
+            limit = f"{late.deadline.seconds:g} s ({late.deadline.source})"
+            if late.stubborn:
+                return f"hung in the kernel: no end within {limit}, and it could not be killed"
+            return f"hung: no end within {limit}; the process was killed"
+        if self.death is None:
+            return f"its process was lost ({self.said or 'reason unknown'})"
+        if self.memory and self.death.signal == 9:
+            return "the kernel killed its process for want of memory (SIGKILL, out of memory)"
+        return f"its process died: {self.death}"
+
+
+def crash_text(
+    crash: Crash,
+    kept: Sequence[Measurement],
+    evidence: Sequence[str],
+    blind: str = "",
+    *,
+    attempts: Sequence[Measurement] = (),
+) -> str:
+    """Return the report's text: the first line says it all.
+
+    Args:
+        crash: What happened.
+        kept: What the test had measured before.
+        evidence: What points to the hardware.
+        blind: Why evidence may have been missed; empty if it was not.
+        attempts: What it had measured and was about to measure again, because it was disturbed.
+    """
+    lines = [crash.cause]
+    lines += [f"evidence: {phrase}" for phrase in evidence]
+    if not evidence:
+        lines.append("no evidence against the hardware was found: INCONCLUSIVE")
+        if blind:
+            lines.append(f"it could not be looked for everywhere: {blind}")
+    for one in kept:
+        last = f", last {one.values[-1]:g} {one.metric.unit}" if one.values else ""
+        lines.append(f"measured before: {one.metric.name}, {len(one.values)} values{last}")
+    if attempts:
+        phrases = ", ".join(dict.fromkeys(p for one in attempts for p in one.disturbance))
+        count = f"{len(attempts)} attempt{'s' if len(attempts) > 1 else ''}"
+        lines.append(
+            f"{count} that counted for nothing ({phrases or 'a lead-in'}): see the journal"
+        )
+    elif not kept:
+        lines.append("it had measured nothing")
+    return "\n".join(lines)
+
+
+def benchmark_frames(stack: str) -> str:
+    """Return the part of a dump of all threads that is the benchmark's own: no plumbing below it.
+
+    Args:
+        stack: What `faulthandler` wrote: threads apart by empty lines, innermost frame first.
+    """
+    kept = []
+    for thread in stack.split("\n\n"):
+        lines = thread.splitlines()
+        own = list(itertools.takewhile(lambda line: "_pytest/" not in line, lines))
+        if own and not any("execnet/gateway_base" in line for line in own):
+            kept.append("\n".join(own))
+    return "\n\n".join(kept)
+
+
+def crash_verdict(
+    crash: Crash, task: Task, component: str, evidence: Sequence[str], *, node: str
+) -> MetricVerdict | None:
+    """Return FAIL if there is evidence against the hardware, None if the crash says nothing about it.
+
+    Args:
+        crash: What happened.
+        task: The test that was running.
+        component: What the test exercises.
+        evidence: What points to the hardware.
+        node: Name of the node.
+    """
+    if not evidence:
+        return None
+    return MetricVerdict(
+        outcome=Outcome.FAIL,
+        reason=Reason.TEST_FAILED,
+        text=f"{crash.cause}, and {evidence[0]}",
+        benchmark=task.benchmark,
+        metric="",
+        component=component,
+        node=node,
+        device=task.device,
+        evidence=tuple(evidence),
+    )

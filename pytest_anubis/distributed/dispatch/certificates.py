@@ -1,0 +1,273 @@
+"""Certificates: measured proof that two benchmarks may run at the same time without harm to either.
+
+A pair of benchmarks is measured alternately alone and together. It is certified when no metric of either
+is worse together than alone: one-sided similarity of its values at least alpha, in several runs, whichever
+of them is left out; of many pairs some look harmless once by luck. A certificate belongs to one hardware
+class; on another the disk and the card may share what they do not share here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.distributed.dispatch.tasks import Certificates
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.wire import WireError, from_plain, to_plain
+
+FORMAT = "anubis-certificates"
+SCHEMA = 2
+ALPHA = 0.95
+LEAST = 3
+"""Values of a metric, alone and together each, below which nothing is certified."""
+
+MEETINGS = 3
+"""Runs in which two benchmarks must have met before they are certified."""
+
+MOSTLY = 0.5
+"""Least part of the shorter one that must lie beside the other one, or they did not meet."""
+
+_LARGEST = 16 << 20
+
+
+class CertificateError(ValueError):
+    """A certificate file cannot be used; the message is one line for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """The result for one pair.
+
+    Attributes:
+        first: Benchmark id, the smaller of the two.
+        second: Benchmark id.
+        similarity: Worst one-sided similarity of any metric of either, together against alone.
+        metric: Which metric that was.
+        granted: They may overlap.
+        reason: Why not, one phrase; empty when granted.
+        met: In how many runs they met.
+        open: Nothing speaks against it but that they met too rarely, or recorded too little so far.
+    """
+
+    first: str
+    second: str
+    similarity: float = 0.0
+    metric: str = ""
+    granted: bool = False
+    reason: str = ""
+    met: int = 0
+    open: bool = False
+
+
+def certify(
+    alone: Sequence[RunRecord], together: Sequence[RunRecord], *, alpha: float = ALPHA
+) -> tuple[Certificate, ...]:
+    """Compare runs in which benchmarks overlapped with runs in which none did.
+
+    Only pairs that really met in a run are judged (half of the shorter one beside the other), and only by
+    the values of those runs; pairs that overlap without any certificate (tests of different accelerators)
+    need none. A metric that was measured while the host was disturbed by others takes part: overlapping is
+    such a disturbance.
+
+    Args:
+        alone: Runs without certificates, taken alternately with the others.
+        together: Runs with overlapping.
+        alpha: The similarity that every metric must reach.
+    """
+    serial = _values(alone)
+    beside: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
+    anyway = {pair for record in alone for pair in overlaps(record)}
+    for record in together:
+        for pair in overlaps(record, MOSTLY) - anyway:
+            beside[pair].append(record)
+    return tuple(_certificate(pair, serial, beside[pair], alpha) for pair in sorted(beside))
+
+
+def overlaps(record: RunRecord, share: float = 0.0) -> set[tuple[str, str]]:
+    """Return the pairs of benchmarks of which tests ran at the same time, each pair in order.
+
+    Args:
+        record: A run in workers.
+        share: Least part of the shorter test's time that must lie beside the other one.
+    """
+    spans: list[tuple[float, float, str]] = []
+    benchmark = {plan.test: plan.benchmark for plan in record.planned if plan.benchmark}
+    for event in record.events:
+        if event.get("event") == "ran" and event.get("test") in benchmark:
+            start, end = event.get("start"), event.get("end")
+            if isinstance(start, int | float) and isinstance(end, int | float):
+                spans.append((float(start), float(end), benchmark[event["test"]]))
+    return {
+        (min(a, b), max(a, b))
+        for number, (start, end, a) in enumerate(spans)
+        for other_start, other_end, b in spans[:number]
+        if a != b and _beside((start, end), (other_start, other_end), share)
+    }
+
+
+def _beside(one: tuple[float, float], other: tuple[float, float], share: float) -> bool:
+    common = min(one[1], other[1]) - max(one[0], other[0])
+    return common > 0 and common >= share * min(one[1] - one[0], other[1] - other[0])
+
+
+def granted(certificates: Iterable[Certificate]) -> Certificates:
+    """Return the pairs that may overlap."""
+    return frozenset(frozenset({c.first, c.second}) for c in certificates if c.granted)
+
+
+def merged(
+    known: Iterable[Certificate], measured: Iterable[Certificate]
+) -> tuple[Certificate, ...]:
+    """Return all certificates, of pairs that were measured again the new ones, in order.
+
+    What stayed open says nothing new, so it replaces nothing.
+    """
+    by_pair = {(c.first, c.second): c for c in known}
+    for one in measured:
+        if not one.open or (one.first, one.second) not in by_pair:
+            by_pair[one.first, one.second] = one
+    return tuple(by_pair[pair] for pair in sorted(by_pair))
+
+
+def certificate_path(baselines: Path, hardware_class: str) -> Path:
+    """Return where the certificates of a hardware class lie: beside its baseline.
+
+    Args:
+        baselines: Folder of baselines, or one baseline file.
+        hardware_class: Key of the class.
+    """
+    folder = baselines.parent if baselines.suffix == ".json" else baselines
+    return folder / "certificates" / f"{hardware_class}.json"
+
+
+def save_certificates(
+    baselines: Path,
+    hardware_class: str,
+    certificates: Sequence[Certificate],
+    *,
+    origin: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the certificates of a hardware class, and return their file.
+
+    Args:
+        baselines: Folder of baselines, or one baseline file.
+        hardware_class: Key of the class.
+        certificates: All of them; the file is replaced.
+        origin: Where they come from (node, date, rounds, alpha, ...), for people who review the file.
+
+    Raises:
+        OSError: The disk refuses; an older file stays whole.
+    """
+    path = certificate_path(baselines, hardware_class)
+    data = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "hardware_class": hardware_class,
+        "origin": to_plain(dict(origin or {})),
+        "pairs": to_plain(list(certificates)),
+    }
+    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
+    return path
+
+
+def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate, ...]:
+    """Read the certificates of a hardware class; none when there is no file.
+
+    Raises:
+        CertificateError: The file is none, is damaged, or belongs to another class.
+    """
+    path = certificate_path(baselines, hardware_class)
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise CertificateError(f"{path}: too large for certificates; delete it")
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise CertificateError(f"{path}: cannot be read ({error}); mend or delete it") from error
+    if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
+        raise CertificateError(
+            f"{path}: no certificates of schema {SCHEMA}; delete it and certify again"
+        )
+    if data.get("hardware_class") != hardware_class:
+        raise CertificateError(f"{path}: belongs to class {data.get('hardware_class')!r}")
+    pairs = data.get("pairs")
+    if not isinstance(pairs, list):
+        raise CertificateError(f"{path}: field 'pairs' must be a list")
+    try:
+        return tuple(from_plain(Certificate, one, where="pair") for one in pairs)
+    except WireError as error:
+        raise CertificateError(f"{path}: {error}") from error
+
+
+_Values = dict[str, dict[tuple[str, str], list[Measurement]]]
+
+
+def _values(records: Iterable[RunRecord]) -> _Values:
+    """Return benchmark -> (device, metric) -> measurements."""
+    found: _Values = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        for one in record.measurements:
+            found[one.benchmark][one.device, one.metric.name].append(one)
+    return found
+
+
+def _certificate(
+    pair: tuple[str, str], alone: _Values, meetings: Sequence[RunRecord], alpha: float
+) -> Certificate:
+    """Judge a pair by all runs in which it met, and by all but each one of them."""
+    kept = [meetings]
+    if len(meetings) >= MEETINGS:
+        kept += [[*meetings[:out], *meetings[out + 1 :]] for out in range(len(meetings))]
+    found = [
+        _judge(pair, alone, _values(some), alpha, least=LEAST if some is meetings else 1)
+        for some in kept
+    ]
+    worst = replace(min(found, key=lambda one: (one.granted, one.similarity)), met=len(meetings))
+    if not worst.granted or len(meetings) >= MEETINGS:
+        return worst
+    times = "once" if len(meetings) == 1 else f"{len(meetings)} times"
+    reason = f"fine so far, but met only {times}, {MEETINGS} times are needed: more rounds"
+    return replace(worst, granted=False, open=True, reason=reason)
+
+
+def _judge(
+    pair: tuple[str, str], alone: _Values, together: _Values, alpha: float, *, least: int
+) -> Certificate:
+    from pytest_anubis.validator import one_sided
+
+    first, second = pair
+    worst, where = 1.0, ""
+    few: tuple[str, str] | None = None
+    for benchmark in pair:
+        measured: Mapping[tuple[str, str], list[Measurement]] = together.get(benchmark, {})
+        if not measured:
+            return Certificate(first=first, second=second, reason=f"{benchmark} recorded nothing")
+        for key, samples in measured.items():
+            values = [value for one in samples for value in one.values]
+            base = [v for one in alone.get(benchmark, {}).get(key, []) for v in one.values]
+            if min(len(values), len(base)) < least:
+                few = few or (key[1], f"too few values of {key[1]} on {key[0]}")
+                continue
+            similarity = one_sided(values, base, samples[0].metric.better)
+            if similarity <= worst:
+                worst, where = similarity, key[1]
+    fine = worst >= alpha
+    if fine and few:
+        metric, reason = few
+        return Certificate(first=first, second=second, metric=metric, reason=reason, open=True)
+    reason = "" if fine else f"{where} is {worst:.3f} alike, {alpha:g} is needed"
+    return Certificate(
+        first=first,
+        second=second,
+        similarity=round(worst, 6),
+        metric=where,
+        granted=fine,
+        reason=reason,
+    )

@@ -1,0 +1,373 @@
+"""Who runs what when: a pure state machine, events in, instructions out.
+
+A worker starts a test only when it knows the next one or was told to shut down, because the next one
+decides which fixtures are torn down. So a worker that was given one test *holds* it, and giving it the
+next, or the order to shut down, is what starts the one it holds. The dispatcher makes use of this: it
+decides over the start of every single test, although the worker always knows one test ahead.
+
+The rules: a test starts when it may run beside everything that is running. An exclusive test starts when
+all other lanes have finished *in order* and their processes are gone; a crash opens nothing, because a
+replacement will come up. While a replacement comes up, nothing of the host starts that its imports would
+disturb. The idea of a machine that returns instructions and tells its story when an event makes no sense
+is that of the worker state machine of dask.distributed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pytest_anubis.distributed.dispatch.tasks import (
+    NODE,
+    Certificates,
+    Lane,
+    Task,
+    lane_of,
+    may_overlap,
+    of_host,
+)
+
+STRIKES = 6
+"""After how many strikes without a finished test between them a lane is given up.
+
+A worker that dies in a test is one strike, one that dies without a test (while it starts, or waits) two.
+"""
+
+_STORY = 40  # events kept for the story
+
+
+class DispatchError(ValueError):
+    """An event that cannot follow on those before it; the message tells them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Give a worker tests, by index; of all that it has, it runs all but the last.
+
+    Attributes:
+        worker: Name of the worker.
+        tests: Indices into the tasks.
+    """
+
+    worker: str
+    tests: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Tell a worker that nothing more comes.
+
+    Attributes:
+        worker: Name of the worker.
+        last: Index of the test that it holds and is to run before it ends; None if it holds none.
+    """
+
+    worker: str
+    last: int | None = None
+
+
+Instruction = Send | Shutdown
+
+
+class State(StrEnum):
+    """What a lane is doing."""
+
+    BOOTING = "booting"  # no worker yet, or one that has not collected
+    OPEN = "open"  # its worker takes tests
+    CLOSING = "closing"  # its worker was told to shut down
+    CLOSED = "closed"  # its worker has finished in order
+
+
+@dataclass(slots=True)
+class _Track:
+    """A lane with its changing state: at most one test runs, at most one more is held."""
+
+    lane: Lane
+    state: State = State.BOOTING
+    worker: str | None = None
+    queue: deque[int] = field(default_factory=deque)
+    running: int | None = None
+    held: int | None = None
+    strikes: int = 0
+    given_up: bool = False
+
+
+class Dispatcher:
+    """Follows the workers of a run and says what each is to do next.
+
+    Lanes exist from the start, tests from `assign` on. Every event returns the instructions that follow
+    from it, to be carried out in order.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], *, strikes: int = STRIKES) -> None:
+        self._tracks = {lane.name: _Track(lane) for lane in lanes}
+        self._of: dict[str, _Track] = {}  # worker -> its lane, as long as it lives
+        self._tasks: tuple[Task, ...] | None = None
+        self._certificates: Certificates = frozenset()
+        self._strikes = strikes
+        self._stopped = False
+        self._dropped: list[int] = []
+        self._story: deque[str] = deque(maxlen=_STORY)
+
+    # What people and the adapter want to know.
+
+    @property
+    def assigned(self) -> bool:
+        """True when the tests are known."""
+        return self._tasks is not None
+
+    @property
+    def finished(self) -> bool:
+        """True when no lane needs anything more: all have finished or are about to."""
+        return self.assigned and all(
+            track.state in (State.CLOSING, State.CLOSED) for track in self._tracks.values()
+        )
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Indices of tests that have not been started, lane by lane."""
+        return tuple(
+            index
+            for track in self._tracks.values()
+            for index in (*([] if track.held is None else [track.held]), *track.queue)
+        )
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Indices of tests that are running."""
+        return tuple(t.running for t in self._tracks.values() if t.running is not None)
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """Indices of tests that will never run, because their lane was given up or left early."""
+        return tuple(self._dropped)
+
+    @property
+    def ready(self) -> bool:
+        """True when every lane that was not given up has a worker that has collected."""
+        return all(t.state is not State.BOOTING or t.given_up for t in self._tracks.values())
+
+    @property
+    def given_up(self) -> tuple[str, ...]:
+        """Names of the lanes whose workers died too often."""
+        return tuple(t.lane.name for t in self._tracks.values() if t.given_up)
+
+    def story(self) -> str:
+        """Return the last events and instructions, one a line."""
+        return "\n".join(self._story)
+
+    # Events.
+
+    def worker_ready(self, worker: str, lane: str) -> None:
+        """A worker has come up for a lane that has none.
+
+        Raises:
+            DispatchError: The lane is unknown or has a worker, or the worker is known already.
+        """
+        self._tell(f"{worker} is ready for lane {lane}")
+        track = self._tracks.get(lane)
+        if track is None:
+            raise self._nonsense(f"there is no lane {lane}")
+        if worker in self._of:
+            raise self._nonsense(f"{worker} serves lane {self._of[worker].lane.name} already")
+        if track.worker is not None or track.state is not State.BOOTING:
+            raise self._nonsense(f"lane {lane} is {track.state} with worker {track.worker}")
+        track.worker = worker
+        self._of[worker] = track
+
+    def worker_collected(self, worker: str) -> list[Instruction]:
+        """A worker has collected and agrees on the tests.
+
+        Raises:
+            DispatchError: The worker is unknown or has collected before.
+        """
+        self._tell(f"{worker} has collected")
+        track = self._track(worker)
+        if track.state is not State.BOOTING:
+            raise self._nonsense(f"{worker} has collected already")
+        track.state = State.OPEN
+        return self._advance()
+
+    def assign(self, tasks: Sequence[Task], certificates: Certificates) -> list[Instruction]:
+        """The tests are known: put each into its lane.
+
+        In the node's lane those come first that may run beside most of the other lanes' tests, so that
+        they do not wait behind one that may not; exclusive ones come last. Else their order is kept.
+
+        Raises:
+            DispatchError: They were known before.
+        """
+        self._tell(f"{len(tasks)} tests are known")
+        if self._tasks is not None:
+            raise self._nonsense("the tests are known already")
+        self._tasks = tuple(tasks)
+        self._certificates = certificates
+        for index in self._order(self._tasks):
+            track = self._tracks[self._lane_of(index)]
+            (self._dropped if track.given_up else track.queue).append(index)
+        return self._advance()
+
+    def test_complete(self, worker: str, index: int) -> list[Instruction]:
+        """A worker has finished a test.
+
+        Raises:
+            DispatchError: It was not running that test.
+        """
+        self._tell(f"{worker} has finished test {index}")
+        track = self._track(worker)
+        if self._stopped and index in self._dropped:
+            return []  # it refused to run what it held
+        if track.running != index:
+            raise self._nonsense(f"{worker} runs test {track.running}, not {index}")
+        track.running = None
+        track.strikes = 0
+        return self._advance()
+
+    def worker_finished(self, worker: str) -> list[Instruction]:
+        """A worker has ended in order; what it has left unrun will not be run.
+
+        Raises:
+            DispatchError: The worker is unknown.
+        """
+        self._tell(f"{worker} has finished in order")
+        track = self._track(worker)
+        self._drop(track)
+        del self._of[worker]
+        track.worker, track.state = None, State.CLOSED
+        return self._advance()
+
+    def worker_crashed(self, worker: str) -> tuple[int | None, list[Instruction]]:
+        """A worker has died; a replacement for its lane will follow.
+
+        Returns:
+            The index of the test that was running, reported here once and not repeated, None if there was
+            none; and the instructions. All other tests of the worker go back to the front of its lane.
+
+        Raises:
+            DispatchError: The worker is unknown.
+        """
+        self._tell(f"{worker} has crashed")
+        track = self._track(worker)
+        crashed = track.running
+        if track.held is not None:
+            track.queue.appendleft(track.held)
+        track.running = track.held = track.worker = None
+        track.state = State.BOOTING
+        del self._of[worker]
+        track.strikes += 2 if crashed is None else 1
+        if track.strikes >= self._strikes and not track.given_up:
+            track.given_up = True
+            self._tell(f"  lane {track.lane.name} is given up")
+            self._drop(track)
+        return crashed, self._advance()
+
+    def stop(self) -> list[Instruction]:
+        """The run is to end early: nothing that is not running yet will be started."""
+        self._tell("the run is to stop")
+        self._stopped = True
+        for track in self._tracks.values():
+            running, track.running = track.running, None
+            self._drop(track)
+            track.running = running
+        return self._advance()
+
+    def repeat(self, index: int) -> list[Instruction]:
+        """Put a test that crashed back to the front of its lane, whose replacement is still to come.
+
+        Raises:
+            DispatchError: There is no such test, or its lane takes no more tests.
+        """
+        self._tell(f"test {index} is to be repeated")
+        if self._tasks is None or not 0 <= index < len(self._tasks):
+            raise self._nonsense(f"there is no test {index}")
+        track = self._tracks[self._lane_of(index)]
+        if track.state is not State.BOOTING or track.given_up:
+            raise self._nonsense(f"lane {track.lane.name} takes no more tests")
+        track.queue.appendleft(index)
+        return self._advance()
+
+    # How one thing leads to the next.
+
+    def _order(self, tasks: tuple[Task, ...]) -> list[int]:
+        lanes = [self._lane_of(index) for index in range(len(tasks))]
+        if len(set(lanes)) < 2:
+            return list(range(len(tasks)))
+
+        def company(index: int) -> tuple[bool, int]:
+            if lanes[index] != NODE:
+                return False, 0
+            beside = sum(
+                may_overlap(tasks[index], task, self._certificates)
+                for task, lane in zip(tasks, lanes, strict=True)
+                if lane != NODE
+            )
+            return tasks[index].exclusive, -beside
+
+        return sorted(range(len(tasks)), key=company)
+
+    def _lane_of(self, index: int) -> str:
+        tasks = self._tasks or ()
+        return lane_of(tasks[index], [track.lane for track in self._tracks.values()])
+
+    def _advance(self) -> list[Instruction]:
+        """Let every lane do what it may do now; lanes of devices go first."""
+        instructions: list[Instruction] = []
+        if self._tasks is None:
+            return instructions
+        for track in self._tracks.values():
+            instructions += self._step(track, self._tasks)
+        for instruction in instructions:
+            self._tell(f"  -> {instruction}")
+        return instructions
+
+    def _step(self, track: _Track, tasks: tuple[Task, ...]) -> list[Instruction]:
+        worker = track.worker
+        if track.state is not State.OPEN or worker is None:
+            return []
+        if self._stopped:
+            track.state = State.CLOSING
+            return [Shutdown(worker)]
+        sent: list[int] = []
+        if track.held is None and track.queue:
+            track.held = track.queue.popleft()
+            sent.append(track.held)
+        if track.running is None and (
+            track.held is None or self._may_start(track, tasks[track.held])
+        ):
+            track.running, track.held = track.held, None
+            if not track.queue:
+                track.state = State.CLOSING
+                shutdown = Shutdown(worker, track.running)
+                return [Send(worker, tuple(sent)), shutdown] if sent else [shutdown]
+            track.held = track.queue.popleft()
+            sent.append(track.held)
+        return [Send(worker, tuple(sent))] if sent else []
+
+    def _may_start(self, track: _Track, task: Task) -> bool:
+        others = [other for other in self._tracks.values() if other is not track]
+        if task.exclusive:
+            return all(other.state is State.CLOSED for other in others)
+        if of_host(task) and any(other.state is State.BOOTING for other in others):
+            return False
+        running = [self._tasks[i] for i in self.running] if self._tasks else []
+        return all(may_overlap(task, other, self._certificates) for other in running)
+
+    def _drop(self, track: _Track) -> None:
+        left = [index for index in (track.running, track.held) if index is not None]
+        self._dropped += [*left, *track.queue]
+        track.running = track.held = None
+        track.queue.clear()
+
+    def _track(self, worker: str) -> _Track:
+        track = self._of.get(worker)
+        if track is None:
+            raise self._nonsense(f"{worker} serves no lane")
+        return track
+
+    def _tell(self, event: str) -> None:
+        self._story.append(event)
+
+    def _nonsense(self, text: str) -> DispatchError:
+        return DispatchError(f"{text}; what happened so far:\n{self.story()}")

@@ -1,0 +1,386 @@
+"""The controller's side of a distributed run: workers, their channels, their deadlines and their deaths.
+
+Registered only when xdist distributes. With ``--anubis`` it always does: without ``-n`` the tests run one
+after the other in a single worker, since nothing inside a process survives that process's death.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
+from pytest_anubis.distributed.containment.crash_report import (
+    Crash,
+    benchmark_frames,
+    crash_text,
+    crash_verdict,
+)
+from pytest_anubis.distributed.containment.processes import (
+    how_it_died,
+    is_gone,
+    kill_tree,
+    memory_kills,
+    wait_gone,
+)
+from pytest_anubis.distributed.containment.watchdog import STARTING, Deadline, Watchdog
+from pytest_anubis.distributed.dispatch.certificates import (
+    CertificateError,
+    granted,
+    load_certificates,
+)
+from pytest_anubis.distributed.dispatch.prediction import Plan, plan_lines
+from pytest_anubis.distributed.dispatch.tasks import Certificates, Lane, Task, of_host
+from pytest_anubis.distributed.dispatch.xdist_scheduler import AnubisScheduling, ended_in_order
+from pytest_anubis.distributed.workers import worker as far_side
+from pytest_anubis.distributed.workers.device_binding import LANE, binding
+from pytest_anubis.distributed.workers.lane_allotment import set_workers
+from pytest_anubis.distributed.workers.worker_messages import Listener
+from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
+from pytest_anubis.store.journal import journal_events as events
+from pytest_anubis.wire import to_plain
+
+EXIT_UNDECIDED = 20
+
+
+class Controller:
+    """Binds workers to lanes, hears what they send, and contains their deaths.
+
+    Args:
+        config: The controller's configuration.
+        context: The facts of the run.
+        sink: Takes every event at once, from any thread.
+        lanes: One per worker, in the order of xdist's specs.
+        certificates: Which benchmarks do not disturb each other.
+        costs: Measured seconds by benchmark id.
+        selection: Chooses benchmarks for all workers; None runs what they collect.
+    """
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        context: RunContext,
+        sink: Sink,
+        lanes: Sequence[Lane],
+        *,
+        certificates: Certificates = frozenset(),
+        costs: Mapping[str, float] | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        self._config = config
+        self._selection = selection
+        if selection is not None:
+            selection.lanes = sum(bool(lane.devices) for lane in lanes)
+        self._context = context
+        self._sink = sink
+        self._lanes = {lane.name: lane for lane in lanes}
+        self._plain = to_plain(context)
+        self._certificates = certificates
+        self._costs = costs or {}
+        self._scheduler: AnubisScheduling | None = None
+        self._watchdog = Watchdog(self._gave_up)
+        self._listener = Listener(context.settings, sink, self._watchdog, costs)
+        recorded = context.settings.inventory is not None
+        places = {} if recorded else addresses(context.devices, context.inventory)
+        self._evidence = Evidence(places)
+        self._memory = memory_kills()
+        self._folder = Path(tempfile.mkdtemp(prefix="anubis-"))
+        self._session: pytest.Session | None = None
+        self._nodes: dict[str, Any] = {}
+        self._pids: dict[str, int] = {}
+        self._leaving: list[int] = []  # processes whose worker has ended in order
+        self._crashes: dict[str, Crash] = {}  # worker -> how it died
+        self._crash_reports: dict[str, int] = {}  # test -> how many
+        self._plan: Plan | None = None
+        self._lines: list[str] = []  # what went wrong, for the end of the run
+        self._notes: list[str] = []
+
+    # Workers come up.
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Take over the counting of failures: xdist's way ends a run as interrupted."""
+        self._session = session
+        self._dsession().maxfail = 0
+
+    @pytest.hookimpl
+    def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
+        """Bind every spec to a lane; the replacement of a dead worker is made from the same spec."""
+        context = self._context
+        for spec, lane in zip(specs, self._lanes.values(), strict=True):
+            some = bool(context.hidden)
+            spec.env.update(binding(lane, context.devices, context.bindings, some=some))
+
+    @pytest.hookimpl
+    def pytest_configure_node(self, node: Any) -> None:
+        """Give the worker what it must know, a channel, and a deadline for its start."""
+        name = node.gateway.id
+        self._nodes[name] = node
+        channel = node.gateway.newchannel()
+        lane = self.lane_of(node)
+        channel.setcallback(lambda message: self._hear(name, lane, channel, message))
+        idle = self._scheduler is not None and lane in self._scheduler.given_up
+        node.anubis_channel = channel
+        node.workerinput |= {
+            "anubis": self._plain,
+            far_side.CHANNEL: channel,
+            far_side.IDLE: idle,
+            far_side.STACK_FILE: "",
+        }
+        spec = node.gateway.spec
+        if spec.popen and not spec.via:  # a process of this machine, which we can end
+            stack_file = self._folder / f"{name}.txt"
+            node.workerinput[far_side.STACK_FILE] = str(stack_file)
+            self._pids[name] = pid = node.gateway._rinfo().pid
+            self._watchdog.process(name, pid, stack_file)
+        self._watchdog.doing(name, "start", Deadline(STARTING, "for starting and collecting"))
+
+    def _hear(self, name: str, lane: str, channel: Any, message: Any) -> None:
+        """Take a worker's message; its question for the choice of benchmarks is answered."""
+        if message[0] != "candidates" or self._selection is None:
+            self._listener.hear(name, lane, message)
+            return
+        channel.send(("selection", answered(self._selection, message[1])))
+
+    @pytest.hookimpl
+    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> AnubisScheduling:
+        """Place tests by device and resource, whatever ``--dist`` says."""
+        self._scheduler = AnubisScheduling(
+            config, tuple(self._lanes.values()), self, self._certificates, self._costs
+        )
+        return self._scheduler
+
+    # What the scheduler asks and tells.
+
+    def lane_of(self, node: Any) -> str:
+        """Return the name of the lane that a worker serves."""
+        return str(node.gateway.spec.env[LANE])
+
+    def tasks_of(self, node: Any) -> Sequence[Task] | None:
+        """Return what a worker said about its tests, None if it has not."""
+        return self._listener.tasks.get(node.gateway.id)
+
+    def release(self, node: Any, last: int | None) -> None:
+        """Allow a worker to run the test that it holds, and tell it that nothing more comes."""
+        node.anubis_channel.send(("last", last))
+        node.shutdown()
+
+    def stopping(self) -> bool:
+        """True when xdist has told all workers to end."""
+        return bool(self._dsession().shuttingdown)
+
+    def starts_alone(self) -> None:
+        """Wait until processes that have ended their tests have ended themselves; help who does not."""
+        wait_gone(self._leaving)
+        for pid in self._leaving:
+            if not is_gone(pid):
+                kill_tree(pid)
+        self._leaving.clear()
+
+    def lane_given_up(self, node: Any, lane: str) -> None:
+        """Let the lane's next worker do nothing: its workers died too often."""
+        context = self._context
+        hidden = binding(self._lanes[lane], context.devices, context.bindings, hidden=True)
+        node.gateway.spec.env.update(hidden)
+        text = f"lane {lane} is given up: its workers died again and again"
+        if text not in self._lines:
+            self._lines.append(text)
+            self._sink({"event": "lane_given_up", "lane": lane})
+
+    def planned(self, plan: Plan) -> None:
+        """Tell people and the journal which test runs where and when."""
+        self._plan = plan
+        slots = [
+            {"test": s.test, "lane": s.lane, "start": round(s.start, 3), "end": round(s.end, 3)}
+            for s in plan.slots
+        ]
+        self._sink({"event": "placed", "tests": slots, "wall": plan.wall, "serial": plan.serial})
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        verbosity = self._config.get_verbosity()
+        if terminal is not None and self._selection is not None:
+            explain = self._context.settings.explain
+            for line in self._selection.lines(explain=explain):
+                terminal.write_line(line)
+        if terminal is not None and verbosity >= 0:
+            for line in plan_lines(plan, every=verbosity > 0):
+                terminal.write_line(line)
+
+    # Failures and deaths.
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self) -> None:
+        """Stop in order once ``-x`` or ``--maxfail`` wants it; crashes count."""
+        session = self._session
+        if session is not None and session.shouldfail and self._scheduler is not None:
+            self._scheduler.stop()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+        """Find out how a worker ended.
+
+        Raises:
+            pytest.UsageError: It ended because a benchmark is written wrongly.
+        """
+        if self._listener.usage:
+            raise pytest.UsageError(self._listener.usage)
+        name = node.gateway.id
+        pid = self._pids.get(name)
+        overdue = self._watchdog.gone(name)
+        if ended_in_order(node):
+            if pid is not None:
+                self._leaving.append(pid)
+            return
+        kills = memory_kills()
+        crash = Crash(
+            worker=name,
+            overdue=overdue,
+            death=how_it_died(pid) if pid is not None and overdue is None else None,
+            memory=kills is not None and self._memory is not None and kills > self._memory,
+            said=str(error).strip().rpartition("\n")[2],
+        )
+        self._memory = kills
+        self._crashes[name] = crash
+        lane = self.lane_of(node)
+        test = self._listener.running(name)
+        died = {"event": "worker_died", "worker": name, "lane": lane, "test": test}
+        self._sink({**died, "text": crash.cause})
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_handlecrashitem(
+        self, crashitem: str, report: pytest.TestReport, sched: AnubisScheduling
+    ) -> None:
+        """Say what happened to the test, with all that it had measured and what speaks against hardware."""
+        name = report.node.gateway.id
+        crash = replace(self._crashes.get(name, Crash(worker=name)), test=crashitem)
+        task = self._listener.known.get(crashitem, Task(test=crashitem))
+        component = self._listener.components.get(crashitem, "")
+        times = self._crash_reports[crashitem] = self._crash_reports.get(crashitem, 0) + 1
+        evidence = list(self._evidence.against(task.device))
+        if times > 1:
+            evidence.append(f"it ended like this on {task.device} {times} times in a row")
+        kept = self._listener.kept(crashitem)
+        attempts = self._listener.attempts(crashitem)
+        report.longrepr = crash_text(crash, kept, evidence, self._evidence.blind, attempts=attempts)
+        report.location = (report.location[0], None, crashitem.partition("::")[2] or crashitem)
+        report.duration = self._listener.seconds(name)
+        report.anubis = {  # type: ignore[attr-defined]  # read by the session's plugins
+            "benchmark": task.benchmark,
+            "component": component,
+            "device": task.device,
+        }
+        if crash.overdue is not None and crash.overdue.stack:
+            report.sections.append(("where it hung", benchmark_frames(crash.overdue.stack)))
+        verdict = crash_verdict(crash, task, component, evidence, node=self._context.node)
+        if verdict is not None:
+            self._sink({**events.verdict_event(verdict), "test": crashitem})
+        elif self._worth_repeating(task, sched):
+            sched.mark_test_pending(crashitem)
+
+    def _worth_repeating(self, task: Task, sched: AnubisScheduling) -> bool:
+        """Once more on the same accelerator: whether it ends the same way tells a fault from a mishap."""
+        stop = self._session is not None and self._config.getvalue("maxfail")
+        return not of_host(task) and not stop and sched.can_repeat(task)
+
+    def _gave_up(self, name: str) -> None:
+        """Go on without a worker that cannot be killed; its pipe will never close."""
+        node = self._nodes[name]
+        node._down = True  # or xdist would count it a second time should it end after all
+        node.notify_inproc("errordown", node=node, error="it hangs in the kernel")
+
+    # The end.
+
+    # Before the run's own end, which writes the exit status into the journal.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Make the exit status honest; xdist's is 0 when every worker died before its first test."""
+        self._watchdog.stop()
+        self._evidence.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._tell_how_long_it_took()
+        crashes = sum(self._crash_reports.values())
+        only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
+        if only and self._context.settings.mode == "measure":  # else the verdicts speak
+            session.exitstatus = EXIT_UNDECIDED
+        never = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        unneeded = self._selection is not None and bool(self._selection.unneeded())
+        if never and self._plan is None and not unneeded:
+            self._lines.append("no worker came as far as running a test: nothing was measured")
+            session.exitstatus = EXIT_UNDECIDED
+
+    def _tell_how_long_it_took(self) -> None:
+        began = self._listener.began
+        if self._plan is None or began is None:
+            return
+        ended = self._listener.ended
+        wall = round((time.monotonic() if ended is None else ended) - began, 3)
+        predicted = round(self._plan.wall, 3)
+        self._sink({"event": "dispatched", "wall": wall, "predicted": predicted})
+        if self._config.get_verbosity() > 0:
+            self._notes.append(f"predicted {predicted:.1f} s, took {wall:.1f} s")
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what went wrong with the workers."""
+        for crash in self._crashes.values():
+            terminalreporter.write_line(f"anubis: worker {crash.worker}: {crash.cause}", red=True)
+        for line in (*self._lines, *self._listener.troubles):
+            terminalreporter.write_line(f"anubis: {line}", red=True)
+        for line in self._notes:
+            terminalreporter.write_line(f"anubis: {line}")
+
+    def _dsession(self) -> Any:
+        return self._config.pluginmanager.get_plugin("dsession")
+
+
+def register(
+    config: pytest.Config, context: RunContext, sink: Sink, selection: Selection | None = None
+) -> None:
+    """Make the run a distributed one, with a worker for every lane, unless it must stay in one process.
+
+    It stays in one process with ``--collect-only`` and ``--pdb``. ``-p no:xdist`` keeps it there too; then
+    a hang or a crash of a test is one of the run.
+
+    Args:
+        config: The controller's configuration, before xdist has been configured.
+        context: The facts of the run.
+        sink: Takes every event at once, from any thread.
+        selection: Chooses benchmarks for all workers; None runs what they collect.
+
+    Raises:
+        pytest.UsageError: The certificates of this hardware class cannot be used.
+    """
+    if config.option.collectonly or config.option.usepdb:
+        return
+    try:
+        found = load_certificates(context.settings.baselines, context.hardware_class)
+        certificates = granted(found)
+    except CertificateError as error:
+        raise pytest.UsageError(str(error)) from error
+    lanes = set_workers(config, context.devices, overlapping=bool(certificates))
+    costs = _measured(context)
+    controller = Controller(
+        config, context, sink, lanes, certificates=certificates, costs=costs, selection=selection
+    )
+    config.pluginmanager.register(controller, "anubis-controller")
+
+
+def _measured(context: RunContext) -> dict[str, float]:
+    """Return how long each benchmark took in earlier runs; nothing where no history can be read."""
+    place = context.settings.history_place
+    if not history_exists(place):
+        return {}
+    from pytest_anubis.store.history.database import History, HistoryError
+
+    try:
+        with History(place) as history:
+            return history.durations(context.hardware_class, profile=context.settings.profile)
+    except HistoryError:
+        return {}  # filing this run will tell what is wrong with it

@@ -1,0 +1,185 @@
+"""The worker's side: tells the controller what is planned and measured, at once, and obeys its order.
+
+Everything travels through a channel of our own that the controller hands over in xdist's ``workerinput``:
+it works before tests are scheduled, and what was sent survives the sudden death of this process.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from pytest_anubis.distributed.containment.processes import STACK_SIGNAL, die_with_parent
+from pytest_anubis.session.collecting.benchmark_mark import (
+    benchmark_mark,
+    is_benchmark,
+    timeout_mark,
+)
+from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
+from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.session.measuring.conditions import surroundings_of
+from pytest_anubis.wire import to_plain
+
+CHANNEL = "anubis_channel"
+"""Key in ``workerinput``: our channel."""
+
+STACK_FILE = "anubis_stack_file"
+"""Key in ``workerinput``: where to write what the threads are doing when asked; empty if far away."""
+
+IDLE = "anubis_idle"
+"""Key in ``workerinput``: true for a worker that only takes the place of one that died too often."""
+
+
+def register(config: pytest.Config, context: RunContext, worker_input: dict[str, Any]) -> Sink:
+    """Prepare a worker and return its sink, which sends every event to the controller at once.
+
+    Args:
+        config: The worker's configuration.
+        context: The facts of the run.
+        worker_input: What the controller sent.
+    """
+    worker = Worker(worker_input[CHANNEL])
+    config.pluginmanager.register(worker, "anubis-worker")
+    if worker_input.get(IDLE):
+        config.pluginmanager.register(Idle(), "anubis-idle")
+    _prepare_process(worker_input.get(STACK_FILE, ""))
+    # The controller counts failures of all workers and stops in time; a worker that stopped by itself
+    # would end the whole run as "interrupted".
+    config.option.maxfail = 0
+    return worker.event
+
+
+def asking(config: pytest.Config) -> Callable[[list[dict[str, Any]]], dict[str, Any]]:
+    """Return what asks the controller for the choice of benchmarks."""
+    ask: Callable[[list[dict[str, Any]]], dict[str, Any]]
+    ask = config.pluginmanager.get_plugin("anubis-worker").ask  # type: ignore[union-attr]  # ours
+    return ask
+
+
+class Worker:
+    """Sends the plan and all events, and runs no test that the controller did not release.
+
+    Args:
+        channel: Our channel to the controller.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._released: int | None = None
+        self._answer: dict[str, Any] = {}
+        self._answered = threading.Event()
+        self._items: dict[str, int] = {}
+        channel.setcallback(self._receive)
+
+    def send(self, kind: str, content: Any = None) -> None:
+        """Send one message; plain types only, since anything else would end the session."""
+        self._channel.send((kind, to_plain(content)))
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Send one journal event."""
+        self.send("event", event)
+
+    def ask(self, described: list[dict[str, Any]]) -> dict[str, Any]:
+        """Ask the controller which benchmarks to leave out, and wait for its answer.
+
+        All workers get the same, since the controller chooses once. Its deadline for starting and
+        collecting bounds the wait.
+        """
+        self.send("candidates", described)
+        self._answered.wait()
+        return self._answer
+
+    def _receive(self, message: Any) -> None:
+        kind, content = message
+        if kind == "last":
+            self._released = content
+        elif kind == "selection":
+            self._answer = content
+            self._answered.set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, Any, Any]:
+        """Tell what is wrong with a mark, which would otherwise look like a crash."""
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            self.send("usage", str(error))
+            raise
+
+    # First: the controller must know the tests before xdist tells it that collection is done.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Tell what the tests need, so that the controller can place them."""
+        if any(is_benchmark(item) for item in session.items):
+            surroundings = surroundings_of(session.config)
+            if surroundings is not None:
+                surroundings.prepare()  # now, while nobody measures, and not within the first test
+        self._items = {item.nodeid: number for number, item in enumerate(session.items)}
+        self.send("tasks", [_describe(item) for item in session.items])
+        self.send("doing", ["waiting", ""])
+
+    # xdist starts what a worker holds when it shuts the worker down, be it to end the run early; what
+    # must run alone would then run beside something else.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> bool | None:
+        """Refuse a test that is started only because the run ends."""
+        if nextitem is None and self._released != self._items.get(item.nodeid):
+            return True
+        self.send("doing", ["test", item.nodeid])
+        return None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Tell that the test is over."""
+        self.send("doing", ["waiting", ""])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Leave the device to others: a cached block of its memory is not free to them."""
+        self.send("doing", ["end", ""])
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+            gc.collect()
+            torch.cuda.empty_cache()
+
+
+class Idle:
+    """Keeps a worker from importing any test: its lane was given up."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> bool:
+        """Collect nothing."""
+        return True
+
+
+def _describe(item: pytest.Item) -> dict[str, Any]:
+    mark = benchmark_mark(item)
+    return {
+        "test": item.nodeid,
+        "benchmark": benchmark_id(item),
+        "component": mark.component,
+        "device": device_of(item),
+        "scope": mark.scope,
+        "resources": sorted(mark.resources),
+        "cost": mark.cost,
+        "timeout": timeout_mark(item),
+    }
+
+
+def _prepare_process(stack_file: str) -> None:
+    """Let the kernel end this process with its controller, and let it tell where it hangs."""
+    if not stack_file:
+        return  # on another machine: its parent is a proxy, and nobody there reads the file
+    die_with_parent()
+    # A bare descriptor, open until the process ends.
+    descriptor = os.open(stack_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    faulthandler.register(STACK_SIGNAL, file=descriptor, all_threads=True, chain=False)

@@ -1,0 +1,261 @@
+"""The inventory gate: is the hardware there that should be, before anything is measured?
+
+Some checks need the class's golden inventory, others (error counters, sensors that fail) stand alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pytest_anubis.core.inventory import Accelerator, GateFinding, Inventory
+from pytest_anubis.hardware.gate.card_checks import CardLimits, card_findings, card_place
+from pytest_anubis.hardware.gate.single_checks import (
+    Severity,
+    Value,
+    at_least,
+    at_most,
+    equal,
+    gib,
+    no_reading,
+)
+
+# Nothing is measured with these, so a normal user who may not read them is no obstacle.
+_IDENTITIES = ("serial", "uuid", "part", "address")
+_LOST = ("(NVML error 15)", "(NVML error 16)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateLimits:
+    """Limits of counters; all are inclusive.
+
+    Attributes:
+        cards: Limits of an accelerator's counters.
+        memory_corrected: Corrected errors of main memory since boot. A module with more is about to fail.
+        memory_uncorrected: Uncorrected errors of main memory since boot.
+        memory_share: Smallest share of the expected main memory; kernels reserve different amounts.
+        wear: Used endurance of a disk in percent.
+        media_errors: Data that a disk could not read back.
+    """
+
+    cards: CardLimits = field(default_factory=CardLimits)
+    memory_corrected: int = 1000
+    memory_uncorrected: int = 0
+    memory_share: float = 0.98
+    wear: float = 100.0
+    media_errors: int = 0
+
+
+def check_inventory(
+    inventory: Inventory, golden: Inventory | None = None, limits: GateLimits | None = None
+) -> list[GateFinding]:
+    """Compare a node's inventory with its class's.
+
+    Args:
+        inventory: The node.
+        golden: What the class's nodes have; None: only the checks that need no comparison.
+        limits: Limits of the counters; default those of `GateLimits`.
+
+    Returns:
+        The findings, failures first, in the order of the hardware; empty when nothing is wrong.
+    """
+    limits = limits or GateLimits()
+    found = [
+        *_accelerator_count(inventory, golden),
+        *_cards(inventory, golden, limits.cards),
+        *_host(inventory, golden, limits),
+        *_disks(inventory, golden, limits),
+        *_nics(inventory, golden),
+        *_unreadable(inventory),
+    ]
+    return sorted(found, key=lambda finding: finding.severity != "FAIL")
+
+
+def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFinding]:
+    found = len(inventory.accelerators)
+    known = {card.pci for card in inventory.accelerators}
+    silent = [address for address in inventory.on_bus or () if address not in known]
+    if golden is not None and found < len(golden.accelerators):
+        missing = [card.pci or f"number {card.index}" for card in golden.accelerators]
+        missing = [slot for slot in missing if slot not in known]
+        on_bus = [slot for slot in missing if slot in silent]
+        yield GateFinding(
+            what="number of accelerators",
+            slot=", ".join(missing) if len(missing) == len(golden.accelerators) - found else "",
+            expected=str(len(golden.accelerators)),
+            found=f"{found}" + (" (the bus shows it, its driver does not)" if on_bus else ""),
+            severity="FAIL",
+            component="accelerator",
+            action="look for the card's last words in the kernel log, reseat or replace it",
+        )
+    elif golden is not None and found > len(golden.accelerators):
+        yield GateFinding(
+            what="number of accelerators",
+            expected=str(len(golden.accelerators)),
+            found=str(found),
+            severity="INCONCLUSIVE",
+            component="accelerator",
+            action="learn a baseline for this configuration",
+        )
+    elif silent:
+        # In a container, cards may be there that are meant for others.
+        yield GateFinding(
+            what="accelerator",
+            slot=", ".join(silent),
+            expected="one that its driver answers for",
+            found="on the PCI bus only",
+            severity="INCONCLUSIVE",
+            component="accelerator",
+            action="load the driver, or hide from this container what is not its own",
+        )
+
+
+def _cards(
+    inventory: Inventory, golden: Inventory | None, limits: CardLimits
+) -> Iterator[GateFinding]:
+    expected: dict[str | int, Accelerator] = {}
+    if golden is not None:
+        slots = {card.pci for card in inventory.accelerators}
+        by_slot = any(card.pci in slots for card in golden.accelerators if card.pci)
+        for card in golden.accelerators:
+            expected[card.pci if by_slot and card.pci else card.index] = card
+        for card in inventory.accelerators:
+            key = card.pci if by_slot and card.pci else card.index
+            yield from card_findings(card, expected.get(key), limits)
+    else:
+        for card in inventory.accelerators:
+            yield from card_findings(card, None, limits)
+
+
+def _host(
+    inventory: Inventory, golden: Inventory | None, limits: GateLimits
+) -> Iterator[GateFinding]:
+    memory, swap = inventory.memory, "replace the memory module that the kernel log names"
+    for what, count, limit in (
+        ("number of corrected errors", memory.corrected, limits.memory_corrected),
+        ("number of uncorrected errors", memory.uncorrected, limits.memory_uncorrected),
+    ):
+        yield from at_most(what, "main memory", limit, count, "memory", swap)
+    if golden is None:
+        return
+    yield from _main_memory(memory.total, golden.memory.total, limits.memory_share)
+    cpu, like = inventory.processor, golden.processor
+    pairs: tuple[tuple[str, Value, Value, Severity], ...] = (
+        ("number of CPU sockets", like.sockets, cpu.sockets, "FAIL"),
+        ("number of CPU cores", like.cores, cpu.cores, "FAIL"),
+        ("number of CPU threads", like.threads, cpu.threads, "FAIL"),
+        ("number of NUMA nodes", like.numa_nodes, cpu.numa_nodes, "FAIL"),
+        ("CPU microcode", like.microcode, cpu.microcode, "INCONCLUSIVE"),
+        ("CPU frequency governor", like.governor, cpu.governor, "INCONCLUSIVE"),
+        ("BIOS version", golden.system.bios, inventory.system.bios, "FAIL"),
+    )
+    for what, expected, found, severity in pairs:
+        yield from equal(what, "", expected, found, severity, "host")
+
+
+def _main_memory(found: int | None, expected: int | None, share: float) -> Iterator[GateFinding]:
+    if expected and found is None:
+        yield no_reading("main memory", "", gib(expected), "memory")
+    elif expected and found is not None and found < share * expected:
+        yield GateFinding(
+            what="main memory",
+            expected=gib(expected),
+            found=gib(found),
+            severity="FAIL",
+            component="memory",
+            action="look for a memory module that is missing or switched off",
+        )
+
+
+def _disks(
+    inventory: Inventory, golden: Inventory | None, limits: GateLimits
+) -> Iterator[GateFinding]:
+    for disk in inventory.disks:
+        for what, limit, count in (
+            ("used endurance (percent)", limits.wear, disk.wear),
+            ("number of media errors", limits.media_errors, disk.media_errors),
+        ):
+            yield from at_most(what, f"disk {disk.name}", limit, count, "disk", "replace the disk")
+    if golden is None:
+        return
+    present = Counter((disk.model, disk.size) for disk in inventory.disks)
+    for (model, size), count in Counter((d.model, d.size) for d in golden.disks).items():
+        if present[model, size] < count:
+            name = f"{model or 'disk'}, {(size or 0) / 1e9:.0f} GB"
+            yield GateFinding(
+                what=f"number of disks of the kind {name}",
+                expected=str(count),
+                found=str(present[model, size]),
+                severity="FAIL",
+                component="disk",
+                action="look for a disk that is missing or did not start",
+            )
+    usual = {(disk.model, disk.size): disk for disk in golden.disks}
+    for disk in inventory.disks:
+        like = usual.get((disk.model, disk.size))
+        if like is not None:
+            place = f"disk {disk.name}"
+            yield from equal("firmware", place, like.firmware, disk.firmware, "FAIL", "disk")
+            yield from at_least("PCIe link width", place, like.link_width, disk.link_width, "disk")
+
+
+def _nics(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFinding]:
+    if golden is None:
+        return
+    present = {nic.name: nic for nic in inventory.nics}
+    for like in golden.nics:
+        place = f"network port {like.name}"
+        nic = present.get(like.name)
+        if nic is None:
+            yield GateFinding(
+                what="port",
+                slot=place,
+                expected=like.model or "present",
+                found="missing",
+                severity="FAIL",
+                component="network",
+                action="look for the adapter on the PCI bus, reseat or replace it",
+            )
+            continue
+        state: Severity = "FAIL" if like.state in ("up", "active") else "INCONCLUSIVE"
+        yield from equal("link state", place, like.state, nic.state, state, "network")
+        if nic.state == like.state:
+            yield from at_least("link speed (Gbit/s)", place, like.speed, nic.speed, "network")
+        yield from equal("firmware", place, like.firmware, nic.firmware, "FAIL", "network")
+        yield from at_least("PCIe link width", place, like.link_width, nic.link_width, "network")
+
+
+def _unreadable(inventory: Inventory) -> Iterator[GateFinding]:
+    parts = [
+        ("", inventory.unreadable),
+        ("system", inventory.system.unreadable),
+        ("CPU", inventory.processor.unreadable),
+        ("main memory", inventory.memory.unreadable),
+        *((card_place(card), card.unreadable) for card in inventory.accelerators),
+        *((f"disk {disk.name}", disk.unreadable) for disk in inventory.disks),
+        *((f"network port {nic.name}", nic.unreadable) for nic in inventory.nics),
+    ]
+    for place, notes in parts:
+        sensors: dict[str, list[str]] = {}
+        for note in notes:
+            sensor, _, reason = note.partition(": ")
+            if sensor not in _IDENTITIES:
+                sensors.setdefault(reason, []).append(sensor)
+        for reason, names in sensors.items():
+            yield _failed_sensors(place, reason, names)
+
+
+def _failed_sensors(place: str, reason: str, names: list[str]) -> GateFinding:
+    """Return one finding for all sensors of a part that failed for the same reason."""
+    lost = any(mark in reason for mark in _LOST)
+    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return GateFinding(
+        what=f"sensor {shown}" if len(names) == 1 else f"each of the sensors {shown}",
+        slot=place,
+        expected="readable",
+        found=f"unreadable: {reason}",
+        severity="FAIL" if lost else "INCONCLUSIVE",
+        component="accelerator" if lost or place.startswith("GPU") else "host",
+        action="reset or replace the card" if lost else "find out why the sensor fails",
+    )

@@ -1,0 +1,179 @@
+"""AMD's part of the inventory, through the amdsmi module that ROCm installs.
+
+Not tried on a card yet: the names follow AMD's published Python interface, and whatever a version
+answers differently becomes an absent reading.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.core.inventory import Accelerator
+from pytest_anubis.hardware.inventory.host_inventory import pci_link
+from pytest_anubis.hardware.text_files import Files
+
+_WHOLE = "SPX"
+"""Compute partition of a card that is not divided."""
+
+
+def read_amd(
+    files: Files, module: Any = None
+) -> tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]:
+    """Read all AMD cards; nothing when amdsmi is not installed.
+
+    Args:
+        files: Where the PCI links are read.
+        module: Bindings to use in place of ``amdsmi``.
+
+    Returns:
+        The cards, the version of the ``amdgpu`` driver, and what failed as a whole.
+    """
+    smi = module if module is not None else _bindings()
+    if smi is None:
+        return (), {}, ()
+    notes: list[str] = []
+    try:
+        smi.amdsmi_init()
+    except Exception as error:
+        return (), {}, (f"amdsmi: {error}",)
+    try:
+        handles = _ask(smi, notes, "accelerators", "amdsmi_get_processor_handles") or []
+        cards = tuple(_card(smi, files, index, handle) for index, handle in enumerate(handles))
+        drivers = {}
+        if handles:
+            found = _ask(smi, notes, "driver", "amdsmi_get_gpu_driver_info", handles[0]) or {}
+            if _text(found, "driver_version"):
+                drivers["amdgpu"] = str(_text(found, "driver_version"))
+        return cards, drivers, tuple(notes)
+    finally:
+        with contextlib.suppress(Exception):  # nothing is held that could be lost
+            smi.amdsmi_shut_down()
+
+
+def _card(smi: Any, files: Files, index: int, handle: Any) -> Accelerator:
+    notes: list[str] = []
+
+    def get(field: str, call: str) -> Any:
+        return _ask(smi, notes, field, call, handle)
+
+    asic = get("name", "amdsmi_get_gpu_asic_info") or {}
+    board = get("serial", "amdsmi_get_gpu_board_info") or {}
+    memory = get("memory", "amdsmi_get_gpu_vram_info") or {}
+    vbios = get("vbios", "amdsmi_get_gpu_vbios_info") or {}
+    power = get("power_limit", "amdsmi_get_power_cap_info") or {}
+    errors = get("ecc_uncorrected", "amdsmi_get_gpu_total_ecc_count") or {}
+    address = get("pci", "amdsmi_get_gpu_device_bdf")
+    size = _number(memory, "vram_size")  # MB
+    pages = get("retired_pages", "amdsmi_get_gpu_bad_page_info")
+    partition = get("mig", "amdsmi_get_gpu_compute_partition")
+    links, active = _links(get("nvlinks", "amdsmi_get_link_metrics"))
+    reader = files.part()
+    link: dict[str, Any] = pci_link(reader, str(address).lower() if address else None)
+    return Accelerator(
+        index=index,
+        vendor="amd",
+        name=_text(asic, "market_name") or "AMD, name unreadable",
+        pci=str(address).lower() if address else None,
+        uuid=get("uuid", "amdsmi_get_gpu_device_uuid"),
+        serial=_text(board, "product_serial") or _text(asic, "asic_serial"),
+        part=_text(board, "model_number"),
+        memory=int(size) * 1024 * 1024 if size is not None else None,
+        vbios=_text(vbios, "version") or _text(vbios, "part_number"),
+        power_limit=_scaled(power, "power_cap"),
+        power_limit_default=_scaled(power, "default_power_cap"),
+        sm_clock_max=_highest(smi, notes, "sm_clock_max", handle, "GFX"),
+        memory_clock_max=_highest(smi, notes, "memory_clock_max", handle, "MEM"),
+        mig=partition.upper() != _WHOLE
+        if isinstance(partition, str) and partition != "N/A"
+        else None,
+        nvlinks=links,
+        nvlinks_active=active,
+        retired_pages=len(pages) if isinstance(pages, list) else None,
+        compute_capability=_text(asic, "target_graphics_version"),
+        ecc_corrected=_whole(errors, "correctable_count"),
+        ecc_uncorrected=_whole(errors, "uncorrectable_count"),
+        unreadable=(*notes, *reader.unreadable),
+        **link,
+    )
+
+
+def _highest(smi: Any, notes: list[str], field: str, handle: Any, clock: str) -> float | None:
+    """Return the highest frequency of a clock in MHz."""
+    kind = getattr(getattr(smi, "AmdSmiClkType", None), clock, None)
+    if kind is None:
+        return None
+    return _number(_ask(smi, notes, field, "amdsmi_get_clock_info", handle, kind), "max_clk")
+
+
+def _links(answer: Any) -> tuple[int | None, int | None]:
+    """Return how many xGMI links a card has and how many run; None where that is not told.
+
+    Versions differ in how they name the type of a link: an enumeration, its number or its name.
+    """
+    listed = answer.get("links") if isinstance(answer, dict) else answer
+    if not isinstance(listed, list):
+        return None, None
+    ours = [one for one in listed if isinstance(one, dict) and _is_xgmi(one.get("link_type"))]
+    rates = [_number(one, "bit_rate") for one in ours]
+    known = [rate for rate in rates if rate is not None]
+    active = sum(rate > 0 for rate in known) if len(known) == len(ours) else None
+    return (len(ours), active) if ours else (None, None)
+
+
+def _is_xgmi(kind: Any) -> bool:
+    return "XGMI" in str(getattr(kind, "name", kind)).upper()
+
+
+def _bindings() -> Any:
+    """Import amdsmi from the path, else from ROCm's own folder."""
+    for folder in ("", f"{os.environ.get('ROCM_PATH', '/opt/rocm')}/share/amd_smi"):
+        if folder and not Path(folder).is_dir():
+            continue
+        if folder:
+            sys.path.append(folder)
+        try:
+            return importlib.import_module("amdsmi")
+        # Without its shared library the module dies with KeyError, not ImportError.
+        except (ImportError, OSError, KeyError, AttributeError):
+            continue
+        finally:
+            if folder:
+                sys.path.remove(folder)
+    return None
+
+
+def _ask(smi: Any, notes: list[str], field: str, call: str, *arguments: Any) -> Any:
+    function = getattr(smi, call, None)
+    if function is None:
+        return None
+    try:
+        return function(*arguments)
+    except Exception as error:  # each version has exception classes of its own
+        if "NOT_SUPPORTED" not in str(error) and "NOT_YET_IMPLEMENTED" not in str(error):
+            notes.append(f"{field}: {' '.join(str(error).split())[:120]}")
+        return None
+
+
+def _text(table: Any, key: str) -> str | None:
+    value = table.get(key) if isinstance(table, dict) else None
+    return str(value) if value not in (None, "", "N/A") else None
+
+
+def _number(table: Any, key: str) -> float | None:
+    value = table.get(key) if isinstance(table, dict) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _whole(table: Any, key: str) -> int | None:
+    value = _number(table, key)
+    return int(value) if value is not None else None
+
+
+def _scaled(table: Any, key: str) -> float | None:
+    value = _number(table, key)  # microwatts
+    return value / 1e6 if value is not None else None

@@ -1,0 +1,172 @@
+"""Reading a node's inventory, and keeping it as plain data."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.core.inventory import Accelerator, Inventory
+from pytest_anubis.hardware.inventory.amd_inventory import read_amd
+from pytest_anubis.hardware.inventory.host_inventory import (
+    bus_accelerators,
+    read_memory,
+    read_processor,
+    read_system,
+)
+from pytest_anubis.hardware.inventory.inventory_codec import build, plain, shown
+from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
+from pytest_anubis.hardware.inventory.periphery import read_disks, read_nics
+from pytest_anubis.hardware.text_files import Files, key_values
+
+SCHEMA = 1
+
+# Distributions whose version may change a measurement.
+_FRAMEWORKS = (
+    "torch",
+    "numpy",
+    "triton",
+    "jax",
+    "tensorflow",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
+    "nvidia-cublas-cu12",
+    "nvidia-cublas",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-ml-py",
+    "pytest-anubis",
+)
+REDACTED = "redacted"
+
+VENDOR_SECONDS = 30.0
+"""Seconds within which a vendor's library must answer. Waking eight cards without a persistent driver takes
+some ten seconds; a wedged card never answers."""
+
+Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
+
+
+class InventoryError(ValueError):
+    """Plain data is not an inventory; the one-line message says where and why."""
+
+
+def read_inventory(
+    root: Path = Path("/"),
+    *,
+    pynvml: Any = None,
+    amdsmi: Any = None,
+    deadline: float = VENDOR_SECONDS,
+) -> Inventory:
+    """Read everything that can be known about this machine, without importing torch.
+
+    Args:
+        root: Where /proc and /sys lie; only tests pass another folder.
+        pynvml: NVML bindings to use; default the installed ones.
+        amdsmi: AMD bindings to use; default the installed ones.
+        deadline: Seconds within which each vendor's library must answer.
+
+    Returns:
+        The inventory. Nothing is raised for hardware: absent readings are None, failed ones are named.
+    """
+    files = Files(root)
+    nvidia, nvidia_drivers, nvidia_notes = _in_time("nvml", lambda: read_nvidia(pynvml), deadline)
+    amd, amd_drivers, amd_notes = _in_time("amdsmi", lambda: read_amd(files, amdsmi), deadline)
+    release = key_values(files.text("/etc/os-release"), "=")
+    return Inventory(
+        node=platform.node() or "unknown",
+        taken=datetime.now(UTC).isoformat(timespec="seconds"),
+        system=read_system(files),
+        processor=read_processor(files),
+        memory=read_memory(files),
+        accelerators=(*nvidia, *amd),
+        on_bus=bus_accelerators(files),
+        disks=read_disks(files),
+        nics=read_nics(files),
+        kernel=platform.release() or None,
+        os=release.get("PRETTY_NAME", "").strip('"') or platform.system() or None,
+        architecture=platform.machine() or None,
+        drivers={**nvidia_drivers, **amd_drivers},
+        software=_software(),
+        unreadable=(*nvidia_notes, *amd_notes, *files.unreadable),
+    )
+
+
+def inventory_to_plain(inventory: Inventory) -> dict[str, Any]:
+    """Return the inventory as JSON-ready data; readings that are None are left out."""
+    return {"schema": SCHEMA, **plain(inventory)}
+
+
+def inventory_from_plain(data: Any, *, where: str = "inventory") -> Inventory:
+    """Build an inventory from plain data.
+
+    Args:
+        data: What `inventory_to_plain` made, possibly read from a file.
+        where: Where it came from, for the message.
+
+    Raises:
+        InventoryError: A field is missing, unknown or of another type; one line that names it.
+    """
+    if not isinstance(data, Mapping):
+        raise InventoryError(f"{where}: expected an object with the inventory's fields")
+    schema = data.get("schema")
+    if schema != SCHEMA or isinstance(schema, bool):
+        raise InventoryError(
+            f"{where}.schema: is {shown(schema)}, this version reads {SCHEMA}; record it again"
+        )
+    try:
+        return build(Inventory, {k: v for k, v in data.items() if k != "schema"}, where)
+    except ValueError as error:
+        raise InventoryError(str(error)) from error
+
+
+def redact(inventory: Inventory) -> Inventory:
+    """Return the inventory without serial numbers, unique ids and network addresses."""
+
+    def hide(value: str | None) -> str | None:
+        return REDACTED if value is not None else None
+
+    return replace(
+        inventory,
+        system=replace(inventory.system, serial=hide(inventory.system.serial)),
+        accelerators=tuple(
+            replace(card, uuid=hide(card.uuid), serial=hide(card.serial))
+            for card in inventory.accelerators
+        ),
+        disks=tuple(replace(disk, serial=hide(disk.serial)) for disk in inventory.disks),
+        nics=tuple(replace(nic, address=hide(nic.address)) for nic in inventory.nics),
+    )
+
+
+def _in_time(name: str, read: Callable[[], Cards], deadline: float) -> Cards:
+    """Read in a thread that is left behind when a card hangs its library: it is a daemon."""
+    found: list[Cards] = []
+    failed: list[str] = []
+
+    def work() -> None:
+        try:
+            found.append(read())
+        except Exception as error:  # the last resort: no library may stop the inventory
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=work, name=f"anubis-{name}", daemon=True)
+    thread.start()
+    thread.join(deadline)
+    if found:
+        return found[0]
+    return (), {}, tuple(failed) or (f"{name}: did not answer within {deadline:g} s",)
+
+
+def _software() -> dict[str, str]:
+    """Return the versions of Python and the frameworks from their metadata; nothing is imported."""
+    found = {"python": platform.python_version()}
+    for name in _FRAMEWORKS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

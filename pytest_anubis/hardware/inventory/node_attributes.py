@@ -1,0 +1,60 @@
+"""What tells the nodes of one hardware class apart: versions and settings, by name, as text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pytest_anubis.core.inventory import Inventory
+from pytest_anubis.hardware.inventory.golden_inventory import OWN
+
+_PLACE = {"name", "pci", "index", "unreadable", "usable"}
+"""Where a part sits; the same on all nodes, or meaningless between them."""
+
+
+def node_facts(inventory: Inventory) -> dict[str, str]:
+    """Return an inventory as facts that nodes can share: no serial numbers, counters or loads.
+
+    Args:
+        inventory: The node.
+
+    Returns:
+        Name -> value, e.g. ``accelerator vbios``, ``bios``, ``driver nvidia``, ``kernel``; where parts of
+        one kind differ within the node, their values are joined.
+    """
+    facts: dict[str, str] = {}
+    for name, parts in (
+        ("", (inventory.system,)),
+        ("cpu", (inventory.processor,)),
+        ("accelerator", inventory.accelerators),
+        ("disk", inventory.disks),
+        ("nic", inventory.nics),
+    ):
+        facts.update(_of_parts(name, parts))
+    for name, value in (
+        ("kernel", inventory.kernel),
+        ("os", inventory.os),
+        *((f"driver {key}", value) for key, value in sorted(inventory.drivers.items())),
+        *((f"software {key}", value) for key, value in sorted(inventory.software.items())),
+    ):
+        if value:
+            facts[name] = value
+    return facts
+
+
+def _of_parts(name: str, parts: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    found: dict[str, set[str]] = {}
+    for part in parts:
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            if value is not None and field.name not in OWN | _PLACE:
+                found.setdefault(field.name, set()).add(_shown(value))
+    for field_name, values in found.items():
+        yield f"{name} {field_name.replace('_', ' ')}".strip(), " + ".join(sorted(values))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,255 @@
+"""Was the machine quiet? What others did to it while something was measured.
+
+Only what *others* do is a disturbance: neighbours on the hypervisor (steal), other processes, a quota
+that stops us. The load of the measurement itself, its threads, children and ranks, is not, even where it
+oversubscribes the CPUs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Self
+
+from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
+from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader
+
+# The practical limit of the criteria is a loss of 5 %. What others take has to stay well below it, or a
+# healthy machine could be rejected because of its neighbours.
+STEAL = 0.03
+"""Share of the CPU time we asked for that the hypervisor gave to others."""
+
+OTHERS = 0.10
+"""Share of the usable CPUs that other processes used. Idle cores absorb less than that (daemons, the
+shell, this watch itself); above it a benchmark on all cores must share one."""
+
+CPU_PRESSURE = 0.10
+"""Share of time in which tasks waited for a CPU because of others. Waiting behind one's own threads is
+no disturbance, so the stall counts at most for the CPU time that others used."""
+
+MEMORY_PRESSURE = 0.05
+"""Share of time in which tasks waited for memory. Whoever causes it, what is measured is then reclaim
+and swap, not the hardware."""
+
+IO_PRESSURE = 0.10
+"""Share of time in which tasks waited for disks, counted when we used the disks and others did as well."""
+
+OTHERS_TRAFFIC = 0.20
+"""Share of the disk traffic that must be others' before I/O pressure is blamed on them."""
+
+SOME_TRAFFIC = 1 << 20
+"""Bytes of our own disk traffic below which waiting for disks cannot have been ours."""
+
+QUOTA_USE = 0.80
+"""Share of the quota that we must have used before a quota counts without a throttled period: throttling
+is counted at the end of a period of 0.1 s, which may lie behind the end of a measurement."""
+
+INTERVAL = 0.2
+"""Seconds between two readings of the run queue while something is measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quietness:
+    """What others did between two readings; None where it cannot be known.
+
+    Attributes:
+        seconds: Wall time between the readings.
+        cpus: CPUs that this process may use.
+        steal: Share of the wanted CPU time that the hypervisor gave to others.
+        others: CPUs' worth of time that other processes used.
+        own: CPUs' worth of time that we used.
+        pressure: ``cpu some``, ``memory full``, ... -> share of the wall time that tasks stalled.
+        others_traffic: Share of the disk traffic that was not ours.
+        own_traffic: Bytes of disk traffic that were ours.
+        quota: CPU quota of the control group in cores.
+        throttled: Periods in which the quota stopped us.
+        running: Most tasks seen running or waiting at once, ours included.
+    """
+
+    seconds: float
+    cpus: int
+    steal: float | None = None
+    others: float | None = None
+    own: float | None = None
+    pressure: dict[str, float]
+    others_traffic: float | None = None
+    own_traffic: int | None = None
+    quota: float | None = None
+    throttled: int | None = None
+    running: int | None = None
+
+
+def compare(
+    begin: Load, end: Load, *, cpus: int, quota: float | None = None, running: int | None = None
+) -> Quietness:
+    """Work out from two readings what happened between them.
+
+    Args:
+        begin: Reading before the measurement.
+        end: Reading after it.
+        cpus: CPUs that this process may use.
+        quota: CPU quota of the control group in cores.
+        running: Most tasks seen running at once in between.
+    """
+    seconds = max(end.when - begin.when, 1e-9)
+    busy = _difference(begin.busy, end.busy)
+    own = _difference(begin.own, end.own)
+    stolen = _difference(begin.steal, end.steal)
+    traffic = _difference(begin.disk, end.disk)
+    own_traffic = _difference(begin.own_disk, end.own_disk)
+    kernel = _difference(begin.kernel, end.kernel) or 0.0
+    others = None
+    if busy is not None and own is not None:
+        # The kernel counts a whole tick for whoever runs when it ends: one tick a CPU is not evidence.
+        others = max(0.0, busy - own - kernel - TICK * cpus) / seconds
+    return Quietness(
+        seconds=seconds,
+        cpus=cpus,
+        steal=_stolen_share(stolen, busy),
+        others=others,
+        own=own / seconds if own is not None else None,
+        pressure={
+            what: max(0.0, total - begin.stalls[what]) / seconds
+            for what, total in end.stalls.items()
+            if what in begin.stalls
+        },
+        others_traffic=max(0.0, traffic - (own_traffic or 0)) / traffic if traffic else None,
+        own_traffic=int(own_traffic) if own_traffic is not None else None,
+        quota=quota,
+        throttled=_stopped(begin, end),
+        running=running,
+    )
+
+
+def disturbances(found: Quietness) -> tuple[str, ...]:
+    """Say in short phrases what disturbed the machine; empty when nothing above its threshold did."""
+    phrases = []
+    if found.steal is not None and found.steal > STEAL:
+        phrases.append(f"{_percent(found.steal)} steal")
+    quota = _quota_phrase(found)
+    if quota:
+        phrases.append(quota)
+    if found.others is not None and found.others > OTHERS * found.cpus:
+        phrases.append(f"other processes used {found.others:.1f} of {_cores(found.cpus)}")
+    waited = found.pressure.get("cpu some", 0.0)
+    if min(waited, found.others or 0.0) > CPU_PRESSURE:
+        phrases.append(f"CPU pressure {_percent(waited)}")
+    if found.pressure.get("memory some", 0.0) > MEMORY_PRESSURE:
+        phrases.append(f"memory pressure {_percent(found.pressure['memory some'])}")
+    if (
+        found.pressure.get("io some", 0.0) > IO_PRESSURE
+        and (found.own_traffic or 0) >= SOME_TRAFFIC
+        and (found.others_traffic or 0.0) > OTHERS_TRAFFIC
+    ):
+        phrases.append(
+            f"I/O pressure {_percent(found.pressure['io some'])}, "
+            f"{_percent(found.others_traffic or 0.0)} of the disk traffic from others"
+        )
+    return tuple(phrases)
+
+
+class HostWatch:
+    """Context manager that watches the host around a measurement.
+
+    ::
+
+        with HostWatch() as watch:
+            measure()
+        print(watch.disturbance)  # ("12 % steal", "other processes used 0.9 of 2 cores")
+
+    Args:
+        root: Process whose tree counts as our own; default this process. Under xdist the controller, so
+            that a neighbouring worker is not taken for a stranger.
+        interval: Seconds between readings of the run queue by a light thread; None: no thread.
+        reader: Reads the counters; default from this machine.
+
+    Attributes:
+        found: Everything that was worked out, after the end.
+    """
+
+    def __init__(
+        self,
+        root: int | None = None,
+        *,
+        interval: float | None = INTERVAL,
+        reader: LoadReader | None = None,
+    ) -> None:
+        self._reader = reader or LoadReader(root=root)
+        self._interval = interval
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._running: list[int] = []
+        self._begin: Load | None = None
+        self.found: Quietness | None = None
+
+    @property
+    def disturbance(self) -> tuple[str, ...]:
+        """What disturbed the machine, one phrase each; empty when it was quiet."""
+        return disturbances(self.found) if self.found else ()
+
+    def __enter__(self) -> Self:
+        self._begin = self._reader.read()
+        if self._interval is not None:
+            self._thread = threading.Thread(
+                target=self._watch, args=(self._interval,), name="anubis-host-watch", daemon=True
+            )
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        end = self._reader.read()
+        if self._thread is not None:
+            self._thread.join()
+        if self._begin is not None:
+            self.found = compare(
+                self._begin,
+                end,
+                cpus=usable_cpus() or os.cpu_count() or 1,
+                quota=self._reader.quota,
+                running=max(self._running, default=end.running),
+            )
+
+    def _watch(self, interval: float) -> None:
+        while not self._stop.wait(interval):
+            count = self._reader.running()
+            if count is None:
+                return
+            self._running.append(count)
+
+
+def _quota_phrase(found: Quietness) -> str:
+    quota = found.quota
+    if quota is None or quota >= found.cpus:
+        return ""
+    used_up = (found.own or 0.0) >= QUOTA_USE * quota
+    if found.throttled:
+        times = "once" if found.throttled == 1 else f"{found.throttled} times"
+        return f"CPU quota of {quota:g} cores, stopped {times}"
+    return f"CPU quota of {quota:g} cores" if used_up or found.throttled is None else ""
+
+
+def _stolen_share(stolen: float | None, busy: float | None) -> float | None:
+    if stolen is None or busy is None:
+        return None
+    # Below three ticks the share of a nearly idle machine is an accident.
+    return stolen / (stolen + busy) if stolen >= 3 * TICK else 0.0
+
+
+def _stopped(begin: Load, end: Load) -> int | None:
+    if begin.throttling is None or end.throttling is None:
+        return None
+    return end.throttling.times - begin.throttling.times
+
+
+def _difference(begin: float | None, end: float | None) -> float | None:
+    return None if begin is None or end is None else max(0.0, end - begin)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _cores(count: int) -> str:
+    return f"{count} core{'' if count == 1 else 's'}"

@@ -1,0 +1,193 @@
+"""Counters of the host's load: CPU time by whom, steal, stalls, throttling, disk traffic.
+
+All counters only ever grow, so the difference of two `Load` values says what happened between them, to
+the nanosecond or the clock tick, however rarely they are read.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+
+from pytest_anubis.hardware.cgroup import ControlGroup, Throttling
+from pytest_anubis.hardware.text_files import Files
+
+TICK = 1.0 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
+_SECTOR = 512
+
+# The kernel's own threads all descend from this process; inside a container it is somebody else.
+_KERNEL_PARENT = "2"
+
+# Kernel threads that exist once a CPU and use next to no time, or (ksoftirqd) time that is counted as
+# interrupts: not worth reading on a machine with hundreds of CPUs.
+_HOUSEKEEPING = ("cpuhp/", "migration/", "idle_inject/", "ksoftirqd/", "watchdog/", "rcu_", "irq/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One reading of all counters; None where the kernel or the container does not show one.
+
+    Attributes:
+        when: Seconds of a monotonic clock.
+        busy: CPU seconds spent in user and kernel mode by everybody, interrupts left out: they are
+            served for whoever asked.
+        steal: CPU seconds that the hypervisor gave to others while we wanted them.
+        own: CPU seconds of our process and all its descendants.
+        kernel: CPU seconds of the kernel's own threads (write-back, encryption, ...).
+        stalls: ``cpu some``, ``memory some``, ``io full``, ... -> seconds in which tasks stalled.
+        throttling: What the control group's quota stopped so far.
+        disk: Bytes that all disks have read and written.
+        own_disk: Bytes of them that our process and its descendants asked for.
+        running: Tasks that were running or waiting for a CPU at that moment.
+    """
+
+    when: float
+    busy: float | None = None
+    steal: float | None = None
+    own: float | None = None
+    kernel: float | None = None
+    stalls: dict[str, float]
+    throttling: Throttling | None = None
+    disk: int | None = None
+    own_disk: int | None = None
+    running: int | None = None
+
+
+class LoadReader:
+    """Reads `Load` values.
+
+    Args:
+        files: Where /proc lies.
+        root: Process whose tree is "our own"; default this process.
+    """
+
+    def __init__(self, files: Files | None = None, root: int | None = None) -> None:
+        self._files = files or Files()
+        self._root = root or os.getpid()
+        self._group = ControlGroup(self._files)
+        self.quota = self._group.quota()
+        self._idle_threads: set[str] = set()
+
+    def read(self) -> Load:
+        """Read everything."""
+        when = time.monotonic()
+        busy, steal = self._cpu()
+        own, own_disk = self._own()
+        return Load(
+            when=when,
+            busy=busy,
+            steal=steal,
+            own=own,
+            kernel=self._kernel_threads(),
+            stalls=self._stalls(),
+            throttling=self._group.throttling(),
+            disk=self._disk(),
+            own_disk=own_disk,
+            running=self.running(),
+        )
+
+    def rates(self) -> tuple[float, float, float, float]:
+        """Return the clock, busy and stolen CPU seconds and the CPU stall: what is cheap to read often."""
+        busy, steal = self._cpu()
+        stalls = self._stalls(("cpu",))
+        return time.monotonic(), busy or 0.0, steal or 0.0, stalls.get("cpu some", 0.0)
+
+    def running(self) -> int | None:
+        """Return how many tasks run or wait for a CPU right now."""
+        fields = self._files.quick("/proc/loadavg").split()
+        count = fields[3].partition("/")[0] if len(fields) > 3 else ""
+        return int(count) if count.isdigit() else None
+
+    def _cpu(self) -> tuple[float | None, float | None]:
+        line = self._files.quick("/proc/stat", most=1).partition("\n")[0].split()
+        if len(line) < 9 or line[0] != "cpu":
+            return None, None
+        user, nice, system = (int(text) * TICK for text in line[1:4])
+        return user + nice + system, int(line[8]) * TICK
+
+    def _stalls(self, kinds: tuple[str, ...] = ("cpu", "memory", "io")) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for what in kinds:
+            for line in self._files.quick(f"/proc/pressure/{what}").splitlines():
+                kind, _, rest = line.partition(" ")
+                total = rest.rpartition("total=")[2]
+                if total.isdigit():
+                    found[f"{what} {kind}"] = int(total) * 1e-6
+        return found
+
+    def _own(self) -> tuple[float | None, int | None]:
+        """Return CPU seconds and disk bytes of our tree.
+
+        A live process is counted with those of its children that have ended and been waited for, so
+        nothing is lost or counted twice when a child ends between two readings.
+        """
+        seconds, disk, seen = 0.0, 0, False
+        for process in self.tree():
+            seen = True
+            seconds += self._seconds_of(process)
+            disk += self._disk_of(process)
+        return (seconds, disk) if seen else (None, None)
+
+    def tree(self) -> list[str]:
+        """Return the ids of our root process and all its descendants."""
+        found, waiting = [], [str(self._root)]
+        while waiting:
+            process = waiting.pop()
+            threads = self._files.names(f"/proc/{process}/task")
+            if threads:
+                found.append(process)
+            for thread in threads:
+                children = self._files.quick(f"/proc/{process}/task/{thread}/children")
+                waiting.extend(children.split())
+        return found
+
+    def _seconds_of(self, process: str) -> float:
+        if process == str(os.getpid()):  # finer than the clock tick of /proc
+            both = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+            return sum(usage.ru_utime + usage.ru_stime for usage in both)
+        fields = self._stat(process)
+        return sum(int(text) for text in fields[11:15]) * TICK if len(fields) > 14 else 0.0
+
+    def _stat(self, process: str) -> list[str]:
+        # The name in brackets may itself hold spaces and brackets.
+        return self._files.quick(f"/proc/{process}/stat").rpartition(")")[2].split()
+
+    def _disk_of(self, process: str) -> int:
+        total = 0
+        for line in self._files.quick(f"/proc/{process}/io").splitlines():
+            name, _, value = line.partition(": ")
+            if name in ("read_bytes", "write_bytes") and value.isdigit():
+                total += int(value)
+        return total
+
+    def _kernel_threads(self) -> float | None:
+        parent = f"/proc/{_KERNEL_PARENT}"
+        if self._files.quick(f"{parent}/comm").strip() != "kthreadd":
+            return None
+        ticks = 0
+        for thread in self._files.quick(f"{parent}/task/{_KERNEL_PARENT}/children").split():
+            if thread in self._idle_threads:
+                continue
+            name, _, rest = self._files.quick(f"/proc/{thread}/stat").rpartition(")")
+            fields = rest.split()
+            if name.partition("(")[2].startswith(_HOUSEKEEPING):
+                self._idle_threads.add(thread)
+            elif len(fields) > 12:
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks * TICK
+
+    def _disk(self) -> int | None:
+        """Return bytes of all whole disks, read and written."""
+        whole = {
+            n for n in self._files.names("/sys/block") if not n.startswith(("loop", "ram", "zram"))
+        }
+        total, seen = 0, False
+        for line in self._files.quick("/proc/diskstats").splitlines():
+            fields = line.split()
+            # Stacked devices (dm, md) would count their disks' traffic a second time.
+            if len(fields) > 9 and fields[2] in whole and not fields[2].startswith(("dm-", "md")):
+                seen = True
+                total += (int(fields[5]) + int(fields[9])) * _SECTOR
+        return total if seen else None

@@ -1,0 +1,44 @@
+"""What disturbed the machine during whole tests that take their values themselves, at little cost."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
+from pytest_anubis.hardware.load.disturbance import compare, disturbances
+from pytest_anubis.hardware.load.host_load import Load, LoadReader
+
+FRESH = 0.25
+"""Seconds for which a reading also serves the next test as its beginning. A reading costs about a
+millisecond, as much as a trivial test."""
+
+SHORTEST = 0.1
+"""Seconds below which nothing can be concluded: the kernel counts CPU time in ticks of 10 ms."""
+
+
+class Ambient:
+    """Readings of the host's load that successive tests share.
+
+    Args:
+        root: Process whose tree counts as our own; default this process.
+    """
+
+    def __init__(self, root: int | None = None) -> None:
+        self._reader = LoadReader(root=root)
+        self._last: Load | None = None
+
+    def begin(self) -> Load:
+        """Return a reading that is recent enough to be a test's beginning."""
+        if self._last is None or time.monotonic() - self._last.when > FRESH:
+            self._last = self._reader.read()
+        return self._last
+
+    def since(self, begin: Load) -> tuple[str, ...]:
+        """Return what disturbed the machine since a reading, one phrase each."""
+        if time.monotonic() - begin.when < SHORTEST:
+            return ()
+        self._last = end = self._reader.read()
+        cpus = usable_cpus() or os.cpu_count() or 1
+        found = compare(begin, end, cpus=cpus, quota=self._reader.quota, running=end.running)
+        return disturbances(found)

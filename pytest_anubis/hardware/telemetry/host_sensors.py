@@ -1,0 +1,152 @@
+"""What telemetry is made of: readings of sensors and counters, and the host's own sensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pytest_anubis.hardware.inventory.host_inventory import edac_counts
+from pytest_anubis.hardware.load.host_load import LoadReader
+from pytest_anubis.hardware.text_files import Files
+
+POWER = "power (W)"
+SM_CLOCK = "SM clock (MHz)"
+MEMORY_CLOCK = "memory clock (MHz)"
+TEMPERATURE = "temperature (°C)"
+MEMORY_TEMPERATURE = "memory temperature (°C)"
+UTILISATION = "utilisation (%)"
+REASONS = "throttle reasons"
+FREQUENCY = "frequency (MHz)"
+PRESSURE = "CPU pressure (%)"
+STEAL = "steal (%)"
+
+HOST = "host"
+
+MOST_CPUS = 16
+"""CPUs whose frequency is read: asking a CPU interrupts it, and hundreds of files take milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One reading of one source.
+
+    Attributes:
+        values: Part -> quantity with its unit -> value at this moment.
+        counters: Part -> name -> count so far; only when counters were asked for.
+        users: Part -> ids of the processes that use it; only when counters were asked for.
+        lost: Sensors that did not answer, ``part: sensor: reason``.
+    """
+
+    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    users: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+
+
+class Source(Protocol):
+    """Something that can be read again and again, from one thread."""
+
+    def open(self) -> None:
+        """Get ready; called in the thread that reads."""
+        ...
+
+    def read(self, counters: bool) -> Reading:
+        """Read all sensors, and the counters as well when asked."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class HostSource:
+    """CPU frequency and temperature, steal and pressure; memory errors and thermal throttling as counters.
+
+    Args:
+        files: Where /proc and /sys lie.
+    """
+
+    def __init__(self, files: Files | None = None) -> None:
+        self._files = files or Files()
+        self._load = LoadReader(self._files)
+        self._cpus: list[str] = []
+        self._sampled: list[str] = []
+        self._thermal: list[str] = []
+        self._before: tuple[float, float, float, float] | None = None
+
+    def open(self) -> None:
+        """Find out which sensors there are."""
+        names = self._files.names("/sys/devices/system/cpu")
+        self._cpus = [name for name in names if re.fullmatch(r"cpu\d+", name)]
+        step = max(1, len(self._cpus) // MOST_CPUS)
+        self._sampled = self._cpus[::step]
+        self._thermal = self._temperature_files()
+
+    def read(self, counters: bool) -> Reading:
+        """Read the host."""
+        noted = len(self._files.unreadable)
+        values = {**self._rates()}
+        frequency = self._frequency()
+        if frequency is not None:
+            values[FREQUENCY] = frequency
+        degrees = [self._files.integer(path, "temperature") for path in self._thermal]
+        known = [value / 1000 for value in degrees if value is not None]
+        if known:
+            values[TEMPERATURE] = max(known)
+        counted = {HOST: self._counters()} if counters else {}
+        lost = tuple(f"{HOST}: {note}" for note in self._files.unreadable[noted:])
+        del self._files.unreadable[noted:]
+        return Reading(values={HOST: values} if values else {}, counters=counted, lost=lost)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _rates(self) -> dict[str, float]:
+        """Return pressure and steal since the last reading, in percent of the wall time."""
+        now, busy, steal, stalls = self._load.rates()
+        before, self._before = self._before, (now, busy, steal, stalls)
+        if before is None or now <= before[0]:
+            return {}
+        seconds = now - before[0]
+        wanted = busy - before[1] + steal - before[2]
+        return {
+            PRESSURE: 100 * max(0.0, stalls - before[3]) / seconds,
+            STEAL: 100 * (steal - before[2]) / wanted if wanted > 0 else 0.0,
+        }
+
+    def _frequency(self) -> float | None:
+        """Return the mean frequency of some CPUs, spread over all, in MHz."""
+        path = "/sys/devices/system/cpu/{}/cpufreq/scaling_cur_freq"
+        if self._sampled and self._files.exists(path.format(self._sampled[0])):
+            found = [self._files.integer(path.format(c), FREQUENCY) for c in self._sampled]
+            khz = [value for value in found if value]
+            return sum(khz) / len(khz) / 1000 if khz else None
+        return None
+
+    def _temperature_files(self) -> list[str]:
+        base = "/sys/class/thermal"
+        zones = [n for n in self._files.names(base) if n.startswith("thermal_zone")]
+        return [f"{base}/{zone}/temp" for zone in zones]
+
+    def _counters(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, value in zip(
+            ("corrected memory errors", "uncorrected memory errors"),
+            edac_counts(self._files),
+            strict=True,
+        ):
+            if value is not None:
+                found[name] = value
+        throttles = [
+            self._files.integer(
+                f"/sys/devices/system/cpu/{cpu}/thermal_throttle/core_throttle_count",
+                "thermal throttling",
+            )
+            for cpu in self._cpus
+        ]
+        known = [value for value in throttles if value is not None]
+        if known:
+            found["thermal throttle events of the CPU"] = sum(known)
+        return found

@@ -1,0 +1,338 @@
+"""Sampling sensors around measurements, in a thread of its own that a dead sensor cannot take along.
+
+Everything that may hang (a vendor library whose card fell off the bus) happens in the sampling thread.
+The measuring thread only hands over requests and waits for an answer within a deadline; when none comes,
+telemetry is given up for the rest of the run, and every envelope says so.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pytest_anubis.hardware.load.host_load import LoadReader
+from pytest_anubis.hardware.telemetry.amd_sensors import AmdSource
+from pytest_anubis.hardware.telemetry.host_sensors import HostSource, Reading, Source
+from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
+from pytest_anubis.hardware.telemetry.measurement_envelope import Envelope, make_envelope
+from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
+
+INTERVAL = 0.2
+"""Seconds between samples: clocks and power of a card change within about 0.1 s, and five readings a
+second cost well under a percent of one core (see benchmarks/telemetry_disturbance.py)."""
+
+DEADLINE = 5.0
+"""Seconds within which the sensors must answer; NVML's slowest calls take some tens of milliseconds."""
+
+COST_SHARE = 0.05
+"""Largest share of one thread's time that sampling may take, most of it waiting in a driver: slow sensors
+are read less often."""
+
+FRESH = 0.25
+"""Seconds for which a reading with counters also serves the next test as its beginning: a reading of eight
+cards takes some milliseconds, and a trivial test must not wait for it."""
+
+LINGER = 1.0
+"""Seconds for which sampling goes on when nobody has asked for anything. Longer than `FRESH`: a mark that
+asks for no reading of its own finds the thread awake."""
+
+MOST_SAMPLES = 2000
+"""Samples kept of one measurement; of a longer one every second is dropped and the pace halved."""
+
+
+@dataclass(slots=True)
+class Around:
+    """Handed out at the beginning of a measurement; `envelope` is there after its end."""
+
+    envelope: Envelope = field(default_factory=lambda: Envelope(seconds=0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment from which an envelope can be taken later.
+
+    Attributes:
+        when: The moment, by the monotonic clock.
+        lines: How many lines of the kernel log were known then.
+    """
+
+    when: float
+    lines: int
+
+
+class Telemetry:
+    """Samples sources around measurements.
+
+    ::
+
+        with Telemetry() as telemetry:
+            with telemetry.around() as around:
+                measure()
+            print(around.envelope.evidence)
+
+    Args:
+        sources: What to read; default the host and all cards.
+        interval: Seconds between samples.
+        deadline: Seconds within which the sensors must answer.
+        root: Process whose tree counts as our own when a card's users are looked at.
+        log: The kernel's log; None leaves it out.
+
+    Attributes:
+        dead: Why telemetry was given up; empty while it works.
+    """
+
+    def __init__(
+        self,
+        sources: Iterable[Source] | None = None,
+        *,
+        interval: float = INTERVAL,
+        deadline: float = DEADLINE,
+        root: int | None = None,
+        log: Path | None = Path("/dev/kmsg"),
+    ) -> None:
+        self._sources = list(sources) if sources is not None else default_sources()
+        self._interval = interval
+        self._deadline = deadline
+        self._load = LoadReader(root=root)
+        self._log_path = log
+        self._log: KernelLog | None = None
+        self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[_Seen] = queue.SimpleQueue()
+        self._lines: list[str] = []  # of the kernel log, since the oldest mark
+        self._asked = float("-inf")  # when counters were last asked for without waiting
+        self._mark: Mark | None = None
+        self._thread = threading.Thread(target=self._serve, name="anubis-telemetry", daemon=True)
+        self._failed: list[str] = []
+        self.dead = ""
+
+    def __enter__(self) -> Self:
+        if self._log_path is not None:
+            self._log = KernelLog(self._log_path)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._requests.put("close")
+        # A thread that hangs in a vendor library is left behind; it is a daemon.
+        self._thread.join(timeout=0.0 if self.dead else self._deadline)
+        if self._log is not None:
+            self._log.close()
+
+    @contextmanager
+    def around(self) -> Iterator[Around]:
+        """Sample while the block runs; never raises for a sensor, and never waits beyond the deadline."""
+        known = self._read_log()  # what happened before is not this measurement's
+        around = Around()
+        begin = self._request("begin").end
+        started = time.monotonic()
+        try:
+            yield around
+        finally:
+            seconds = time.monotonic() - started
+            seen = self._request("end")
+            samples = _between(seen.samples, started, started + seconds)
+            self._read_log()
+            around.envelope = self._envelope(begin, samples, seen.end, seconds, self._lines[known:])
+
+    def mark(self) -> Mark:
+        """Remember this moment, without waiting for any sensor; the one before is forgotten.
+
+        Sampling goes on from here until `since` was asked or the next test is marked.
+        """
+        now = time.monotonic()
+        if now - self._asked > FRESH:  # trivial tests share a reading
+            self._asked = now
+            if not self.dead:
+                self._requests.put("counters")
+        self._lines.clear()
+        self._mark = Mark(now, self._read_log())
+        return self._mark
+
+    def since(self, mark: Mark) -> Envelope:
+        """Return the envelope of the time since the latest mark; waits as `around` does at its end.
+
+        Counters are compared with the last reading at or before the mark (at most `FRESH` seconds older),
+        else with the first one after it.
+        """
+        seconds = time.monotonic() - mark.when
+        seen = self._request("end")
+        self._read_log()
+        begin = next((one for when, one in reversed(seen.counted) if when <= mark.when), None)
+        if begin is None:
+            begin = seen.counted[0][1] if seen.counted else seen.end
+        samples = _between(seen.samples, mark.when, mark.when + seconds)
+        return self._envelope(begin, samples, seen.end, seconds, self._lines[mark.lines :])
+
+    def unmark(self) -> None:
+        """Forget the mark: nobody will ask for what happened since."""
+        self._mark = None
+
+    def _read_log(self) -> int:
+        """Take what the kernel has logged meanwhile; return how many lines are known."""
+        if self._log is not None:
+            self._lines += self._log.new_lines()
+        return len(self._lines)
+
+    def _envelope(
+        self,
+        begin: Reading,
+        samples: Sequence[tuple[float, Reading]],
+        end: Reading,
+        seconds: float,
+        lines: list[str],
+    ) -> Envelope:
+        ours: set[int] = set()
+        visible: set[int] = set()
+        if begin.users or end.users:
+            ours = {int(process) for process in self._load.tree()}
+            listed = {pid for reading in (begin, end) for u in reading.users.values() for pid in u}
+            visible = {pid for pid in listed if Path(f"/proc/{pid}").exists()}
+        lost = [*self._failed, *([self.dead] if self.dead else [])]
+        if self._log is not None and self._log.unreadable:
+            lost.append(self._log.unreadable)
+        return make_envelope(
+            replace(begin, lost=(*lost, *begin.lost)),
+            samples,
+            end,
+            seconds=seconds,
+            events=kernel_events(lines),
+            ours=ours,
+            visible=visible,
+        )
+
+    def _request(self, what: Literal["begin", "end"]) -> _Seen:
+        if self.dead:
+            return _Seen()
+        self._requests.put(what)
+        try:
+            return self._answers.get(timeout=self._deadline)
+        except queue.Empty:
+            self.dead = f"telemetry: the sensors did not answer within {self._deadline:g} s"
+            return _Seen()
+
+    def _serve(self) -> None:
+        """The sampling thread: wait for requests; sample while somebody may ask for what happened."""
+        self._open()
+        samples: list[tuple[float, Reading]] = []
+        counted: list[tuple[float, Reading]] = []
+        pause, busy, until = self._interval, False, 0.0
+        while True:
+            sampling = busy or self._mark is not None or time.monotonic() < until
+            try:
+                request = self._requests.get(timeout=pause if sampling else None)
+            except queue.Empty:
+                request = "sample"
+            if request == "close":
+                break
+            before = time.monotonic()
+            reading = self._read(counters=request != "sample")
+            if request == "sample":
+                samples.append((before, reading))
+                pause = max(pause, (time.monotonic() - before) / COST_SHARE)
+                if len(samples) >= MOST_SAMPLES:
+                    del samples[1::2]
+                    pause *= 2
+                continue
+            counted.append((before, reading))
+            busy, until = request == "begin", time.monotonic() + LINGER
+            if request != "counters":
+                self._answers.put(_Seen(reading, tuple(samples), tuple(counted)))
+            mark = self._mark
+            if request != "end" and (mark is None or request == "counters"):
+                samples, pause = [], self._interval
+            del counted[: _needless(counted, mark)]
+        for source in self._sources:
+            source.close()
+
+    def _open(self) -> None:
+        """Open all sources; one that cannot be opened is left out, and every envelope says so."""
+        opened = []
+        for source in self._sources:
+            try:
+                source.open()
+                opened.append(source)
+            except Exception as error:  # whatever a vendor library comes up with
+                self._failed.append(f"{type(source).__name__}: {type(error).__name__}: {error}")
+        self._sources = opened
+
+    def _read(self, counters: bool) -> Reading:
+        """Read all sources; one that fails altogether does not take the others along."""
+        found = []
+        for source in self._sources:
+            try:
+                found.append(source.read(counters))
+            except Exception as error:  # the last resort: a sensor may never stop a measurement
+                name = type(source).__name__
+                found.append(Reading(lost=(f"{name}: {type(error).__name__}: {error}",)))
+        return merge(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the sampling thread knows: the reading asked for, samples and readings with counters by time."""
+
+    end: Reading = field(default_factory=Reading)
+    samples: tuple[tuple[float, Reading], ...] = ()
+    counted: tuple[tuple[float, Reading], ...] = ()
+
+
+def _between(
+    samples: Sequence[tuple[float, Reading]], begin: float, end: float
+) -> list[tuple[float, Reading]]:
+    """Return the samples of a span, with the seconds since its beginning."""
+    return [(when - begin, one) for when, one in samples if begin <= when <= end]
+
+
+def _needless(counted: Sequence[tuple[float, Reading]], mark: Mark | None) -> int:
+    """Return how many readings with counters lie before the one that a mark's envelope begins with."""
+    last = mark.when if mark is not None else float("inf")
+    return max(0, sum(when <= last for when, _ in counted) - 1)
+
+
+def merge(readings: Iterable[Reading]) -> Reading:
+    """Join readings of different parts into one."""
+    values: dict[str, Any] = {}
+    counters: dict[str, Any] = {}
+    users: dict[str, Any] = {}
+    lost: list[str] = []
+    for reading in readings:
+        values.update(reading.values)
+        counters.update(reading.counters)
+        users.update(reading.users)
+        lost.extend(reading.lost)
+    return Reading(values=values, counters=counters, users=users, lost=tuple(lost))
+
+
+def default_sources(uuids: Collection[str] | None = None) -> list[Source]:
+    """Return the sources of this machine: the host, NVIDIA's cards and AMD's.
+
+    Args:
+        uuids: Only these cards of NVIDIA, and none of AMD; None: all.
+    """
+    if uuids is not None:
+        return [HostSource(), NvidiaSource(uuids)]
+    return [HostSource(), NvidiaSource(), AmdSource()]
+
+
+def take_readings(
+    sources: Sequence[Source], count: int, interval: float = INTERVAL
+) -> list[Reading]:
+    """Read sources `count` times with counters, e.g. to record a node."""
+    for source in sources:
+        source.open()
+    try:
+        readings = []
+        for number in range(count):
+            if number:
+                time.sleep(interval)
+            readings.append(merge(source.read(counters=True) for source in sources))
+        return readings
+    finally:
+        for source in sources:
+            source.close()

@@ -1,0 +1,67 @@
+"""JUnit: verdicts as properties, so that other tools can read the numbers, and the node's decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict
+from pytest_anubis.report.text.numbers import similarity_text, value_text
+
+
+def properties(verdicts: Iterable[MetricVerdict]) -> list[tuple[str, str]]:
+    """Return (name, value) pairs: ``anubis.<metric>`` and what was concluded about it."""
+    pairs: list[tuple[str, str]] = []
+    for verdict in verdicts:
+        name = f"anubis.{verdict.metric or 'benchmark'}"
+        pairs.append((name, value_text(verdict.value, verdict.unit)))
+        pairs.append((f"{name}.verdict", verdict.outcome.value))
+        if verdict.similarity is not None:
+            pairs.append((f"{name}.similarity", similarity_text(verdict.similarity)))
+            pairs.append((f"{name}.threshold", similarity_text(verdict.threshold)))
+        if verdict.outcome.value != "PASS":
+            pairs.append((f"{name}.reason", verdict.text))
+    return pairs
+
+
+class JUnitDecision:
+    """Puts the decision about the node into the JUnit file.
+
+    A node can be rejected by what no single test could know: its inventory, its devices beside each other,
+    its own past. Then no test has failed, and a CI server would see nothing but passed and skipped ones; so
+    the decision becomes a failed test case of its own.
+    """
+
+    CASE = "anubis::acceptance"
+
+    def __init__(self) -> None:
+        self._failed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take note that some test case says it already."""
+        self._failed = self._failed or report.failed
+
+    def pytest_anubis_verdict(self, config: pytest.Config, verdict: NodeVerdict) -> None:
+        """Write what was decided; pytest's plugin writes the file after this."""
+        for plugin in config.pluginmanager.get_plugins():
+            if hasattr(plugin, "add_global_property"):  # pytest's own, which has no public name
+                plugin.add_global_property("anubis.decision", verdict.decision.value)
+                plugin.add_global_property("anubis.headline", verdict.headline)
+                if verdict.decision is Decision.REJECTED and not self._failed:
+                    self._add_case(plugin, verdict.headline)
+
+    def _add_case(self, plugin: Any, headline: str) -> None:
+        location = ("anubis", None, "acceptance")
+        for when, outcome in (("call", "failed"), ("teardown", "passed")):
+            plugin.pytest_runtest_logreport(
+                pytest.TestReport(
+                    nodeid=self.CASE,
+                    location=location,
+                    keywords={},
+                    outcome=outcome,  # type: ignore[arg-type]  # one of its literals
+                    longrepr=headline if outcome == "failed" else None,
+                    when=when,  # type: ignore[arg-type]
+                )
+            )

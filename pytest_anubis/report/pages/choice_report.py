@@ -1,0 +1,139 @@
+"""What the Selector left out and why, in words and as HTML, from the event that the journal holds."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_anubis.report.text.numbers import count_text, duration_text, percent
+from pytest_anubis.report.text.text_table import table
+
+EVENT = "selection"
+
+_DAMAGE = (TypeError, KeyError, ValueError, AttributeError)  # of a journal that was edited
+
+
+def choice_lines(event: Mapping[str, Any]) -> list[str]:
+    """Return what was chosen, what it costs, which risk remains, and what the full set would cost."""
+    left = event["pruned"]
+    total = len(event["chosen"]) + len(left)
+    full = duration_text(event["full_cost"])
+    if event["lacking"]:
+        what = " and no ".join(event["lacking"])
+        lines = [f"the history has no {what} yet: {_how_many(event, total, full)}"]
+    elif event["method"] == "nothing":
+        lines = [
+            f"{'only what was named runs' if event['chosen'] else 'nothing needs to run'}: "
+            f"{_risks(event)}; the full set of {count_text(total, 'benchmark')} would take {full}"
+        ]
+    else:
+        lines = [f"{_how_many(event, total, full)}; {_risks(event)}"]
+    if event["target"] is not None and not event["reached"] and not event["lacking"]:
+        lines.append(f"the accepted risk of {percent(event['target'])} cannot be reached so")
+    if event["explored"]:
+        lines.append(
+            f"{len(event['explored'])} of them by chance, so that learning goes on (seed "
+            f"{event['seed']})"
+        )
+    if event["unpriced"]:
+        lines.append(
+            f"{count_text(len(event['unpriced']), 'benchmark')} of unknown duration, counted like "
+            "the others: give the mark a cost"
+        )
+    if not event["optimal"]:
+        lines.append("chosen greedily, not proven to be the best choice")
+    return lines
+
+
+def _how_many(event: Mapping[str, Any], total: int, full: str) -> str:
+    if not event["pruned"]:
+        return f"the full set runs, {count_text(total, 'benchmark')}, {full}"
+    share = f", exposing {percent(event['coverage'])} of known defects" if event["defects"] else ""
+    return (
+        f"{len(event['chosen'])} of {count_text(total, 'benchmark')}, "
+        f"{duration_text(event['cost'])} of {full}{share}"
+    )
+
+
+def _risks(event: Mapping[str, Any]) -> str:
+    """Return the risks before, after and after the full set, as far as they are known."""
+    if event["risk_before"] is None:
+        return "the risk is unknown, since no incident was ever recorded"
+    hours = f"{event['horizon'] / 3600:g} h"
+    text = f"risk of an incident in {hours} {percent(event['risk_before'])}"
+    if event["method"] != "nothing":
+        text += f", {percent(event['residual_risk'])} after these pass"
+        if event["pruned"]:
+            text += f" (full set: {percent(event['full_risk'])})"
+    if event["target"] is not None:
+        text += f", accepted {percent(event['target'])}"
+    return text
+
+
+def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list[str]:
+    """Return one line for every benchmark: those that run, and those left out with their reasons."""
+    runs = [["runs", "because"]]
+    for name in event["chosen"]:
+        why = "named on the command line" if name in event["pinned"] else ""
+        why = why or ("drawn by chance" if name in event["explored"] else "chosen")
+        runs.append([name, why])
+    out = [["left out", "takes", "because"]]
+    out += [
+        [item["benchmark"], duration_text(item["cost_seconds"]), item["reason"]]
+        for item in event["pruned"]
+    ]
+    lines = table(runs, width=width).splitlines() if len(runs) > 1 else []
+    if len(out) > 1:
+        lines += table(out).splitlines()
+    return [*lines, *(f"note: {note}" for note in event["notes"])]
+
+
+def find_event(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the choice out of a journal's further events; None where there is none that can be shown."""
+    found = (e for e in reversed(events) if e.get("event") == EVENT and set(e) >= _FIELDS)
+    return next(found, None)
+
+
+_FIELDS = {
+    "mode", "method", "chosen", "pruned", "explored", "pinned", "unpriced", "lacking", "notes",
+    "basis", "horizon", "target", "reached", "optimal", "seed", "cost", "full_cost", "coverage",
+    "defects", "risk_before", "residual_risk", "full_risk",
+}  # fmt: skip
+
+
+def chosen_lines(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return `choice_lines` of a journal, or nothing when the Selector took no part."""
+    event = find_event(events)
+    if event is None:
+        return []
+    try:
+        return choice_lines(event)
+    except _DAMAGE:
+        return ["the journal's record of the choice of benchmarks is damaged"]
+
+
+def selection_block(events: Sequence[Mapping[str, Any]]) -> str:
+    """Return what was left out and why as HTML, or nothing when the Selector took no part."""
+    event = find_event(events)
+    if event is None:
+        return ""
+    try:
+        said = [*choice_lines(event), event["basis"], *event["notes"]]
+        rows = "".join(
+            f"<tr><td>{html.escape(str(item['benchmark']))}</td>"
+            f"<td class='n'>{html.escape(duration_text(item['cost_seconds']))}</td>"
+            f"<td>{html.escape(str(item['reason']))}</td></tr>"
+            for item in event["pruned"]
+        )
+    except _DAMAGE:
+        return "<p>The journal's record of the choice of benchmarks is damaged.</p>"
+    text = "<br>".join(html.escape(str(line)) for line in said if line)
+    if not rows:
+        return f"<p>{text}</p>"
+    head = "<tr><th>left out</th><th class='n'>takes</th><th>because</th></tr>"
+    state = " open" if len(event["pruned"]) <= 12 else ""
+    return (
+        f"<p>{text}</p><details{state}><summary><b>left out</b> ({len(event['pruned'])})</summary>"
+        f"<div class='wide'><table>{head}{rows}</table></div></details>"
+    )

@@ -1,0 +1,187 @@
+"""The devices of one node beside each other, metric by metric: the odd one out is seen at once."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.report.pages.metric_sections import Case
+from pytest_anubis.report.plots.canvas import (
+    BAD,
+    CENTRE,
+    SAMPLE,
+    SHADE,
+    Frame,
+    escape,
+    finite,
+    picture,
+    text,
+    ticks,
+    tip,
+)
+from pytest_anubis.report.text.numbers import value_text
+
+_ODD = (Outcome.FAIL, Outcome.MARGINAL)
+_NAMED = (*_ODD, Outcome.INCONCLUSIVE)
+MOST = 60
+"""Metrics drawn, those with a bad device first."""
+_TOP, _FLOOR, _HEIGHT = 34, 86, 122
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device on the axis.
+
+    Attributes:
+        name: The device, e.g. ``cuda:3``.
+        value: Median of its values.
+        outcome: Its verdict, None when it was not judged.
+    """
+
+    name: str
+    value: float
+    outcome: Outcome | None = None
+
+
+def peers_plot(
+    devices: Sequence[Device],
+    *,
+    unit: str,
+    better: str,
+    expected: float | None = None,
+    bound: float | None = None,
+    label: str = "",
+) -> str:
+    """Return the devices as marks on one axis; bad ones are diamonds, undecided ones rings.
+
+    Both have their name; the others are dots.
+
+    Args:
+        devices: Any order; those whose value is not finite are left out.
+        unit: Unit of the axis.
+        better: Direction; the side that is worse than `bound` is shaded.
+        expected: Median of the criterion's centre: a dashed line; None without one.
+        bound: Median at which the verdict changes; None without one.
+        label: What the picture shows, for people who cannot see it.
+
+    Returns:
+        An ``<svg>``, or an empty text when there is nothing to draw.
+    """
+    drawn = sorted((d for d in devices if finite([d.value])), key=lambda d: d.value)
+    if not drawn:
+        return ""
+    middle = finite([expected]) if expected is not None else []
+    limit = finite([bound]) if bound is not None and better != "equal" else []
+    edges = [device.value for device in drawn] + middle + limit
+    margin = 0.06 * (max(edges) - min(edges)) or 0.05 * abs(max(edges)) or 1.0
+    frame = Frame(
+        low=max(0.0, min(edges) - margin),
+        high=max(edges) + margin,
+        height=_HEIGHT,
+        left=14,
+        top=_TOP,
+        bottom=_HEIGHT - _FLOOR,
+    )
+    parts = [_limit(frame, better, limit[0], unit)] if limit else []
+    parts += [_expected(frame, middle[0], unit)] if middle else []
+    parts += [_mark(frame, device, unit) for device in drawn]
+    parts += [_names(frame, drawn), _axis(frame, unit)]
+    return picture(frame.width, _HEIGHT, label or "devices of this node", "".join(parts))
+
+
+def peers_section(cases: Sequence[Case]) -> str:
+    """Return pictures of the metrics that more than one device has; empty when there is none.
+
+    Args:
+        cases: All measurements; of a device that was measured several times the last counts.
+    """
+    by_metric: dict[tuple[str, str], dict[str, Case]] = {}
+    for case in cases:
+        key = (case.measurement.benchmark, case.measurement.metric.name)
+        by_metric.setdefault(key, {})[case.measurement.device] = case
+    several = [list(devices.values()) for devices in by_metric.values() if len(devices) > 1]
+    several.sort(key=lambda own: min(case.severity for case in own))
+    figures = [_figure(own) for own in several[:MOST]]
+    return f"<div class='plots'>{''.join(figures)}</div>" if figures else ""
+
+
+def _figure(cases: Sequence[Case]) -> str:
+    measurement = cases[0].measurement
+    metric = measurement.metric
+    devices = [
+        Device(
+            case.measurement.device,
+            statistics.median(values),
+            case.verdict.outcome if case.verdict else None,
+        )
+        for case in cases
+        if (values := finite(case.measurement.values))
+    ]
+    known = next((case.verdict for case in cases if case.verdict and case.verdict.bound), None)
+    name = f"{measurement.benchmark.rpartition('/')[2]} · {metric.name}"
+    plot = peers_plot(
+        devices,
+        unit=metric.unit,
+        better=metric.better,
+        expected=known.expected if known else None,
+        bound=known.bound if known else None,
+        label=f"{name}: medians of {len(devices)} devices",
+    )
+    return f"<div><div>{escape(name)}</div>{plot}</div>"
+
+
+def _limit(frame: Frame, better: str, bound: float, unit: str) -> str:
+    at = frame.x(bound)
+    start, end = (frame.left, at) if better == "higher" else (at, frame.end)
+    return (
+        f"<path d='M{start} {_TOP}H{end}V{_FLOOR}H{start}Z' fill='{SHADE}'>"
+        f"{tip('beyond the limit, median ' + value_text(bound, unit))}</path>"
+    )
+
+
+def _expected(frame: Frame, middle: float, unit: str) -> str:
+    return (
+        f"<path d='M{frame.x(middle)} {_TOP}V{_FLOOR}' stroke='{CENTRE}' stroke-width='3' "
+        f"stroke-dasharray='9 6'>{tip('expected: ' + value_text(middle, unit))}</path>"
+    )
+
+
+def _mark(frame: Frame, device: Device, unit: str) -> str:
+    x, y = frame.x(device.value), (_TOP + _FLOOR) // 2
+    word = device.outcome.value if device.outcome else "not judged"
+    words = tip(f"{device.name}: {value_text(device.value, unit)}, {word}")
+    if device.outcome in _ODD:
+        return f"<path d='M{x} {y - 13}l13 13l-13 13l-13 -13z' fill='{BAD}'>{words}</path>"
+    fill = f"fill='{SAMPLE}' fill-opacity='.6'"
+    if device.outcome is Outcome.INCONCLUSIVE:
+        fill = f"fill='none' stroke='{SAMPLE}' stroke-width='3'"
+    return f"<circle cx='{x}' cy='{y}' r='9' {fill}>{words}</circle>"
+
+
+def _names(frame: Frame, devices: Sequence[Device]) -> str:
+    """Name what is not fine above its mark; where two names would overlap, only the first is shown."""
+    parts, free = [], 0
+    for device in devices:
+        half = 6 * len(device.name)
+        x = min(max(frame.x(device.value), half), frame.width - half)
+        if device.outcome in _NAMED and x - half >= free:
+            parts.append(text(x, 24, device.name, anchor="middle"))
+            free = x + half + 8
+    return "".join(parts)
+
+
+def _axis(frame: Frame, unit: str) -> str:
+    marks = "".join(f"M{frame.x(value)} {_FLOOR}v6" for value in ticks(frame.low, frame.high))
+    room = frame.end - 12 * len(unit)
+    numbers = "".join(
+        text(frame.x(value), _FLOOR + 26, value_text(value), anchor="middle")
+        for value in ticks(frame.low, frame.high)
+        if frame.x(value) + 6 * len(value_text(value)) < room
+    )
+    return (
+        f"<path d='M{frame.left} {_FLOOR}H{frame.end}{marks}' stroke='currentColor' "
+        f"stroke-opacity='.6' fill='none'/>{numbers}"
+        + text(frame.end, _FLOOR + 26, unit, anchor="end", faint=True)
+    )

@@ -1,0 +1,302 @@
+"""The dossier: one run as one HTML page that opens anywhere, to be sent to whoever must mend the node."""
+
+from __future__ import annotations
+
+import datetime
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.report.pages import html_blocks as blocks
+from pytest_anubis.report.pages.choice_report import selection_block
+from pytest_anubis.report.pages.device_comparison import peers_section
+from pytest_anubis.report.pages.inventory_block import inventory_block
+from pytest_anubis.report.pages.metric_sections import Case, cases_of, overview, section
+from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
+from pytest_anubis.report.text.device_identity import identity_text
+from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
+
+PLOTS = 300
+"""Measurements drawn, the worst first; a page with thousands would not open on a phone."""
+CARDS = 40
+"""Blamed components shown one by one."""
+FOLD = 20
+"""Longer lists start folded."""
+
+_EXIT = {
+    0: "accepted",
+    1: "rejected",
+    2: "interrupted",
+    3: "internal error",
+    4: "usage error",
+    5: "nothing collected",
+    20: "neither accepted nor rejected",
+}
+_HELP = (
+    ("expected", "the median of what healthy units of this hardware class deliver"),
+    ("limit", "the median at which a uniformly worse unit would just be rejected"),
+    (
+        "similarity",
+        "1 when the measured distribution is nowhere worse than the expected one; 0.95 when it "
+        "is worse by 5 %. Being better is never punished",
+    ),
+    ("threshold", "the similarity below which the verdict changes"),
+    (
+        "distribution",
+        "each curve climbs by the share of values up to that point; in the shaded area the unit "
+        "is worse than the limit allows",
+    ),
+    (
+        "disturbed",
+        "somebody else used the machine meanwhile; such a measurement cannot reject the node",
+    ),
+)
+
+
+def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
+    """Return the page of one run.
+
+    Args:
+        record: The run, complete or cut short.
+        baseline: For the expected distributions in the plots and where they come from; the verdicts
+            do not need it.
+    """
+    verdict = record.node_verdict
+    decision = verdict.decision.value if verdict else "not judged"
+    cases = cases_of(record.measurements, record.verdicts)
+    body = [
+        _banner(record),
+        _facts(record, baseline),
+        _wrong(record),
+        _unjudged(record),
+        _choice(record),
+        _peers(cases),
+        "<h2>All metrics</h2>" + overview(cases, record.verdicts, PLOTS) if cases else "",
+        _sections(cases, baseline),
+        _provenance(record, baseline),
+        "<h2>Hardware and software</h2>" + inventory_block(record.inventory, open_=True)
+        if record.inventory
+        else "",
+        _reading(),
+    ]
+    return blocks.document(f"{record.node}: {decision}", BLOCKS + PAGE, "".join(body))
+
+
+def _peers(cases: Sequence[Case]) -> str:
+    section = peers_section(cases)
+    return f"<h2>Devices side by side</h2>{section}" if section else ""
+
+
+def _banner(record: RunRecord) -> str:
+    verdict = record.node_verdict
+    if verdict is None:
+        count = len(record.measurements)
+        words = f"{count} measurements recorded, nothing was judged in this run"
+    else:
+        words = "nothing was decided"
+    return (
+        f"<header class='banner {verdict.decision.value if verdict else ''}'>"
+        f"<h1>{html.escape(record.node)}</h1>{blocks.decision_block(verdict, words)}</header>"
+    )
+
+
+def _facts(record: RunRecord, baseline: Baseline | None) -> str:
+    status = record.exit_status
+    rows = [
+        ("hardware", _hardware(record.inventory)),
+        ("hardware class", record.hardware_class),
+        ("held against", baseline_line(baseline) if baseline else record.baseline),
+        ("run", record.run),
+        ("time", _time(record)),
+        ("profile", record.profile),
+        ("exit status", "" if status is None else f"{status}, {_EXIT.get(status, 'unknown')}"),
+    ]
+    return _pairs(rows)
+
+
+def _pairs(rows: Iterable[tuple[str, str]]) -> str:
+    items = "".join(
+        f"<dt>{html.escape(label)}</dt><dd>{html.escape(value)}</dd>"
+        for label, value in rows
+        if value
+    )
+    return f"<dl class='facts'>{items}</dl>" if items else ""
+
+
+def _hardware(inventory: Mapping[str, Any]) -> str:
+    """Say in one line what the machine is; parts of an unknown shape are left out."""
+    parts = []
+    cards = inventory.get("accelerators")
+    if isinstance(cards, list | tuple):
+        names = [str(c["name"]) for c in cards if isinstance(c, Mapping) and c.get("name")]
+        parts += [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
+    processor, memory = inventory.get("processor"), inventory.get("memory")
+    if isinstance(processor, Mapping) and processor.get("model"):
+        threads = f", {processor['usable']} usable threads" if processor.get("usable") else ""
+        parts.append(f"{processor['model']}{threads}")
+    total = memory.get("total") if isinstance(memory, Mapping) else None
+    if isinstance(total, int | float):
+        parts.append(f"{bytes_text(total)} of memory")
+    system = inventory.get("system")
+    if isinstance(system, Mapping):
+        named = " ".join(str(system[key]) for key in ("vendor", "product") if system.get(key))
+        serial = f" (serial {system['serial']})" if system.get("serial") else ""
+        parts.append(f"{named}{serial}" if named else "")
+    return "; ".join(part for part in parts if part)
+
+
+def _time(record: RunRecord) -> str:
+    try:
+        began = datetime.datetime.fromisoformat(record.started)
+        ended = datetime.datetime.fromisoformat(record.ended)
+        took = (ended - began).total_seconds()
+    except (ValueError, TypeError):  # TypeError: one of them has no time zone
+        return f"{moment_text(record.started)}, {'ended ' + record.ended if record.ended else 'cut short'}"
+    return f"{moment_text(record.started)}, took {duration_text(took)}"
+
+
+def _wrong(record: RunRecord) -> str:
+    """Return one card per blamed component and device: what is wrong, which part it is, what to do."""
+    parts = []
+    for title, outcome in (
+        ("What is wrong", Outcome.FAIL),
+        ("Unusual for this fleet, not yet costly", Outcome.MARGINAL),
+    ):
+        grouped: dict[tuple[str, str], list[MetricVerdict]] = {}
+        for verdict in record.verdicts:
+            if verdict.outcome is outcome:
+                grouped.setdefault((verdict.component, verdict.device), []).append(verdict)
+        if not grouped:
+            continue
+        parts.append(f"<h2>{title}</h2>")
+        groups = list(grouped.values())
+        parts += [_card(verdicts, record.inventory) for verdicts in groups[:CARDS]]
+        if len(groups) > CARDS:
+            parts.append(f"<p>and {len(groups) - CARDS} more, see the table below</p>")
+    return "".join(parts)
+
+
+def _card(verdicts: Sequence[MetricVerdict], inventory: Mapping[str, Any]) -> str:
+    first = verdicts[0]
+    place = f" on {first.device}" if first.device else ""
+    head = f"{first.component or first.benchmark}{place}"
+    known = identity_text(first.device, inventory)
+    lines = [f"<h3>{html.escape(head)}</h3>"]
+    if known:
+        lines.append(f"<div class='faint'>{html.escape(known)}</div>")
+    shown = verdicts[:FOLD]
+    items = [_why(verdict) for verdict in shown]
+    if len(verdicts) > len(shown):
+        items.append(f"and {len(verdicts) - len(shown)} more")
+    lines.append("<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>")
+    for label, texts in (
+        ("evidence", [text for v in verdicts for text in v.evidence]),
+        ("disturbed", [text for v in verdicts for text in v.disturbance]),
+        ("next step", [v.action for v in verdicts if v.action]),
+    ):
+        for text in list(dict.fromkeys(texts))[:FOLD]:
+            lines.append(f"<div><b>{label}:</b> {html.escape(text)}</div>")
+    return f"<div class='card {first.outcome.value}'>{''.join(lines)}</div>"
+
+
+def _why(verdict: MetricVerdict) -> str:
+    name = verdict.metric or verdict.benchmark
+    return verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
+
+
+def _unjudged(record: RunRecord) -> str:
+    verdict = record.node_verdict
+    blocking, listed = (verdict.blocking, verdict.listed) if verdict else ((), ())
+    died = [
+        f"{event.get('worker', 'worker')}: {event.get('text', 'died')}"
+        for event in record.events
+        if event.get("event") == "worker_died"
+    ]
+    lists = (
+        ("in the way of acceptance", blocking, len(blocking) <= FOLD),
+        ("not judged, does not block", listed, False),
+        (
+            "tests that crashed, failed outside a measurement or never reported",
+            _silent(record),
+            True,
+        ),
+        ("processes that died", died, True),
+        ("findings", [finding.text for finding in record.findings], True),
+        ("about the journal itself", record.warnings, True),
+    )
+    inner = "".join(
+        blocks.lines_block(title, list(lines), open_=state) for title, lines, state in lists
+    )
+    return f"<h2>What was not judged, and what else was seen</h2>{inner}" if inner else ""
+
+
+def _choice(record: RunRecord) -> str:
+    block = selection_block(record.events)
+    return f"<h2>What was chosen, and what was left out</h2>{block}" if block else ""
+
+
+def _silent(record: RunRecord) -> list[str]:
+    reported = {result.test for result in record.results}
+    bad = ("not reported", "crashed", "error", "failed")
+    lines = [
+        f"{result.test}: {result.outcome}{': ' + result.text if result.text else ''}"
+        for result in record.results
+        if result.outcome in bad and not (result.outcome == "failed" and result.metrics)
+    ]
+    missing = [plan.test for plan in record.planned if plan.test not in reported]
+    return lines + [f"{test}: planned, but never reported" for test in missing]
+
+
+def _sections(cases: Sequence[Case], baseline: Baseline | None) -> str:
+    if not cases:
+        return ""
+    known = blocks.criteria_by_key(baseline)
+    drawn = [section(case, number, known) for number, case in enumerate(cases[:PLOTS])]
+    more = ""
+    if len(cases) > PLOTS:
+        more = (
+            f"<p>The {PLOTS} worst of {len(cases)} measurements are drawn; the journal has every "
+            "value of all.</p>"
+        )
+    return f"<h2>Measurements</h2>{more}{''.join(drawn)}"
+
+
+def _provenance(record: RunRecord, baseline: Baseline | None) -> str:
+    if baseline is None:
+        return ""
+    rate = baseline.error_rate
+    confidence = baseline.confidence
+    sure = f" with {percent(confidence)} confidence" if confidence is not None else " on average"
+    nodes = len(baseline.nodes)
+    rows = [
+        ("baseline", f"{baseline.digest}, learned {moment_text(baseline.created)}"),
+        ("hardware class", baseline.hardware_class),
+        ("made of", ", ".join(f"{k} {v}" for k, v in sorted(baseline.attributes.items()))),
+        ("nodes", "1: this machine against itself" if baseline.one_machine else str(nodes)),
+        ("runs", f"{len(baseline.runs)}"),
+        ("criteria", f"{len(baseline.criteria)}, centre by {baseline.method}"),
+        (
+            "a healthy node is rejected",
+            "at an unknown rate: only practical limits apply"
+            if rate is None
+            else f"in {percent(rate)} of cases{sure}",
+        ),
+        ("units left out", f"{len(baseline.exclusions)}"),
+    ]
+    other = ""
+    if record.baseline and baseline.digest and record.baseline != baseline.digest:
+        other = (
+            f"<p><b>The run was judged with baseline {html.escape(record.baseline)}</b>, which is "
+            "not the one drawn here.</p>"
+        )
+    findings = blocks.lines_block("findings", [finding.text for finding in baseline.findings])
+    return f"<h2>Where the limits come from</h2>{other}{_pairs(rows)}{findings}"
+
+
+def _reading() -> str:
+    rows = "".join(f"<dt>{word}</dt><dd>{meaning}</dd>" for word, meaning in _HELP)
+    return f"<h2>How to read this page</h2><dl class='facts'>{rows}</dl>"

@@ -1,0 +1,190 @@
+"""Pieces of HTML that the dossier and pytest-html's report share; all text is escaped here."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.report.plots.distribution_plots import cdf_plot
+from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
+from pytest_anubis.report.text.numbers import similarity_text, value_text
+from pytest_anubis.report.text.summary_text import coverage_text
+
+SEVERITY = (
+    *(Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED),
+    Outcome.PASS,
+)
+"""Worst first: the order in which people want to read."""
+
+SERIES = 12
+"""Telemetry series shown of one measurement; the journal has all."""
+
+CriterionKey = tuple[str, str, str]
+
+
+def criteria_by_key(baseline: Baseline | None) -> dict[CriterionKey, Criterion]:
+    """Return the criteria for single units by (benchmark, metric, group)."""
+    criteria = baseline.criteria if baseline is not None else ()
+    return {(c.benchmark, c.metric.name, c.group): c for c in criteria if c.scope == "unit"}
+
+
+def criterion_of(
+    measurement: Measurement, known: dict[CriterionKey, Criterion]
+) -> Criterion | None:
+    """Return the criterion of a measurement, None without one or when the units differ."""
+    found = known.get((measurement.benchmark, measurement.metric.name, measurement.group))
+    return found if found is not None and found.metric.unit == measurement.metric.unit else None
+
+
+def badge(word: str) -> str:
+    """Return a verdict or decision as a coloured word."""
+    return f"<span class='verdict {html.escape(word)}'>{html.escape(word)}</span>"
+
+
+def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
+    """Return a table with one row a verdict."""
+    head = "<th>metric</th><th>verdict</th>" + "".join(
+        f"<th class='n'>{name}</th>"
+        for name in ("value", "expected", "limit", "similarity", "threshold", "fleet percentile")
+    )
+    rows = []
+    for verdict in verdicts:
+        name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
+        cells = [
+            f"<td>{html.escape(name)}</td><td>{badge(verdict.outcome.value)}</td>",
+            number(value_text(verdict.value, verdict.unit)),
+            number(value_text(verdict.expected, verdict.unit)),
+            number(value_text(verdict.bound, verdict.unit)),
+            number(similarity_text(verdict.similarity)),
+            number(similarity_text(verdict.threshold)),
+            number("-" if verdict.percentile is None else f"{verdict.percentile:.0f}"),
+        ]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    return f"<div class='wide'><table><tr>{head}</tr>{''.join(rows)}</table></div>"
+
+
+def number(text: str) -> str:
+    """Return a cell with a number."""
+    return f"<td class='n'>{html.escape(text)}</td>"
+
+
+def explanation(verdict: MetricVerdict) -> str:
+    """Return why a verdict is what it is, with disturbance, evidence, origin and next step."""
+    lines = [("", verdict.text)]
+    lines += [("disturbed: ", text) for text in verdict.disturbance]
+    lines += [("evidence: ", text) for text in verdict.evidence]
+    if verdict.population:
+        lines.append(("learned from: ", f"{verdict.population}, baseline {verdict.baseline}"))
+    if verdict.action and verdict.outcome not in (Outcome.PASS, Outcome.NOT_TESTED):
+        lines.append(("next step: ", verdict.action))
+    said = (f"<b>{head}</b>{html.escape(text)}" for head, text in lines if text)
+    return f"<p class='why'>{'<br>'.join(said)}</p>"
+
+
+def plots(
+    measurement: Measurement,
+    criterion: Criterion | None,
+    verdict: MetricVerdict | None,
+    *,
+    points: int = 90,
+) -> str:
+    """Return the plots of one measurement: its distribution, and its values in time order.
+
+    Args:
+        measurement: What was recorded.
+        criterion: What is expected, None when nothing is.
+        verdict: What was concluded, None when nothing was.
+        points: Most points of a curve.
+    """
+    metric = measurement.metric
+    bound = verdict.bound if verdict else None
+    parts = [
+        cdf_plot(
+            measurement.values,
+            criterion.centre if criterion else (),
+            unit=metric.unit,
+            better=metric.better,
+            bound=bound,
+            label=f"{metric.name}: distribution of the measured values against the expected one",
+            steps=points,
+        ),
+        strip_plot(
+            measurement.values,
+            unit=metric.unit,
+            label="in time order",
+            expected=verdict.expected if verdict else None,
+            bound=bound,
+            points=points,
+        ),
+    ]
+    return f"<div class='plots'>{''.join(parts)}</div>"
+
+
+def telemetry(measurement: Measurement, *, most: int = SERIES, points: int = 40) -> str:
+    """Return a table of what the sensors showed meanwhile: name, range and course.
+
+    Args:
+        measurement: Its telemetry may be empty; then nothing is returned.
+        most: Series shown, those that moved first.
+        points: Columns of each small line.
+    """
+    series = sorted(measurement.telemetry, key=lambda s: len(set(s[1])) < 2)
+    if not series:
+        return ""
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}</td>{number(series_text(values))}"
+        f"<td>{spark(values, label=name, points=points)}</td></tr>"
+        for name, values in series[:most]
+    )
+    left = len(series) - most
+    more = f"<tr><td colspan='3'>and {left} more in the journal</td></tr>" if left > 0 else ""
+    count = f"telemetry during the measurement ({len(series)} series)"
+    return (
+        f"<details><summary>{count}</summary><div class='wide'><table>{rows}{more}</table></div>"
+        "</details>"
+    )
+
+
+def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
+    """Return the decision with its headline, blamed components and counts."""
+    if verdict is None:
+        return f"<p>{html.escape(fallback)}</p>"
+    parts = [
+        f"<p class='headline'>{badge(verdict.decision.value)} "
+        f"<b>{html.escape(verdict.headline)}</b></p>"
+    ]
+    if verdict.components and verdict.decision is Decision.REJECTED:
+        parts.append(f"<p>blamed: <b>{html.escape(', '.join(verdict.components))}</b></p>")
+    return "".join(parts) + f"<p class='faint'>{html.escape(coverage_text(verdict))}</p>"
+
+
+def lines_block(
+    title: str, lines: Sequence[str], *, open_: bool = False, count: int | None = None
+) -> str:
+    """Return a titled list that can be folded, or nothing when it is empty.
+
+    Args:
+        title: Of the list.
+        lines: Its lines, plain text.
+        open_: Whether it starts unfolded.
+        count: How many there are in truth, when only some are listed.
+    """
+    if not lines:
+        return ""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    state = " open" if open_ else ""
+    head = f"<b>{html.escape(title)}</b> ({len(lines) if count is None else count})"
+    return f"<details{state}><summary>{head}</summary><ul>{items}</ul></details>"
+
+
+def document(title: str, style: str, body: str) -> str:
+    """Return a whole page that needs nothing from outside."""
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{html.escape(title)}</title><style>{style}</style></head>\n"
+        f"<body class='anubis'>{body}</body></html>\n"
+    )

@@ -1,0 +1,213 @@
+"""What was learned, as one HTML page: the distributions of all units and the centre, metric by metric."""
+
+from __future__ import annotations
+
+import html
+import statistics
+from collections.abc import Sequence
+
+from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
+from pytest_anubis.core.sample import Population
+from pytest_anubis.report.pages import html_blocks as blocks
+from pytest_anubis.report.pages.metric_sections import short
+from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
+from pytest_anubis.report.plots.distribution_plots import fan_plot
+from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.numbers import percent, similarity_text, value_text
+
+PLOTS = 150
+"""Metrics with a plot; a page with thousands would not open."""
+UNITS = 400
+"""Units that one plot takes into account, spread evenly over all."""
+VALUES = 400
+"""Values of one unit that a plot takes into account."""
+LINES = 300
+"""Exclusions and findings listed; the file has all."""
+
+Key = tuple[str, str]
+"""Benchmark and metric."""
+
+
+def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
+    """Return the page of a baseline and the populations that it was learned from.
+
+    Metrics that people should look at (a finding, units left out, few units) are drawn first.
+
+    Args:
+        baseline: What was learned.
+        populations: The samples that it was learned from; a metric without one is shown without plot.
+    """
+    excluded: dict[Key, list[Exclusion]] = {}
+    for exclusion in baseline.exclusions:
+        excluded.setdefault((exclusion.benchmark, exclusion.metric), []).append(exclusion)
+    findings: dict[Key, list[Finding]] = {}
+    for finding in baseline.findings:
+        findings.setdefault((finding.benchmark, finding.metric), []).append(finding)
+    known = {(p.benchmark, p.metric.name, p.group): p for p in populations}
+
+    def interest(criterion: Criterion) -> int:
+        key = (criterion.benchmark, criterion.metric.name)
+        return -2 * (key in excluded) - (key in findings) - criterion.weak
+
+    criteria = sorted((c for c in baseline.criteria if c.scope == "unit"), key=interest)
+    pooled = len(baseline.criteria) - len(criteria)
+    body = [
+        f"<header class='banner'><h1>{html.escape(baseline.hardware_class)}</h1>",
+        f"<p>{html.escape(baseline_line(baseline))}</p></header>",
+        _lists(baseline),
+        f"<h2>All metrics</h2>{_table(criteria)}",
+        f"<p class='faint'>{pooled} more criteria judge a node's pooled values.</p>"
+        if pooled
+        else "",
+        f"<h2>Distributions</h2>{_capped(len(criteria))}<div class='fans'>",
+    ]
+    for number, criterion in enumerate(criteria[:PLOTS]):
+        key = (criterion.benchmark, criterion.metric.name)
+        population = known.get((*key, criterion.group))
+        own = findings.get(key, [])
+        body.append(_section(number, criterion, population, excluded.get(key, []), own))
+    body.append("</div>")
+    return blocks.document(baseline.hardware_class, BLOCKS + PAGE, "".join(body))
+
+
+def _capped(count: int) -> str:
+    if count <= PLOTS:
+        return ""
+    return (
+        f"<p><b>{PLOTS} of {count} metrics are drawn</b>: those with findings or units left out "
+        "first. The table above and the baseline's file have all.</p>"
+    )
+
+
+def _lists(baseline: Baseline) -> str:
+    out = [
+        f"{e.node} {e.device}: {short(e.benchmark)} {e.metric}: {e.reason}"
+        for e in baseline.exclusions
+    ]
+    found = [
+        f"{short(f.benchmark)} {f.metric}: {f.text}" if f.benchmark else f.text
+        for f in baseline.findings
+    ]
+    return (
+        _list("findings", found)
+        + _list("left out of the learning", out)
+        + _list("learned from nodes", baseline.nodes)
+        + _list("learned from runs", baseline.runs)
+    )
+
+
+def _list(title: str, lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    shown = list(lines[:LINES])
+    if len(lines) > LINES:
+        shown.append(f"and {len(lines) - LINES} more in the baseline's file")
+    return blocks.lines_block(title, shown, count=len(lines))
+
+
+def _table(criteria: Sequence[Criterion]) -> str:
+    names = (
+        *("centre", "units", "nodes", "repeatability", "practical", "learned"),
+        "detectable loss",
+    )
+    head = "<th>benchmark</th><th>metric</th>" + "".join(f"<th class='n'>{n}</th>" for n in names)
+    rows = []
+    for number, criterion in enumerate(criteria):
+        name = html.escape(_name(criterion))
+        linked = f"<a href='#m{number}'>{name}</a>" if number < PLOTS else name
+        cells = (
+            value_text(_middle(criterion), criterion.metric.unit),
+            str(criterion.units),
+            str(criterion.nodes),
+            similarity_text(criterion.repeatability),
+            similarity_text(criterion.alpha),
+            similarity_text(criterion.limit),
+            percent(criterion.detectable),
+        )
+        rows.append(
+            f"<tr><td>{linked}</td><td>{html.escape(criterion.metric.name)}</td>"
+            f"{''.join(map(blocks.number, cells))}</tr>"
+        )
+    return f"<div class='wide'><table class='brief'><tr>{head}</tr>{''.join(rows)}</table></div>"
+
+
+def _name(criterion: Criterion) -> str:
+    return short(criterion.benchmark) + (f" ({criterion.group})" if criterion.group else "")
+
+
+def _middle(criterion: Criterion) -> float | None:
+    return statistics.median(criterion.centre) if criterion.centre else None
+
+
+def _section(
+    number: int,
+    criterion: Criterion,
+    population: Population | None,
+    excluded: Sequence[Exclusion],
+    findings: Sequence[Finding],
+) -> str:
+    metric = criterion.metric
+    facts = [
+        f"centre {value_text(_middle(criterion), metric.unit)}",
+        f"{criterion.units} units of {criterion.nodes} nodes",
+        f"repeatability {similarity_text(criterion.repeatability)}",
+        f"practical limit {similarity_text(criterion.alpha)}, "
+        f"learned limit {similarity_text(criterion.limit)}",
+        f"smallest detectable loss {percent(criterion.detectable)}",
+        "weak: few units" if criterion.weak else "",
+        *criterion.notes,
+    ]
+    title = f"{_name(criterion)} · {metric.name}"
+    notes = blocks.lines_block("findings", [finding.text for finding in findings], open_=True)
+    left = [f"{e.node} {e.device}: {e.reason}" for e in excluded]
+    plot = _fan(criterion, population, excluded) if population is not None else ""
+    return (
+        f"<section class='case' id='m{number}'><h3>{html.escape(title)}</h3>"
+        f"<p class='faint'>{html.escape('; '.join(fact for fact in facts if fact))}</p>"
+        f"{notes}{plot}{_list('left out', left)}</section>"
+    )
+
+
+def _fan(criterion: Criterion, population: Population, excluded: Sequence[Exclusion]) -> str:
+    names = {(e.node, e.device) for e in excluded}
+    good: list[int] = []
+    bad: dict[str, Sequence[float]] = {}
+    for row in range(len(population)):
+        if row in population.problems:
+            continue
+        if (population.nodes[row], population.devices[row]) in names:
+            name = f"{population.nodes[row]} {population.devices[row]} {population.runs[row]}"
+            bad[name.strip()] = _values(population, row)
+        else:
+            good.append(row)
+    step = max(1, -(-len(good) // UNITS))
+    more = f" ({len(good[::step])} of them drawn)" if step > 1 else ""
+    left = f", {len(bad)} left out" if bad else ""
+    return fan_plot(
+        [_values(population, row) for row in good[::step]],
+        criterion.centre,
+        unit=population.metric.unit,
+        bad=bad,
+        better=population.metric.better,
+        bound=_bound(criterion),
+        label=f"{population.metric.name}: {len(good)} units{more}{left}",
+    )
+
+
+def _values(population: Population, row: int) -> Sequence[float]:
+    values: list[float] = population.sample(row).tolist()
+    if len(values) <= VALUES:
+        return values
+    ordered, last = sorted(values), len(values) - 1
+    return [ordered[round(i * last / (VALUES - 1))] for i in range(VALUES)]
+
+
+def _bound(criterion: Criterion) -> float | None:
+    """Return the median at which a uniformly worse unit fails: beyond both limits (design 6.3)."""
+    middle, better = _middle(criterion), criterion.metric.better
+    threshold = (
+        criterion.alpha if criterion.limit is None else min(criterion.alpha, criterion.limit)
+    )
+    if middle is None or better == "equal" or threshold <= 0:
+        return None
+    return middle * threshold if better == "higher" else middle / threshold

@@ -1,0 +1,172 @@
+"""Measurements with their verdicts as parts of a page: one table of all, one section for each."""
+
+from __future__ import annotations
+
+import html
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.report.pages import html_blocks as blocks
+from pytest_anubis.report.text.numbers import duration_text, similarity_text, value_text
+
+ROWS = 2000
+"""Rows of the table of all metrics; a node with more is read from its journal."""
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One measurement and what was concluded from it.
+
+    Attributes:
+        measurement: What was recorded.
+        verdict: The verdict on it; None when it was not judged.
+    """
+
+    measurement: Measurement
+    verdict: MetricVerdict | None
+
+    @property
+    def severity(self) -> int:
+        """0 for the worst; what was not judged comes last."""
+        if self.verdict is None:
+            return len(blocks.SEVERITY)
+        return blocks.SEVERITY.index(self.verdict.outcome)
+
+
+def cases_of(measurements: Sequence[Measurement], verdicts: Sequence[MetricVerdict]) -> list[Case]:
+    """Return measurements with their verdicts, the worst first, else in the order of the run.
+
+    Of a test that was run again the last verdict belongs to the last measurement, and so on backwards.
+    """
+    waiting: dict[Key, list[MetricVerdict]] = {}
+    for verdict in verdicts:
+        if verdict.scope == "unit":
+            key = (verdict.benchmark, verdict.metric, verdict.device)
+            waiting.setdefault(key, []).append(verdict)
+    cases = []
+    for measurement in reversed(measurements):
+        key = (measurement.benchmark, measurement.metric.name, measurement.device)
+        own = waiting.get(key)
+        cases.append(Case(measurement, own.pop() if own else None))
+    cases.reverse()
+    return sorted(cases, key=lambda case: case.severity)
+
+
+def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: int) -> str:
+    """Return one row for every measurement and for every verdict without one.
+
+    Args:
+        cases: From `cases_of`.
+        verdicts: All verdicts of the run.
+        linked: The first so many cases have a section to go to.
+    """
+    judged = {id(case.verdict) for case in cases}
+    rows: list[tuple[int, str]] = []
+    for index, case in enumerate(cases):
+        link = f"c{index}" if index < linked else ""
+        rows.append((case.severity, _row(case, link)))
+    for verdict in verdicts:
+        if id(verdict) not in judged:
+            rows.append((blocks.SEVERITY.index(verdict.outcome), _verdict_row(verdict)))
+    rows.sort(key=lambda row: row[0])
+    head = "<th>verdict</th><th>benchmark</th><th>device</th><th>metric</th>" + "".join(
+        f"<th class='n'>{name}</th>"
+        for name in ("value", "expected", "limit", "similarity", "threshold")
+    )
+    inner = "".join(row for _, row in rows[:ROWS])
+    left = len(rows) - ROWS
+    more = f"<p>and {left} more, none of them worse; the journal has all</p>" if left > 0 else ""
+    return f"<div class='wide'><table class='brief'><tr>{head}</tr>{inner}</table></div>{more}"
+
+
+def _row(case: Case, link: str) -> str:
+    measurement, verdict = case.measurement, case.verdict
+    if verdict is not None:
+        return _verdict_row(verdict, link)
+    values = measurement.values
+    middle = value_text(statistics.median(values) if values else None, measurement.metric.unit)
+    name = _linked(measurement.benchmark, link)
+    return (
+        f"<tr><td>not judged</td><td>{name}</td><td>{html.escape(measurement.device)}</td>"
+        f"<td>{html.escape(measurement.metric.name)}</td>{blocks.number(middle)}"
+        + blocks.number("-") * 4
+        + "</tr>"
+    )
+
+
+def _verdict_row(verdict: MetricVerdict, link: str = "") -> str:
+    cells = (
+        value_text(verdict.value, verdict.unit),
+        value_text(verdict.expected),
+        value_text(verdict.bound),
+        similarity_text(verdict.similarity),
+        similarity_text(verdict.threshold),
+    )
+    device = verdict.device if verdict.scope == "unit" else "whole node"
+    return (
+        f"<tr><td>{blocks.badge(verdict.outcome.value)}</td>"
+        f"<td>{_linked(verdict.benchmark, link)}</td><td>{html.escape(device)}</td>"
+        f"<td>{html.escape(verdict.metric or '(none)')}</td>"
+        f"{''.join(map(blocks.number, cells))}</tr>"
+    )
+
+
+def _linked(benchmark: str, link: str) -> str:
+    name = html.escape(short(benchmark))
+    return f"<a href='#{link}'>{name}</a>" if link else name
+
+
+def short(benchmark: str) -> str:
+    """Return a benchmark id without its folders: parameters may hold slashes, so only before them."""
+    path, separator, rest = benchmark.partition("::")
+    return path.rpartition("/")[2] + separator + rest
+
+
+def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]) -> str:
+    """Return the section of one measurement; one that passed is folded.
+
+    Args:
+        case: The measurement.
+        number: Its number on the page: the anchor of its link.
+        known: The baseline's criteria, from `blocks.criteria_by_key`.
+    """
+    measurement, verdict = case.measurement, case.verdict
+    metric = measurement.metric
+    word = blocks.badge(verdict.outcome.value) + " " if verdict else ""
+    head = f"{short(measurement.benchmark)} · {metric.name} · {measurement.device}"
+    title = f"{word}<h3>{html.escape(head)}</h3>"
+    parts = [f"<p class='faint'>{html.escape(_circumstances(measurement))}</p>"]
+    if metric.question:
+        parts.append(f"<p>{html.escape(metric.question)}</p>")
+    if verdict is not None:
+        parts += [blocks.verdict_rows([verdict]), blocks.explanation(verdict)]
+    else:
+        said = "; ".join(measurement.disturbance)
+        parts.append(f"<p>not judged{html.escape('; disturbed: ' + said if said else '')}</p>")
+    parts.append(blocks.plots(measurement, blocks.criterion_of(measurement, known), verdict))
+    parts.append(blocks.telemetry(measurement))
+    inner = "".join(parts)
+    if verdict is not None and verdict.outcome is Outcome.PASS:
+        value = f"<span class='faint'> {html.escape(value_text(verdict.value, metric.unit))}</span>"
+        return f"<details class='case' id='c{number}'><summary>{title}{value}</summary>{inner}</details>"
+    return f"<section class='case' id='c{number}'>{title}{inner}</section>"
+
+
+def _circumstances(measurement: Measurement) -> str:
+    metric, attempts = measurement.metric, measurement.attempts
+    direction = "must be exact" if metric.better == "equal" else f"{metric.better} is better"
+    facts = [
+        measurement.benchmark,
+        f"component {measurement.component}" if measurement.component else "",
+        f"group {measurement.group}" if measurement.group else "",
+        f"{len(measurement.values)} values in {duration_text(measurement.seconds)}",
+        f"measured {attempts} times" if attempts > 1 else "",
+        direction,
+    ]
+    return "; ".join(fact for fact in facts if fact)

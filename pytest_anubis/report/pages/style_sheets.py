@@ -1,0 +1,70 @@
+"""The style sheets: one for everything of ours wherever it stands, one more for pages of our own."""
+
+from __future__ import annotations
+
+from pytest_anubis.report.plots.canvas import BAD, CENTRE, SAMPLE, SHADE
+
+BLOCKS = """
+.anubis{--ink:#1d1d1f;--line:rgba(128,128,128,.28);
+font:14px/1.45 system-ui,sans-serif;color:var(--ink)}
+.anubis :is(td,th,summary,p,li){color:var(--ink)}
+.anubis table{border-collapse:collapse;margin:.4em 0}
+.anubis th,.anubis td{padding:.2em .9em .2em 0;text-align:left;vertical-align:top;
+border-bottom:1px solid var(--line)}
+.anubis th{font-weight:600;white-space:nowrap}
+.anubis .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.anubis .wide{overflow-x:auto}
+.anubis .verdict{display:inline-block;padding:.05em .55em;border-radius:.25em;color:#fff;
+background:#5c5c5c;font-size:.88em;font-weight:600;letter-spacing:.02em;white-space:nowrap}
+.anubis .verdict.PASS,.anubis .verdict.ACCEPTED{background:#00704f}
+.anubis .verdict.FAIL,.anubis .verdict.REJECTED{background:#b3400b}
+.anubis .verdict.MARGINAL,.anubis .verdict.INCONCLUSIVE,.anubis .verdict.UNDECIDED{background:#7f5a00}
+.anubis .why{max-width:62em;margin:.4em 0}
+.anubis .why b{font-weight:600}
+.anubis .plots{display:flex;flex-wrap:wrap;gap:.6em 1.6em;align-items:flex-end;margin:.4em 0}
+.anubis svg{max-width:100%;height:auto}
+.anubis details{margin:.35em 0}
+.anubis summary{cursor:pointer}
+.anubis ul{margin:.3em 0;padding-left:1.4em}
+.anubis .faint{opacity:.72}
+.anubis .kv{display:inline-block;margin-right:1.1em}
+.anubis .kv i{font-style:normal;opacity:.65}
+"""
+
+PAGE = f"""
+:root{{color-scheme:light dark}}
+body.anubis{{margin:0 auto;padding:1.6em 1.2em 4em;max-width:74em;font-size:15px;line-height:1.5;
+overflow-wrap:break-word}}
+a{{color:#00599b;text-decoration-thickness:1px;text-underline-offset:.15em}}
+h1{{font-size:1.65em;line-height:1.2;margin:.1em 0 .3em}}
+h2{{font-size:1.2em;margin:2.2em 0 .5em;padding-bottom:.25em;border-bottom:2px solid var(--line)}}
+h3{{font-size:1em;margin:0 0 .2em;overflow-wrap:anywhere}}
+.banner{{border-left:7px solid #5c5c5c;padding:.2em 0 .2em 1em;margin:0 0 1.2em}}
+.banner.ACCEPTED{{border-color:#00704f}}.banner.REJECTED{{border-color:#b3400b}}
+.banner.UNDECIDED{{border-color:#7f5a00}}
+.banner .verdict{{font-size:1em}}
+.banner .headline{{font-size:1.12em;margin:.5em 0 .2em;max-width:50em}}
+.facts{{display:grid;grid-template-columns:max-content 1fr;gap:.1em 1.2em;margin:.6em 0}}
+.facts dt{{opacity:.72}}.facts dd{{margin:0;overflow-wrap:anywhere}}
+.card{{border:1px solid var(--line);border-radius:.4em;padding:.8em 1em;margin:.8em 0;
+break-inside:avoid}}
+.card.FAIL{{border-left:5px solid #b3400b}}.card.MARGINAL{{border-left:5px solid #7f5a00}}
+.case{{padding:.9em 0;border-top:1px solid var(--line);break-inside:avoid}}
+.case h3{{display:inline}}
+h2+.case,h2+p+.case{{border-top:0}}
+.fans{{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(25em,100%),1fr));gap:0 2em}}
+@media (max-width:40em){{.facts{{grid-template-columns:1fr}}.facts dd{{margin-bottom:.4em}}
+body.anubis{{padding:1em .8em 3em}}}}
+@media (prefers-color-scheme:dark){{body.anubis{{--ink:#e4e4e2;background:#16181b}}
+a{{color:#8ec7f0}}
+svg [stroke='{SAMPLE}']{{stroke:#5fb3e8}}svg [fill='{SAMPLE}']{{fill:#5fb3e8}}
+svg [stroke='{CENTRE}']{{stroke:#35c198}}svg [stroke='{BAD}']{{stroke:#f0894a}}
+svg [fill='{BAD}']{{fill:#f0894a}}svg [fill='{SHADE}']{{fill:rgba(240,137,74,.26)}}}}
+@media print{{body.anubis{{padding:0;max-width:none;font-size:11px;background:#fff;--ink:#000}}
+.verdict,.banner,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
+details::details-content{{content-visibility:visible;block-size:auto}}summary{{list-style:none}}
+h2{{break-after:avoid}}}}
+"""
+
+LARGE_PLOTS = ".anubis svg{width:min(100%,60rem)}"
+"""For pages of a few plots that are their point."""

@@ -1,0 +1,155 @@
+"""What all plots share: the frame that maps values to the picture, ticks, colours and escaped text.
+
+Coordinates are whole numbers in a box of twice the shown size: half a pixel is fine enough for a curve,
+and a step of a distribution then takes about eight characters. Attributes stand in single quotes, because
+pytest-html keeps results as JSON inside an HTML attribute, where each double quote becomes six characters.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_anubis.report.text.numbers import value_text
+
+SAMPLE, CENTRE, BAD = "#0072b2", "#008a63", "#c2500a"
+"""Blue, green and orange after Okabe and Ito: any colour vision tells them apart, also by lightness."""
+
+SHADE = "rgba(213,94,0,.14)"
+FONT = 19
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Maps values to the picture.
+
+    Attributes:
+        low: Value at the left edge.
+        high: Value at the right edge, above `low`.
+        width: Width of the box; the picture is shown at half of it.
+        height: Height of the box.
+        left: Space for the vertical axis.
+        right: Space at the right edge.
+        top: Space for the legend.
+        bottom: Space for the horizontal axis.
+    """
+
+    low: float
+    high: float
+    width: int = 680
+    height: int = 280
+    left: int = 66
+    right: int = 14
+    top: int = 34
+    bottom: int = 54
+
+    @property
+    def floor(self) -> int:
+        """Vertical coordinate of the axis."""
+        return self.height - self.bottom
+
+    @property
+    def end(self) -> int:
+        """Horizontal coordinate of the right edge of the plot."""
+        return self.width - self.right
+
+    def x(self, value: float) -> int:
+        """Return the horizontal coordinate of a value; what lies outside is drawn on the edge."""
+        share = (value - self.low) / (self.high - self.low)
+        return round(self.left + (self.end - self.left) * min(1.0, max(0.0, share)))
+
+    def y(self, share: float) -> int:
+        """Return the vertical coordinate of a share in [0, 1]."""
+        return round(self.floor - (self.floor - self.top) * min(1.0, max(0.0, share)))
+
+
+def finite(values: Iterable[float]) -> list[float]:
+    """Return the values that can be drawn."""
+    return [value for value in values if math.isfinite(value)]
+
+
+def span(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range that shows values with a margin; one far value does not flatten the rest.
+
+    The range is cut to three times the spread of the middle 90 % on either side; what lies beyond is
+    drawn on the edge, and the plot says how far it goes.
+
+    Args:
+        values: At least one finite value.
+
+    Returns:
+        Low and high, low < high; never below zero, since metrics are on a ratio scale.
+    """
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    inner_low, inner_high = ordered[round(0.05 * last)], ordered[round(0.95 * last)]
+    spread = inner_high - inner_low
+    low, high = ordered[0], ordered[-1]
+    if spread > 0:
+        low, high = max(low, inner_low - 3 * spread), min(high, inner_high + 3 * spread)
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    return max(0.0, low - margin) if low >= 0 else low - margin, high + margin
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Return at most `most` round numbers within [low, high] (steps of 1, 2 or 5 times a power of ten)."""
+    width = high - low
+    if not (math.isfinite(width) and width > 1e-300):  # smaller ones have no power of ten
+        return []
+    power = 10.0 ** math.floor(math.log10(width / most))
+    for factor in (1, 2, 5, 10, 20):
+        step = factor * power
+        first = math.ceil(low / step)
+        last = math.floor(high / step)
+        if 0 <= last - first < most:
+            # Where the range is as fine as numbers are, neighbours may fall on the same number.
+            return list(dict.fromkeys(number * step for number in range(first, last + 1)))
+    return []
+
+
+def axes(frame: Frame, unit: str) -> str:
+    """Return the horizontal axis with ticks and unit, and the vertical one from 0 to 100 %."""
+    lines = [f"M{frame.left} {frame.floor}H{frame.end}"]
+    texts = []
+    for value in ticks(frame.low, frame.high):
+        at = frame.x(value)
+        lines.append(f"M{at} {frame.floor}v6")
+        texts.append(text(at, frame.floor + 24, value_text(value), anchor="middle"))
+    texts.append(text(frame.end, frame.height - 6, unit, anchor="end", faint=True))
+    grid = "".join(f"M{frame.left} {frame.y(share)}H{frame.end}" for share in (0.5, 1.0))
+    for share in (0.0, 0.5, 1.0):
+        label = f"{100 * share:.0f} %"
+        texts.append(text(frame.left - 8, frame.y(share) + 6, label, anchor="end", faint=True))
+    return (
+        f"<path d='{grid}' stroke='currentColor' stroke-opacity='.15'/>"
+        f"<path d='{''.join(lines)}' stroke='currentColor' stroke-opacity='.6' fill='none'/>"
+        + "".join(texts)
+    )
+
+
+def text(x: int, y: int, words: str, *, anchor: str = "", faint: bool = False) -> str:
+    """Return words at a place, escaped, in the page's own colour."""
+    where = f" text-anchor='{anchor}'" if anchor else ""
+    pale = " opacity='.65'" if faint else ""
+    return f"<text x='{x}' y='{y}'{where}{pale}>{escape(words)}</text>"
+
+
+def tip(words: str) -> str:
+    """Return a tooltip for the element that holds it."""
+    return f"<title>{escape(words)}</title>"
+
+
+def picture(width: int, height: int, label: str, inner: str) -> str:
+    """Return a whole picture: shown at half its box, readable for those who cannot see it."""
+    return (
+        f"<svg viewBox='0 0 {width} {height}' width='{width // 2}' height='{height // 2}' "
+        f"role='img' aria-label='{escape(label)}' font-size='{FONT}' fill='currentColor'>"
+        f"{inner}</svg>"
+    )
+
+
+def escape(words: str) -> str:
+    """Return text for markup, quotes included."""
+    return html.escape(words, quote=True)

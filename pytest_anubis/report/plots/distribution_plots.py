@@ -1,0 +1,265 @@
+"""Distributions as inline SVG: a sample against its criterion, and many units at once.
+
+No script, no font, and no colour that a dark page would swallow: what is not one of the few colours of
+meaning is drawn in the page's own text colour, and every curve differs by its dashes as well.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from pytest_anubis.report.plots.canvas import (
+    BAD,
+    CENTRE,
+    SAMPLE,
+    SHADE,
+    Frame,
+    axes,
+    finite,
+    picture,
+    span,
+    text,
+    tip,
+)
+from pytest_anubis.report.text.numbers import percent, value_text
+
+STEPS = 90
+"""Most steps of one curve, which is about 300 pixels wide."""
+EDGE = 32
+"""Most steps of the edge of the shaded area."""
+NAMED = 12
+"""Units of a fan that are drawn one by one when they were left out."""
+LINES = 24
+"""Units of a fan that are drawn as lines; of more, the bands show the same and cost less."""
+
+
+def cdf_plot(
+    values: Sequence[float],
+    centre: Sequence[float],
+    *,
+    unit: str,
+    better: str,
+    bound: float | None = None,
+    label: str = "",
+    steps: int = STEPS,
+) -> str:
+    """Return the empirical distribution of a sample against what is expected.
+
+    Args:
+        values: The sample, any order; values that are not finite are left out of the picture.
+        centre: Values of the criterion's centre, each with equal weight; may be empty.
+        unit: Unit of the axis.
+        better: Direction; the side that is worse than the limit is shaded.
+        bound: Median at which a uniformly worse sample crosses the limit, None without a criterion.
+        label: What the picture shows, for people who cannot see it.
+        steps: Most steps of a curve.
+
+    Returns:
+        An ``<svg>`` of at most 8 kB, or an empty text when there is nothing to draw.
+    """
+    sample, expected = sorted(finite(values)), sorted(finite(centre))
+    limit = finite([bound]) if bound is not None and better != "equal" else []
+    if not sample and not expected:
+        return ""
+    edge = _edge(expected, limit)
+    low, high = span([*sample, *expected, *limit])
+    frame = Frame(low=min([low, *_inner(edge)]), high=max([high, *_inner(edge)]))
+    parts = [_limit(frame, better, limit[0], unit, edge)] if limit else []
+    parts.append(axes(frame, unit))
+    if expected:
+        parts.append(
+            _curve(frame, expected, CENTRE, f"expected: {_median(expected, unit)}", "9 6", steps)
+        )
+    if sample:
+        measured = f"measured: {_median(sample, unit)}, {len(sample)} values"
+        parts.append(_curve(frame, sample, SAMPLE, measured, "", steps))
+    parts += [_legend(frame, sample, expected, limit), _outside(frame, sample, unit)]
+    words = label or "distribution of the measured values"
+    return picture(frame.width, frame.height, words, "".join(parts))
+
+
+def fan_plot(
+    samples: Sequence[Sequence[float]],
+    centre: Sequence[float],
+    *,
+    unit: str,
+    bad: Mapping[str, Sequence[float]] | None = None,
+    better: str = "",
+    bound: float | None = None,
+    label: str = "",
+) -> str:
+    """Return the distributions of many units, those left out by name, and their centre.
+
+    Up to 24 units are thin lines; more become two bands, within which all of them and the middle 80 %
+    of them lie.
+
+    Args:
+        samples: One sequence of values per unit that took part.
+        centre: Values of the centre.
+        unit: Unit of the axis.
+        bad: Name -> values of the units that were left out; the first 12 are drawn.
+        better: Direction of the metric.
+        bound: Median at which a uniformly worse unit crosses the limit.
+        label: What the picture shows.
+    """
+    good = [ordered for sample in samples if (ordered := sorted(finite(sample)))]
+    out = {name: ordered for name, s in (bad or {}).items() if (ordered := sorted(finite(s)))}
+    drawn = dict(list(out.items())[:NAMED])
+    expected = sorted(finite(centre))
+    if not good and not drawn and not expected:
+        return ""
+    limit = finite([bound]) if bound is not None and better != "equal" else []
+    edge = _edge(expected, limit)
+    frame = _fan_frame(good, drawn, [*_inner(edge), *expected])
+    parts = [_limit(frame, better, limit[0], unit, edge)] if limit else []
+    parts.append(axes(frame, unit))
+    parts.append(_bands(frame, good) if len(good) > LINES else _lines(frame, good))
+    if expected:
+        parts.append(_curve(frame, expected, CENTRE, f"centre: {_median(expected, unit)}", "9 6"))
+    for name, sample in drawn.items():
+        parts.append(
+            _curve(frame, sample, BAD, f"left out: {name}, {_median(sample, unit)}", "3 3")
+        )
+    more = f", {len(out)} left out" if out else ""
+    parts.append(text(frame.left, 20, f"{len(good)} units{more}; dashed: centre"))
+    about = label or f"distributions of {len(good)} units and their centre{more}"
+    return picture(frame.width, frame.height, about, "".join(parts))
+
+
+def _median(ordered: Sequence[float], unit: str) -> str:
+    return f"median {value_text(statistics.median(ordered), unit)}"
+
+
+def _thinned(ordered: Sequence[float], most: int) -> list[tuple[float, float]]:
+    """Return (value, share of values up to it), at most `most` of them, first and last included."""
+    n = len(ordered)
+    chosen = range(n) if n <= most else [round(i * (n - 1) / (most - 1)) for i in range(most)]
+    return [(ordered[index], (index + 1) / n) for index in chosen]
+
+
+def _steps(frame: Frame, ordered: Sequence[float], most: int = STEPS) -> str:
+    """Return the path of a cumulative distribution: right to each value, then up by its share."""
+    path = [f"M{frame.left} {frame.floor}"]
+    for value, share in _thinned(ordered, most):
+        path.append(f"H{frame.x(value)}V{frame.y(share)}")
+    path.append(f"H{frame.end}")
+    return "".join(path)
+
+
+def _curve(
+    frame: Frame,
+    ordered: Sequence[float],
+    colour: str,
+    words: str,
+    dashes: str = "",
+    most: int = STEPS,
+) -> str:
+    dash = f" stroke-dasharray='{dashes}'" if dashes else ""
+    return (
+        f"<path d='{_steps(frame, ordered, most)}' fill='none' stroke='{colour}' stroke-width='3'{dash}>"
+        f"{tip(words)}</path>"
+    )
+
+
+def _edge(expected: Sequence[float], limit: Sequence[float]) -> list[float]:
+    """Return the distribution of a uniformly worse sample that just crosses the limit, ascending.
+
+    The bound is the centre's median times the loss that is still allowed, so it is the centre times the
+    same factor; without a centre, or with one that is zero, it is the bound alone.
+    """
+    middle = statistics.median(expected) if expected else 0.0
+    if not limit or middle <= 0:
+        return list(limit)
+    return [value * limit[0] / middle for value in expected]
+
+
+def _inner(ordered: Sequence[float]) -> list[float]:
+    """Return the values within which the middle 90 % lie: a long tail need not be shown."""
+    last = len(ordered) - 1
+    return [ordered[round(0.05 * last)], ordered[round(0.95 * last)]] if ordered else []
+
+
+def _fan_frame(
+    good: Sequence[Sequence[float]],
+    bad: Mapping[str, Sequence[float]],
+    further: Sequence[float],
+) -> Frame:
+    """Show all that took part; what was left out may widen the range threefold on either side."""
+    ends = [value for sample in good for value in (sample[0], sample[-1])]
+    out = [value for sample in bad.values() for value in (sample[0], sample[-1])]
+    low, high = span([*ends, *further] or out)
+    low, high = min([low, *further]), max([high, *further])
+    width = high - low
+    return Frame(
+        low=max(min([low, *out]), low - 3 * width, 0.0 if low >= 0 else low),
+        high=min(max([high, *out]), high + 3 * width),
+    )
+
+
+def _limit(frame: Frame, better: str, bound: float, unit: str, edge: Sequence[float]) -> str:
+    """Shade where a sample is beyond the limit: the worse side of `edge`."""
+    if better == "higher":  # worse: to the left of and above the curve
+        path = _steps(frame, edge, EDGE) + f"V{frame.top}H{frame.left}Z"
+    else:
+        path = _steps(frame, edge, EDGE) + f"V{frame.floor}Z"
+    return (
+        f"<path d='{path}' fill='{SHADE}'>{tip('limit: median ' + value_text(bound, unit))}</path>"
+    )
+
+
+def _legend(
+    frame: Frame, sample: Sequence[float], expected: Sequence[float], limit: Sequence[float]
+) -> str:
+    entries = [
+        (bool(sample), "measured", f"<path d='M0 0h30' stroke='{SAMPLE}' stroke-width='3'/>"),
+        (
+            bool(expected),
+            "expected",
+            f"<path d='M0 0h30' stroke='{CENTRE}' stroke-width='3' stroke-dasharray='9 6'/>",
+        ),
+        (bool(limit), "beyond the limit", f"<path d='M0 -8h30v16h-30z' fill='{SHADE}'/>"),
+    ]
+    shown = [(words, mark) for wanted, words, mark in entries if wanted]
+    return "".join(
+        f"<g transform='translate({frame.left + 140 * number} 14)'>{mark}{text(38, 6, words)}</g>"
+        for number, (words, mark) in enumerate(shown)
+    )
+
+
+def _outside(frame: Frame, sample: Sequence[float], unit: str) -> str:
+    """Say how many values lie beyond the edges, which were drawn on them."""
+    below = [value for value in sample if value < frame.low]
+    above = [value for value in sample if value > frame.high]
+    notes = []
+    if below:
+        notes.append(f"{len(below)} further down to {value_text(below[0], unit)}")
+    if above:
+        notes.append(f"{len(above)} further up to {value_text(above[-1], unit)}")
+    return text(frame.left, frame.height - 6, "; ".join(notes)) if notes else ""
+
+
+def _lines(frame: Frame, samples: Sequence[Sequence[float]]) -> str:
+    return "".join(
+        f"<path d='{_steps(frame, sample, 24)}' fill='none' stroke='{SAMPLE}' stroke-width='1.5' "
+        "stroke-opacity='.5'/>"
+        for sample in samples
+    )
+
+
+def _bands(frame: Frame, samples: Sequence[Sequence[float]]) -> str:
+    """Return where all units and the middle 80 % of units lie, quantile by quantile."""
+    shares = [(i + 0.5) / 40 for i in range(40)]
+    columns = [sorted(s[int(share * len(s))] for s in samples) for share in shares]
+    last = len(samples) - 1
+    parts = []
+    for cut, opacity in ((0.0, ".16"), (0.1, ".34")):
+        first, final = round(cut * last), round((1 - cut) * last)
+        up = [f"{frame.x(c[first])} {frame.y(s)}" for c, s in zip(columns, shares, strict=True)]
+        down = [f"{frame.x(c[final])} {frame.y(s)}" for c, s in zip(columns, shares, strict=True)]
+        words = f"{percent(1 - 2 * cut)} of {len(samples)} units"
+        parts.append(
+            f"<path d='M{'L'.join([*up, *reversed(down)])}Z' fill='{SAMPLE}' "
+            f"fill-opacity='{opacity}'>{tip(words)}</path>"
+        )
+    return "".join(parts)

@@ -1,0 +1,92 @@
+"""Policies against each other as inline SVG: lines and dots of what one thing costs in terms of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_anubis.report.plots.canvas import BAD, CENTRE, SAMPLE, finite, picture, text, ticks, tip
+from pytest_anubis.report.text.numbers import value_text
+
+_COLOURS = (SAMPLE, BAD, CENTRE, "#b5528f", "#8a6d00", "#3d93c4", "#777777")
+_DASHES = ("", "12 6", "4 5", "16 5 4 5")
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 1200, 700, 110, 330, 50, 90
+Point = tuple[float, float]
+
+
+def frontier_plot(
+    lines: Sequence[tuple[str, Sequence[Point]]],
+    *,
+    x_label: str,
+    y_label: str,
+    label: str = "",
+) -> str:
+    """Return named lines of (x, y) points, e.g. validation hours against time between incidents.
+
+    Args:
+        lines: Name and points of each line, x and y not negative; a single point is a dot. Points that
+            are not finite are left out.
+        x_label: What x is, with its unit.
+        y_label: What y is, with its unit.
+        label: What the picture shows.
+
+    Returns:
+        An ``<svg>``, both axes from zero, or an empty text when there is nothing to draw.
+    """
+    known = [(name, sorted(p for p in line if len(finite(p)) == 2)) for name, line in lines]
+    points = [point for _, line in known for point in line]
+    if not points:
+        return ""
+    most = (max(x for x, _ in points) * 1.05 or 1.0, max(y for _, y in points) * 1.05 or 1.0)
+    parts = [_axes(most, x_label, y_label)]
+    for number, (name, line) in enumerate(known):
+        parts.append(_line(number, name, line, most))
+    return picture(_WIDTH, _HEIGHT, label or f"{y_label} against {x_label}", "".join(parts))
+
+
+def _place(point: Point, most: Point) -> tuple[int, int]:
+    return (
+        round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * point[0] / most[0]),
+        round(_HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * point[1] / most[1]),
+    )
+
+
+def _line(number: int, name: str, line: Sequence[Point], most: Point) -> str:
+    colour = _COLOURS[number % len(_COLOURS)]
+    dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    dashes = f" stroke-dasharray='{dash}'" if dash else ""
+    parts = []
+    if len(line) > 1:
+        path = "L".join("{} {}".format(*_place(point, most)) for point in line)
+        parts.append(f"<path d='M{path}' fill='none' stroke='{colour}' stroke-width='3'{dashes}/>")
+    for point in line:
+        x, y = _place(point, most)
+        words = f"{name}: {value_text(point[0])}, {value_text(point[1])}"
+        parts.append(f"<circle cx='{x}' cy='{y}' r='6' fill='{colour}'>{tip(words)}</circle>")
+    at, right = _TOP + 28 * number, _WIDTH - _RIGHT + 24
+    parts.append(
+        f"<path d='M{right} {at}h36' stroke='{colour}' stroke-width='4'{dashes}/>"
+        + text(right + 46, at + 6, name)
+    )
+    return "".join(parts)
+
+
+def _axes(most: Point, x_label: str, y_label: str) -> str:
+    floor, end = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    grid, texts = [], []
+    for value in ticks(0.0, most[0], 6):
+        x, _ = _place((value, 0.0), most)
+        grid.append(f"M{x} {_TOP}V{floor}")
+        texts.append(text(x, floor + 26, value_text(value), anchor="middle"))
+    for value in ticks(0.0, most[1], 6):
+        _, y = _place((0.0, value), most)
+        grid.append(f"M{_LEFT} {y}H{end}")
+        texts.append(text(_LEFT - 10, y + 6, value_text(value), anchor="end"))
+    texts += [
+        text((_LEFT + end) // 2, _HEIGHT - 20, x_label, anchor="middle"),
+        text(_LEFT, _TOP - 22, y_label),
+    ]
+    return (
+        f"<path d='{''.join(grid)}' stroke='currentColor' stroke-opacity='.15'/>"
+        f"<path d='M{_LEFT} {_TOP}V{floor}H{end}' fill='none' stroke='currentColor'/>"
+        + "".join(texts)
+    )

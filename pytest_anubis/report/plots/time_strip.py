@@ -1,0 +1,112 @@
+"""Values in the order of time as a small strip; a spike is never thinned away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_anubis.report.plots.canvas import BAD, CENTRE, SAMPLE, finite, picture, text, tip
+from pytest_anubis.report.text.numbers import value_text
+
+_WIDTH, _HEIGHT, _DRAWN, _LEFT = 680, 96, 66, 6
+DOTS = 40
+"""Up to so many values each one is a dot."""
+
+
+def strip_plot(
+    values: Sequence[float],
+    *,
+    unit: str = "",
+    label: str = "",
+    expected: float | None = None,
+    bound: float | None = None,
+    points: int = 100,
+) -> str:
+    """Return values in time order, with the range that they cover in words.
+
+    Args:
+        values: In time order; those that are not finite leave a gap.
+        unit: Their unit.
+        label: What they are.
+        expected: Where the median should be: a dashed line; None without one.
+        bound: Where the limit is: a dotted line; None without one.
+        points: Most columns; of the values of one column the lowest and the highest are drawn.
+
+    Returns:
+        An ``<svg>``, or an empty text for fewer than two values.
+    """
+    shown = [(i, v) for i, v in enumerate(values) if finite([v])]
+    if len(shown) < 2:
+        return ""
+    marks = finite([mark for mark in (expected, bound) if mark is not None])
+    every = [*(v for _, v in shown), *marks]
+    low, high = min(every), max(every)
+    last = len(values) - 1
+
+    def x(index: int) -> int:
+        return round(_LEFT + (_WIDTH - 2 * _LEFT) * index / last)
+
+    def y(value: float) -> int:
+        return round(8 + (_DRAWN - 8) * (1 - (value - low) / ((high - low) or 1)))
+
+    parts = [
+        f"<path d='M{_LEFT} {y(mark)}H{_WIDTH - _LEFT}' stroke='{colour}' stroke-width='2' "
+        f"stroke-dasharray='{dashes}'>{tip(f'{name} {value_text(mark, unit)}')}</path>"
+        for mark, colour, dashes, name in (
+            (expected, CENTRE, "9 6", "expected"),
+            (bound, BAD, "3 4", "limit"),
+        )
+        if mark is not None and finite([mark])
+    ]
+    line = "L".join(f"{x(i)} {y(v)}" for i, v in _extremes(shown, points))
+    dots = ""
+    if len(shown) <= DOTS:  # a line of no length with round ends is a dot
+        dots = "".join(f"M{x(i)} {y(v)}h0" for i, v in shown)
+        dots = f"<path d='{dots}' stroke='{SAMPLE}' stroke-width='7' stroke-linecap='round'/>"
+    parts.append(f"<path d='M{line}' fill='none' stroke='{SAMPLE}' stroke-width='2'/>{dots}")
+    lowest, highest = min(v for _, v in shown), max(v for _, v in shown)
+    words = f"{label + ': ' if label else ''}{_range(lowest, highest, unit)}"
+    parts.append(text(_LEFT, _HEIGHT - 6, words))
+    return picture(_WIDTH, _HEIGHT, words, "".join(parts))
+
+
+def spark(values: Sequence[float], *, label: str, points: int = 40) -> str:
+    """Return values as a line without axis or words, for a cell of a table; empty if nothing moves."""
+    shown = [(i, v) for i, v in enumerate(values) if finite([v])]
+    if len(shown) < 2:
+        return ""
+    low, high = min(v for _, v in shown), max(v for _, v in shown)
+    if low == high:
+        return ""
+    last = len(values) - 1
+    line = "L".join(
+        f"{round(236 * i / last) + 2} {round(34 - 28 * (v - low) / (high - low))}"
+        for i, v in _extremes(shown, points)
+    )
+    path = f"<path d='M{line}' fill='none' stroke='{SAMPLE}' stroke-width='2'/>"
+    return picture(240, 40, label, path)
+
+
+def series_text(values: Sequence[float]) -> str:
+    """Return in words how a series ran: one value, or from the lowest to the highest."""
+    known = finite(values)
+    return _range(min(known), max(known), "") if known else "-"
+
+
+def _range(low: float, high: float, unit: str) -> str:
+    if value_text(low) == value_text(high):
+        return value_text(low, unit)
+    return f"{value_text(low)} to {value_text(high, unit)}"
+
+
+def _extremes(shown: Sequence[tuple[int, float]], points: int) -> list[tuple[int, float]]:
+    """Return at most two values per column, the lowest and the highest, in time order."""
+    if len(shown) <= points:
+        return list(shown)
+    columns = max(1, points // 2)
+    kept: list[tuple[int, float]] = []
+    for number in range(columns):
+        begin, end = number * len(shown) // columns, (number + 1) * len(shown) // columns
+        column = shown[begin:end]
+        ends = {min(column, key=lambda p: p[1]), max(column, key=lambda p: p[1])}
+        kept += sorted(ends)
+    return kept

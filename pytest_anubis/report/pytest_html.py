@@ -1,0 +1,162 @@
+"""Hooks of pytest-html: verdict columns, a table and plots in every row, the decision on top."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
+from pytest_anubis.report.pages import html_blocks as blocks
+from pytest_anubis.report.pages.choice_report import selection_block
+from pytest_anubis.report.pages.inventory_block import inventory_block
+from pytest_anubis.report.pages.style_sheets import BLOCKS
+from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.numbers import similarity_text
+from pytest_anubis.wire import WireError, from_plain
+
+POINTS, SERIES, COURSE = 48, 4, 16
+"""Points of a curve, telemetry series and their points in one row: a report may have hundreds of rows, and
+whatever stands in them is escaped twice. The dossier shows more."""
+
+
+class Context(Protocol):
+    """The facts of the run that a report shows."""
+
+    @property
+    def node(self) -> str:
+        """Name of the node."""
+
+    @property
+    def hardware_class(self) -> str:
+        """Key of the hardware class."""
+
+    @property
+    def inventory(self) -> Mapping[str, Any]:
+        """The inventory as plain data."""
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """What the node is held against."""
+
+    @property
+    def baseline_note(self) -> str:
+        """Why there is no baseline and what to do next."""
+
+
+class Source(Protocol):
+    """Where the report gets its data from: the run, which has decided when the page is written."""
+
+    node_verdict: NodeVerdict | None
+    crashes: list[str]
+    usage_errors: list[str]
+
+    @property
+    def context(self) -> Context:
+        """The facts of the run."""
+
+    def silent_tests(self) -> list[str]:
+        """Return one line for every planned test that did not report."""
+
+    def choices(self) -> Sequence[Mapping[str, Any]]:
+        """Return what the Selector chose, as the journal holds it; empty where it took no part."""
+
+
+class HtmlReport:
+    """Adds what was measured and concluded to pytest-html's report."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._criteria = blocks.criteria_by_key(source.context.baseline)
+        self._crashed: list[str] = []
+
+    # pytest-html builds its rows in an implementation of this hook that comes last; ours adds to the
+    # report before, on the controller, so that workers send numbers and never pictures.
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Attach the table and the plots once, to the call's report."""
+        if report.when not in ("setup", "call", "teardown"):
+            # The report of a crash. pytest-html gives it no row, so it is named on top.
+            self._crashed.append(f"{report.nodeid}: {_first_line(report.longrepr)}")
+            return
+        if report.when != "call":
+            return
+        verdicts, measurements = _data_of(report)
+        if not measurements and not verdicts:
+            return
+        from pytest_html import extras
+
+        found = [*getattr(report, "extras", []), extras.html(self._details(verdicts, measurements))]
+        report.extras = found  # type: ignore[attr-defined]  # how pytest-html takes them
+
+    def pytest_html_results_table_header(self, cells: list[str]) -> None:
+        """Add two columns."""
+        cells.insert(2, "<th class='sortable' data-column-type='anubis-verdict'>Verdict</th>")
+        cells.insert(3, "<th class='sortable' data-column-type='anubis-similarity'>Similarity</th>")
+
+    def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
+        """Fill them; every row has both cells, or pytest-html would shift the rest."""
+        verdicts, _ = _data_of(report)
+        worst = min(verdicts, key=lambda v: blocks.SEVERITY.index(v.outcome), default=None)
+        known = [v.similarity for v in verdicts if v.similarity is not None]
+        word = f"<span class='anubis'>{blocks.badge(worst.outcome.value)}</span>" if worst else ""
+        lowest = similarity_text(min(known)) if known else ""
+        cells.insert(2, f"<td class='col-anubis-verdict'>{word}</td>")
+        cells.insert(3, f"<td class='col-anubis-similarity'>{lowest}</td>")
+
+    def pytest_html_results_summary(self, prefix: list[str]) -> None:
+        """Put the decision, what was not judged and the inventory on top."""
+        source, verdict = self._source, self._source.node_verdict
+        context = source.context
+        facts = [f"node {context.node}", f"hardware class {context.hardware_class}"]
+        facts.append(baseline_line(context.baseline) if context.baseline else context.baseline_note)
+        died = list(dict.fromkeys([*source.crashes, *self._crashed]))
+        blocking = verdict.blocking if verdict else ()
+        listed = verdict.listed if verdict else ()
+        prefix.append(
+            f"<style>{BLOCKS}</style><div class='anubis'>"
+            + blocks.decision_block(verdict, "nothing was judged in this run")
+            + f"<p>{'<br>'.join(html.escape(fact) for fact in facts if fact)}</p>"
+            + selection_block(source.choices())
+            + blocks.lines_block("in the way of acceptance", blocking, open_=len(blocking) <= 12)
+            + blocks.lines_block("not judged, does not block", listed)
+            + blocks.lines_block("crashed", died, open_=True)
+            + blocks.lines_block("planned, but never reported", source.silent_tests(), open_=True)
+            + blocks.lines_block("benchmarks written wrongly", source.usage_errors, open_=True)
+            + inventory_block(context.inventory)
+            + "</div>"
+        )
+
+    def _details(self, verdicts: list[MetricVerdict], measurements: list[Measurement]) -> str:
+        by_metric = {verdict.metric: verdict for verdict in verdicts}
+        parts = [blocks.verdict_rows(verdicts)] if verdicts else []
+        parts += [blocks.explanation(verdict) for verdict in verdicts]
+        for measurement in measurements:
+            name = measurement.metric.name
+            criterion = blocks.criterion_of(measurement, self._criteria)
+            if len(measurements) > 1 or not verdicts:
+                parts.append(f"<p>{html.escape(name)}</p>")
+            parts.append(blocks.plots(measurement, criterion, by_metric.get(name), points=POINTS))
+            parts.append(blocks.telemetry(measurement, most=SERIES, points=COURSE))
+        return f"<div class='anubis'>{''.join(parts)}</div>"
+
+
+def _first_line(longrepr: Any) -> str:
+    return str(longrepr or "the process died").strip().split("\n", 1)[0]
+
+
+def _data_of(report: Any) -> tuple[list[MetricVerdict], list[Measurement]]:
+    """Return what travelled with a report; one without our data (crash, collection) has nothing."""
+    data = getattr(report, "anubis", None)
+    if not isinstance(data, dict):
+        return [], []
+    try:
+        return (
+            [from_plain(MetricVerdict, item) for item in data.get("verdicts", ())],
+            [from_plain(Measurement, item) for item in data.get("measurements", ())],
+        )
+    except WireError:
+        return [], []

@@ -1,0 +1,150 @@
+"""What a test says when it is not passed: the first line stands alone, the table explains the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reference
+from pytest_anubis.report.text.numbers import comparison_text, percent, similarity_text, value_text
+from pytest_anubis.report.text.text_table import plain_line, table, width_of
+
+_BAD = (Outcome.FAIL, Outcome.MARGINAL)
+_SPARE = ("percentile", "limit", "threshold", "unit")
+"""Columns that a narrow terminal does without, in this order; ``-v`` shows all."""
+_NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
+"""What decided where it was not a baseline."""
+_COLUMNS = ("metric", "unit", "value", "expected", "limit", "similarity", "threshold")
+
+
+def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
+    """Return the message of a test with a rejected metric.
+
+    Args:
+        verdicts: All verdicts of the test, the good ones too; at least one is FAIL or MARGINAL.
+
+    Returns:
+        A first line that makes sense alone in a list of failures, an empty line, the table, and then
+        why, component, evidence and next step.
+    """
+    bad = [verdict for verdict in verdicts if verdict.outcome in _BAD]
+    parts = [_first_line(bad, len(verdicts)), "", verdict_table(verdicts), ""]
+    parts += [_why(verdict) for verdict in bad]
+    components = list(dict.fromkeys(v.component for v in bad if v.component))
+    if components:
+        where = ", ".join(dict.fromkeys(f"{v.node} {v.device}".strip() for v in bad))
+        parts.append(f"component: {', '.join(components)} ({where})")
+    bases = list(dict.fromkeys(v.population for v in bad if v.population))
+    if bases:
+        parts.append(f"learned from: {', '.join(bases)}")
+    parts += dict.fromkeys(f"disturbed: {line}" for v in bad for line in v.disturbance)
+    parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
+    parts += dict.fromkeys(f"next step: {v.action}" for v in bad if v.action)
+    return "\n".join(parts)
+
+
+def inconclusive_text(verdicts: Sequence[MetricVerdict]) -> str:
+    """Return one line that says why a test that measured cannot be judged."""
+    open_ones = [v for v in verdicts if v.outcome in (Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)]
+    texts = list(dict.fromkeys(plain_line(verdict.text) for verdict in open_ones))
+    word = next((v.outcome for v in open_ones if v.outcome is Outcome.INCONCLUSIVE), None)
+    return f"{word or Outcome.NOT_TESTED}: {'; '.join(texts)}"
+
+
+def verdict_table(
+    verdicts: Sequence[MetricVerdict],
+    *,
+    benchmark: bool = False,
+    baseline: bool = True,
+    width: int | None = None,
+) -> str:
+    """Return one row a verdict: what was measured, what is expected, and what came of it.
+
+    Args:
+        verdicts: In the order of the rows.
+        benchmark: Name the benchmark and the device in a first column.
+        baseline: Name the baseline in every row.
+        width: Columns of the terminal, if the first column should be cut, and less telling columns left
+            out, to fit.
+    """
+    header = [
+        *(["benchmark"] if benchmark else []),
+        *(*_COLUMNS, "fleet percentile" if not benchmark else "percentile"),
+        *(["baseline"] if baseline else []),
+        "verdict",
+    ]
+    rows = [header]
+    rows += [_row(verdict, benchmark=benchmark, baseline=baseline) for verdict in verdicts]
+    text = table(rows, width=width)
+    for column in _SPARE if width is not None else ():
+        if max(map(width_of, text.splitlines())) <= (width or 0):
+            break
+        if column in header:
+            place = header.index(column)
+            rows = [[*row[:place], *row[place + 1 :]] for row in rows]
+            header = rows[0]
+        text = table(rows, width=width)
+    return text
+
+
+def summary_sentence(verdict: MetricVerdict) -> str:
+    """Return a bad verdict in one line: metric, value, how far from what is expected, component.
+
+    Where the median moved about as much as the distribution did, the medians tell it; otherwise (a tail,
+    two modes) the sentence says that the distribution is worse.
+    """
+    blame = f": {verdict.component}" if verdict.component else ""
+    value, expected, similarity = verdict.value, verdict.expected, verdict.similarity
+    if (
+        value is None
+        or expected is None
+        or similarity is None
+        or verdict.threshold is None
+        or similarity >= verdict.threshold
+    ):
+        return plain_line(verdict.text) + blame
+    if verdict.better == "equal":
+        wanted = value_text(expected, verdict.unit)
+        return f"{verdict.metric} must be exactly {wanted}{blame}"
+    compared = comparison_text(similarity, verdict.threshold)
+    shown = value_text(value, verdict.unit)
+    higher = verdict.better == "higher"
+    gap = (expected - value if higher else value - expected) / expected if expected else 0.0
+    loss = 1 - min(value, expected) / max(value, expected) if max(value, expected) > 0 else 0.0
+    if gap > 0 and loss >= (1 - similarity) / 2:
+        side = "below" if higher else "above"
+        text = f"{verdict.metric} {shown} is {percent(gap)} {side} {value_text(expected)}"
+    else:
+        text = (
+            f"{verdict.metric} is distributed {percent(1 - similarity)} worse than normal, "
+            f"median {shown}, expected {value_text(expected)}"
+        )
+    return f"{text} ({compared}){blame}"
+
+
+def _first_line(bad: Sequence[MetricVerdict], total: int) -> str:
+    if len(bad) == 1:
+        return summary_sentence(bad[0])
+    names = ", ".join(dict.fromkeys(verdict.metric or verdict.benchmark for verdict in bad))
+    return f"{len(bad)} of {total} metrics outside the learned baseline: {names}"
+
+
+def _why(verdict: MetricVerdict) -> str:
+    name = verdict.metric or verdict.benchmark
+    text = plain_line(verdict.text)
+    return text if text.startswith(name) else f"{name}: {text}"
+
+
+def _row(verdict: MetricVerdict, *, benchmark: bool, baseline: bool) -> list[str]:
+    return [
+        *([f"{verdict.benchmark} {verdict.device}".strip()] if benchmark else []),
+        verdict.metric or "(none)",
+        verdict.unit or "-",
+        value_text(verdict.value),
+        value_text(verdict.expected),
+        value_text(verdict.bound),
+        similarity_text(verdict.similarity),
+        similarity_text(verdict.threshold),
+        "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",
+        *([verdict.baseline or "-"] if baseline else []),
+        verdict.outcome.value + _NEAR.get(verdict.reference, ""),
+    ]

@@ -1,0 +1,172 @@
+"""The end of a run on the terminal: the verdict, what explains it, and what was not judged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
+from pytest_anubis.report.text.failure_text import verdict_table
+from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.report.text.text_table import clip, plain_line
+
+Line = tuple[str, str]
+"""Text and style: ``red``, ``green``, ``yellow``, ``bold`` or empty."""
+
+_STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECIDED: "yellow"}
+_NEAR = (Reference.PEERS, Reference.SELF)
+_BAD = (Outcome.FAIL, Outcome.MARGINAL)
+_FOLDERS = re.compile(r"(?<!\S)(?:[^\s/:]+/)+(?=[^\s/:]+\.py::)")
+MOST = 12
+"""Lines of one list, and rows of the table, shown without ``-v``."""
+
+
+def summary_lines(
+    node: NodeVerdict,
+    verdicts: Sequence[MetricVerdict],
+    *,
+    verbosity: int = 0,
+    width: int = 80,
+) -> list[Line]:
+    """Return the lines of the summary.
+
+    Args:
+        node: The decision.
+        verdicts: All metric verdicts of the run.
+        verbosity: pytest's: below 0 the decision only, from 1 every metric and every line.
+        width: Columns of the terminal; without verbosity long names and lists are cut to it.
+    """
+    headline = plain_line(node.headline)
+    lines: list[Line] = [(f"{node.decision.value}: {headline}", _STYLE[node.decision])]
+    if verbosity < 0:
+        return lines
+    lines += _table(verdicts, verbosity, width)
+    lines += _list("why", _whys(verdicts, headline), verbosity, width)
+    lines += _steps(verdicts, headline)
+    lines += _list("in the way of acceptance", node.blocking, verbosity, width)
+    lines += _list("not judged, does not block", node.listed, verbosity, width)
+    lines.append((coverage_text(node), ""))
+    return lines
+
+
+def coverage_text(node: NodeVerdict) -> str:
+    """Return the coverage statement: what was judged, against what, and the risk that is left."""
+    counts = ", ".join(f"{count} {name}" for name, count in node.counts) or "nothing"
+    baseline = f" against baseline {node.baseline}" if node.baseline else ""
+    text = f"judged{baseline}: {counts}"
+    if node.blocking:
+        text += f"; {len(node.blocking)} in the way of acceptance"
+    if node.listed:
+        text += f"; {len(node.listed)} not judged"
+    if node.residual_risk is not None:
+        text += f"; risk of an incident after what passed: {percent(node.residual_risk)}"
+    return text
+
+
+def grouped(texts: Sequence[str]) -> list[str]:
+    """Put what has one reason into one line: forty metrics without a baseline are one fact.
+
+    Args:
+        texts: Lines ``what: reason``; the part up to the first colon and blank says what.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for text in map(plain_line, texts):
+        head, separator, reason = text.partition(": ")
+        by_reason.setdefault(reason if separator else text, []).append(head if separator else "")
+    lines = []
+    for reason, heads in by_reason.items():
+        named = [head for head in heads if head]
+        if len(named) <= 1:
+            lines.append(f"{named[0]}: {reason}" if named else reason)
+        else:
+            lines.append(f"{reason} ({len(named)}: {named[0]}, ...)")
+    return lines
+
+
+def without_folders(text: str) -> str:
+    """Return text with test ids cut to file and test: the folders fill a line and tell little."""
+    return _FOLDERS.sub("", text)
+
+
+def _table(verdicts: Sequence[MetricVerdict], verbosity: int, width: int) -> list[Line]:
+    shown = [
+        verdict for verdict in verdicts if verdict.metric and (verbosity > 0 or _telling(verdict))
+    ]
+    if not shown:
+        return []
+    worst_first = sorted(shown, key=_severity) if verbosity <= 0 else shown
+    rows = worst_first if verbosity > 0 else worst_first[:MOST]
+    if verbosity <= 0:
+        rows = [replace(verdict, benchmark=without_folders(verdict.benchmark)) for verdict in rows]
+    text = verdict_table(
+        rows, benchmark=True, baseline=False, width=None if verbosity > 0 else max(width, 60)
+    )
+    lines: list[Line] = [(row, "") for row in text.splitlines()]
+    if len(rows) < len(shown):
+        lines.append((f"... and {len(shown) - len(rows)} more metrics (-v shows all)", ""))
+    return lines
+
+
+def _telling(verdict: MetricVerdict) -> bool:
+    """Is it bad, or was it compared and could still not be judged?"""
+    return verdict.outcome in _BAD or (
+        verdict.outcome is Outcome.INCONCLUSIVE and verdict.similarity is not None
+    )
+
+
+def _severity(verdict: MetricVerdict) -> tuple[int, float]:
+    order = (Outcome.FAIL, Outcome.MARGINAL)
+    rank = order.index(verdict.outcome) if verdict.outcome in order else len(order)
+    return rank, 0.0 if verdict.similarity is None else verdict.similarity
+
+
+def _whys(verdicts: Sequence[MetricVerdict], headline: str) -> list[str]:
+    """Return what the table cannot show: a change within a run, and comparisons without a baseline."""
+    return [
+        f"{verdict.benchmark} {verdict.device}: {plain_line(verdict.text)}"
+        for verdict in sorted(verdicts, key=_severity)
+        if verdict.outcome in _BAD
+        and (verdict.reason is Reason.CHANGE_POINT or verdict.reference in _NEAR)
+        and plain_line(verdict.text) not in headline
+    ]
+
+
+def _steps(verdicts: Sequence[MetricVerdict], headline: str) -> list[Line]:
+    """Return what to do about everything bad; what the headline says already is not repeated."""
+    steps: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.outcome in _BAD and verdict.action:
+            steps.setdefault(verdict.action, []).append(verdict.component or verdict.metric)
+    return [
+        (f"next step for {', '.join(dict.fromkeys(parts))}: {plain_line(action)}", "")
+        for action, parts in steps.items()
+        if plain_line(action) not in headline
+    ]
+
+
+def _list(title: str, texts: Sequence[str], verbosity: int, width: int) -> list[Line]:
+    if not texts:
+        return []
+    lines: list[Line] = [(f"{title}:", "bold")]
+    shown = grouped(texts) if verbosity <= 0 else [plain_line(text) for text in texts]
+    most = len(shown) if verbosity > 0 else MOST
+    lines += [
+        (
+            f"  {text}"
+            if verbosity > 0
+            else clip(f"  {without_folders(text)}", 2 * max(width, 60)),
+            "",
+        )
+        for text in shown[:most]
+    ]
+    if len(shown) > most:
+        lines.append((f"  ... and {len(shown) - most} more (-v shows all)", ""))
+    return lines

@@ -1,0 +1,262 @@
+"""What a choice of benchmarks rests on, frozen once, and the choice made from it.
+
+The ground is read before the benchmarks are known; every process that chooses from the same ground
+chooses the same. What is not known is said, and leads to more benchmarks, never to fewer: without
+incidents or without defects the full set runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from pytest_anubis.core.history import Defect, FleetHistory
+from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
+from pytest_anubis.selector.choice.candidates import Candidate
+from pytest_anubis.selector.choice.choice_plan import Mode, Plan, Pruned
+from pytest_anubis.selector.choice.choice_reasons import lasting, shown
+from pytest_anubis.selector.choice.coverage import Coverage, learn_coverage
+from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_risk, look_ahead
+from pytest_anubis.selector.risk.incident_kinds import kind_mix
+from pytest_anubis.selector.risk.node_risk import NodeRisk
+
+_NOMINAL = 0.5  # stands for a risk that nobody knows; what exposes most is the same for every risk
+
+UNKNOWN_COST = 60.0
+"""Seconds that a benchmark counts that nobody has measured or declared, where no other is known either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A benchmark that could run, as its author declares it.
+
+    Attributes:
+        benchmark: Its id.
+        component: The part of a node that it exercises.
+        declared: Expected seconds of one of its tests; None when not declared.
+        turns: How many of its tests run one after the other: its devices, over the processes that
+            run them at the same time.
+        pinned: It was named explicitly and is never left out.
+    """
+
+    benchmark: str
+    component: str = ""
+    declared: float | None = None
+    turns: int = 1
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is asked of a choice.
+
+    Attributes:
+        mode: ``risk``, ``budget``, ``cost`` or ``all``.
+        p0: Accepted risk; None: 0.01 for ``risk``, and no such limit for the others.
+        budget: Seconds, for ``budget``.
+        incident_cost: Node seconds that an incident costs, for ``cost``.
+        explore: Share of what is left out that runs by chance.
+        seed: Seed of that chance.
+    """
+
+    mode: Mode = "risk"
+    p0: float | None = None
+    budget: float | None = None
+    incident_cost: float = 86400.0
+    explore: float = 0.02
+    seed: int = 0
+
+    @property
+    def target(self) -> float | None:
+        """The accepted risk that counts."""
+        return 0.01 if self.p0 is None and self.mode == "risk" else self.p0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """All that a choice for some nodes rests on.
+
+    Attributes:
+        risks: The nodes with their incident probabilities; nothing is known of them where `lacking`
+            names incidents.
+        horizon: Seconds ahead that the risks are for.
+        kinds: Node -> kind of incident -> probability that its next incident is of it.
+        defects: Known defects.
+        durations: Benchmark -> measured seconds of one of its tests.
+        experience: Benchmark -> how often it has run.
+        basis: What the risks rest on, in words.
+        notes: What was filled in or only assumed, in words.
+        lacking: What the history has none of, of ``incidents`` and ``defects``.
+    """
+
+    risks: tuple[NodeRisk, ...]
+    horizon: float
+    kinds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    defects: tuple[Defect, ...] = ()
+    durations: Mapping[str, float] = field(default_factory=dict)
+    experience: Mapping[str, int] = field(default_factory=dict)
+    basis: str = ""
+    notes: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+
+    @property
+    def risk(self) -> float | None:
+        """Probability of an incident on at least one node; None where none was ever recorded."""
+        if "incidents" in self.lacking:
+            return None
+        return joint_risk([risk.probability for risk in self.risks])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Choice:
+    """A plan with what it takes to reckon the risk that is really left.
+
+    Attributes:
+        plan: The plan.
+        ground: What it rests on.
+        coverage: Node -> what the benchmarks expose.
+        unpriced: Benchmarks of unknown cost.
+    """
+
+    plan: Plan
+    ground: Ground
+    coverage: Mapping[str, Coverage]
+    unpriced: tuple[str, ...] = ()
+
+    def risk_after(self, passed: Sequence[str]) -> float | None:
+        """Return the joint risk once these benchmarks, and no others, have passed.
+
+        None where no incident was ever recorded, so that no risk is known.
+        """
+        if self.ground.risk is None:
+            return None
+        return joint_risk(
+            [
+                risk.probability * max(0.0, 1 - self.coverage[risk.node].of(passed))
+                for risk in self.ground.risks
+            ]
+        )
+
+
+def freeze(
+    fleet: FleetHistory,
+    nodes: Sequence[str],
+    *,
+    now: float,
+    horizon: float,
+    model: RiskModel | None = None,
+) -> Ground:
+    """Gather what a choice for some nodes rests on.
+
+    Args:
+        fleet: The history.
+        nodes: The nodes, at least one; those that the history does not know count as new.
+        now: The present, seconds since 1970.
+        horizon: Seconds ahead, positive.
+        model: A fitted risk model; None fits one now.
+
+    Raises:
+        SelectorError: The history makes no sense, e.g. an incident in the future.
+    """
+    defects = tuple(
+        defect for defect in fleet.defects if defect.state != "false alarm" and defect.benchmarks
+    )
+    ground = Ground(
+        risks=tuple(NodeRisk(node=node, probability=0.0) for node in sorted(set(nodes))),
+        horizon=horizon,
+        defects=defects,
+        durations=fleet.durations,
+        experience=fleet.experience,
+        lacking=() if defects else ("defects",),
+    )
+    try:
+        risk = fit_risk(fleet, now=now) if model is None else model
+    except NoRiskError:
+        return replace(ground, lacking=("incidents", *ground.lacking))
+    outlook = look_ahead(fleet, risk, now=now, horizon=horizon, nodes=nodes)
+    return replace(
+        ground,
+        risks=outlook.risks,
+        kinds={risk.node: kind_mix(fleet.incidents, risk.node) for risk in outlook.risks},
+        basis=outlook.basis,
+        notes=outlook.notes,
+    )
+
+
+def choose(ground: Ground, offers: Sequence[Offer], wish: Wish, *, exact: bool = True) -> Choice:
+    """Choose benchmarks.
+
+    Args:
+        ground: What the choice rests on.
+        offers: The benchmarks, at least one.
+        wish: What is asked.
+        exact: Solve exactly; otherwise greedily.
+
+    Raises:
+        SelectorError: What is asked makes no sense.
+    """
+    candidates, unpriced = _priced(ground, offers)
+    coverage = {
+        risk.node: learn_coverage(
+            ground.defects,
+            candidates,
+            kinds=ground.kinds.get(risk.node) or None,
+            experience=ground.experience,
+        )
+        for risk in ground.risks
+    }
+    # Without incidents no risk is known, and without defects not what a benchmark is good for. A
+    # budget needs no risk: what exposes most is the same for every risk.
+    blind = bool(ground.lacking) and not (wish.mode == "budget" and ground.defects)
+    unknown = tuple(replace(risk, probability=_NOMINAL) for risk in ground.risks)
+    plan = make_plan(
+        candidates,
+        coverage,
+        unknown if ground.risk is None else ground.risks,
+        mode="all" if blind else wish.mode,
+        p0=None if blind or ground.risk is None else wish.target,
+        budget_seconds=wish.budget,
+        incident_seconds=wish.incident_cost,
+        explore=wish.explore,
+        seed=wish.seed,
+        exact=exact,
+    )
+    if ground.risk is None:
+        plan = replace(plan, pruned=tuple(_without_risk(item) for item in plan.pruned))
+    return Choice(plan=plan, ground=ground, coverage=coverage, unpriced=unpriced)
+
+
+def _without_risk(item: Pruned) -> Pruned:
+    """Give the reason in defects where no risk is known."""
+    if item.gain <= 0:
+        return item
+    return replace(
+        item,
+        gain=0.0,
+        reason=f"would expose {shown(item.gain / _NOMINAL)} more of the known defects in "
+        f"{lasting(item.cost_seconds)}, but the budget is better spent on what was chosen",
+    )
+
+
+def _priced(
+    ground: Ground, offers: Sequence[Offer]
+) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+    """Return candidates with their costs: measured, else declared, else the median of the others."""
+    known: dict[str, float] = {}
+    for offer in offers:
+        each = ground.durations.get(offer.benchmark, offer.declared)
+        if each is not None and math.isfinite(each) and each >= 0:
+            known[offer.benchmark] = each * offer.turns
+    usual = median(known.values()) if known else UNKNOWN_COST
+    candidates = tuple(
+        Candidate(
+            benchmark=offer.benchmark,
+            cost_seconds=known.get(offer.benchmark, usual),
+            component=offer.component,
+            pinned=offer.pinned,
+        )
+        for offer in offers
+    )
+    return candidates, tuple(o.benchmark for o in offers if o.benchmark not in known)

@@ -1,0 +1,124 @@
+"""Words for a plan: why each benchmark was left out, and the decision in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.choice.candidates import Group
+from pytest_anubis.selector.choice.choice_plan import Plan, Pruned
+from pytest_anubis.selector.choice.cover_problem import WEIGHT, Problem
+
+
+def explain(
+    problem: Problem,
+    groups: Sequence[Group],
+    chosen: npt.NDArray[np.bool_],
+    plan: Plan,
+    residual: Callable[[int], float],
+) -> tuple[Pruned, ...]:
+    """Return every benchmark that was left out, with its reason, sorted by id.
+
+    Args:
+        problem: What there was to choose from.
+        groups: The runs, in the order of the problem.
+        chosen: Shape (g,): the runs that are made.
+        plan: The plan so far.
+        residual: Weight that is exposed -> joint risk that is left.
+    """
+    covered = problem.patterns_of(chosen)
+    exposed = int(problem.weights[covered].sum())
+    own = problem.gains(np.zeros_like(covered))
+    gains = problem.gains(covered)
+    left: dict[int, float] = {}
+    pruned: list[Pruned] = []
+    for run in np.flatnonzero(~chosen).tolist():
+        gain = int(gains[run])
+        if gain not in left:
+            left[gain] = residual(exposed) - residual(exposed + gain)
+        reason = _reason(int(own[run]), gain, left[gain], groups[run], plan)
+        cost = int(problem.costs[run]) / 1000
+        pruned += [
+            Pruned(benchmark=name, cost_seconds=cost, gain=left[gain], reason=reason)
+            for name in groups[run].members
+        ]
+    return tuple(sorted(pruned, key=lambda item: item.benchmark))
+
+
+def _reason(own: int, gain: int, less: float, group: Group, plan: Plan) -> str:
+    if plan.method == "nothing" and plan.target is not None:
+        return (
+            f"the risk of {shown(plan.risk_before)} is within the accepted {shown(plan.target)} "
+            "without any benchmark"
+        )
+    if own == 0:
+        return "no known defect was exposed by it, and its component has had its share of runs"
+    share = f"{shown(own / WEIGHT)} of defects"
+    if gain == 0:
+        return f"exposes {share}, all of them exposed by what was chosen as well"
+    before, after = shown(plan.residual_risk), shown(max(0.0, plan.residual_risk - less))
+    lower = f"lower the risk from {before} to {after}"
+    if before == after:
+        lower = f"hardly lower the risk of {before}"
+    would = f"would {lower} in {lasting(group.cost)}"
+    if plan.mode == "budget":
+        return f"{would}, but the budget is better spent on what was chosen"
+    if plan.mode == "cost":
+        return f"{would}: dearer than the incidents that this would spare"
+    return f"{would}; the accepted risk is met without it, for less"
+
+
+def summarise(plan: Plan, nodes: int) -> str:
+    """Return the decision in one line."""
+    count = len(plan.chosen) + len(plan.pruned)
+    where = "this node" if nodes == 1 else f"{nodes} nodes"
+    cost = f"{plan.cost:.4g} s of {plan.full_cost:.4g} s"
+    if plan.method == "everything":
+        why = "" if plan.mode == "all" else " (no known defects: nothing to choose by)"
+        return f"all {count} benchmarks, {plan.full_cost:.4g} s{why}"
+    if plan.method == "nothing" and plan.target is not None:
+        return (
+            f"no benchmark needed: the risk of {where} is {shown(plan.risk_before)}, accepted are "
+            f"{shown(plan.target)}" + ("; pinned ones run" if plan.chosen else "")
+        )
+    words = (
+        f"{len(plan.chosen)} of {count} benchmarks, {cost}; risk of {where} "
+        f"{shown(plan.risk_before)} before, {shown(plan.residual_risk)} left"
+    )
+    if plan.explored:
+        words += f"; {len(plan.explored)} of them explored (seed {plan.seed})"
+    if not plan.reached and plan.target is not None and plan.mode == "risk":
+        words += (
+            f"; {shown(plan.target)} cannot be reached: the full set leaves {shown(plan.full_risk)}"
+        )
+    if not plan.optimal:
+        words += "; chosen greedily" if plan.method == "greedy" else "; best choice found in time"
+        if plan.bound and plan.mode == "risk":
+            words += f", at most {max(0.0, plan.cost / plan.bound - 1):.1%} above the cheapest"
+    return words
+
+
+def shown(probability: float) -> str:
+    """Return a probability for people: percent, with two significant digits, as reports show it."""
+    hundredth = 100 * probability
+    if hundredth == 0:
+        return "0 %"
+    if hundredth < 0.005:
+        return "<0.01 %"
+    digits = 0 if hundredth >= 10 else 1 if hundredth >= 1 else 2
+    return f"{hundredth:.{digits}f} %"
+
+
+def lasting(seconds: float) -> str:
+    """Return a duration for people: ``<1 s``, ``50 s``, ``4 min 05 s``, ``2 h 10 min``."""
+    if seconds < 0.95:
+        return "<1 s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"

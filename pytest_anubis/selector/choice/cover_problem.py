@@ -1,0 +1,197 @@
+"""The choice of benchmarks as an integer problem: runs with costs, patterns of defects with weights.
+
+All figures are whole numbers (milliseconds; parts of ten million), so that equal inputs give equal
+answers and a bound is met or not, without rounding in between.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.choice.candidates import Group
+from pytest_anubis.selector.choice.coverage import Coverage
+
+WEIGHT = 10_000_000  # parts into which all defects are divided
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Which runs to make.
+
+    Attributes:
+        names: The g runs by their smallest benchmark id, sorted.
+        costs: Shape (g,): milliseconds of each run.
+        pinned: Shape (g,): runs that are made in any case.
+        rows: Pattern of each exposure, ascending.
+        columns: Run of each exposure.
+        weights: Shape (patterns,): parts of `WEIGHT`; what no run exposes is missing in the sum.
+    """
+
+    names: tuple[str, ...]
+    costs: Ints
+    pinned: npt.NDArray[np.bool_]
+    rows: Ints
+    columns: Ints
+    weights: Ints
+
+    def covered(self, chosen: npt.NDArray[np.bool_]) -> int:
+        """Return the weight that a choice, shape (g,), exposes."""
+        return int(self.weights[self.patterns_of(chosen)].sum())
+
+    def patterns_of(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return which patterns, shape (patterns,), a choice exposes."""
+        hit = np.zeros(len(self.weights), dtype=np.bool_)
+        hit[self.rows[chosen[self.columns]]] = True
+        return hit
+
+    def gains(self, covered: npt.NDArray[np.bool_]) -> Ints:
+        """Return, shape (g,), the weight that each run would add to the patterns covered already."""
+        left = np.where(covered, 0, self.weights)
+        found = np.bincount(
+            self.columns, weights=left[self.rows].astype(np.float64), minlength=len(self.names)
+        )
+        return found.astype(np.int64)  # sums stay below 2**53: exact
+
+    def cost(self, chosen: npt.NDArray[np.bool_]) -> int:
+        """Return the milliseconds of a choice."""
+        return int(self.costs[chosen].sum())
+
+
+def make_problem(groups: Sequence[Group], coverage: Coverage) -> Problem:
+    """Turn runs and coverage into whole numbers; patterns that look the same to the runs become one."""
+    place = {name: i for i, group in enumerate(groups) for name in group.members}
+    run_of = np.array([place.get(name, -1) for name in coverage.benchmarks], dtype=np.int64)
+    parts = _parts(coverage)
+    merged: dict[tuple[int, ...], int] = {}
+    runs = run_of[coverage.columns]
+    ends = np.searchsorted(coverage.rows, np.arange(len(parts) + 1))
+    for row, (start, end) in enumerate(pairwise(ends.tolist())):
+        key = tuple(sorted({int(run) for run in runs[start:end] if run >= 0}))
+        if key and parts[row]:
+            merged[key] = merged.get(key, 0) + int(parts[row])
+    patterns = sorted(merged)
+    lengths = [len(pattern) for pattern in patterns]
+    return Problem(
+        names=tuple(group.name for group in groups),
+        costs=np.array([round(group.cost * 1000) for group in groups], dtype=np.int64),
+        pinned=np.array([group.pinned for group in groups], dtype=np.bool_),
+        rows=np.repeat(np.arange(len(patterns), dtype=np.int64), lengths),
+        columns=np.array([run for pattern in patterns for run in pattern], dtype=np.int64),
+        weights=np.array([merged[pattern] for pattern in patterns], dtype=np.int64),
+    )
+
+
+def _parts(coverage: Coverage) -> Ints:
+    """Return the patterns' weights in parts of `WEIGHT`, by largest remainder; unseen has the rest."""
+    shares = np.append(coverage.weights, coverage.unseen) / coverage.total * WEIGHT
+    whole = np.floor(shares)
+    missing = round(WEIGHT - float(whole.sum()))
+    order = np.argsort(-(shares - whole), kind="stable")
+    whole[order[:missing]] += 1
+    return whole[:-1].astype(np.int64)
+
+
+def without(problem: Problem, dropped: Collection[int]) -> npt.NDArray[np.bool_]:
+    """Return the choice, shape (g,), of all runs but some."""
+    chosen = np.ones(len(problem.names), dtype=np.bool_)
+    chosen[list(dropped)] = False
+    return chosen
+
+
+def greedy(
+    problem: Problem, *, need: int = WEIGHT, budget: int | None = None, price: float = 0.0
+) -> npt.NDArray[np.bool_]:
+    """Choose by weight gained per millisecond, the paper's way; ties: cheaper first, then by id.
+
+    Args:
+        problem: What there is to choose from.
+        need: Stop once this weight is exposed.
+        budget: Milliseconds that must not be exceeded; runs that do not fit are passed over.
+        price: Stop once a run gains less than this weight per millisecond.
+
+    Returns:
+        Shape (g,): whether each run is chosen; pinned runs always are.
+    """
+    chosen = problem.pinned.copy()
+    covered = problem.patterns_of(chosen)
+    spent = problem.cost(chosen)
+    gains, costs = problem.gains(covered).tolist(), problem.costs.tolist()
+    runs_of, patterns_of = _by_pattern(problem), _by_run(problem)
+    reached = int(problem.weights[covered].sum())
+    # What a run gains only ever shrinks, so one that heads the heap with its present rate is the best.
+    heap = [
+        (-_rate(gains[run], costs[run]), costs[run], run)
+        for run in np.flatnonzero(~chosen).tolist()
+        if gains[run] > 0
+    ]
+    heapq.heapify(heap)
+    while reached < need and heap:
+        known, cost, run = heapq.heappop(heap)
+        if gains[run] <= 0 or (budget is not None and cost > budget - spent):
+            continue  # neither will ever change
+        rate = _rate(gains[run], cost)
+        if -known != rate:
+            heapq.heappush(heap, (-rate, cost, run))
+            continue
+        if rate < price:
+            break
+        chosen[run] = True
+        spent += cost
+        reached += gains[run]
+        for row in patterns_of[run]:
+            if not covered[row]:
+                covered[row] = True
+                for other in runs_of[row]:
+                    gains[other] -= int(problem.weights[row])
+    return chosen
+
+
+def _rate(gain: int, cost: int) -> float:
+    """Return weight per millisecond; a free run has none, but comes first and stays comparable."""
+    return gain / max(cost, 1e-3)
+
+
+def _by_pattern(problem: Problem) -> list[list[int]]:
+    """Return the runs of each pattern."""
+    ends = np.searchsorted(problem.rows, np.arange(len(problem.weights) + 1)).tolist()
+    columns = problem.columns.tolist()
+    return [columns[start:end] for start, end in pairwise(ends)]
+
+
+def _by_run(problem: Problem) -> list[list[int]]:
+    """Return the patterns of each run."""
+    order = np.argsort(problem.columns, kind="stable")
+    places = np.arange(len(problem.names) + 1)
+    ends = np.searchsorted(problem.columns[order], places).tolist()
+    rows = problem.rows[order].tolist()
+    return [rows[start:end] for start, end in pairwise(ends)]
+
+
+def tidied(problem: Problem, chosen: npt.NDArray[np.bool_], need: int) -> npt.NDArray[np.bool_]:
+    """Leave out, dearest first, runs without which the need is still met."""
+    kept = chosen.copy()
+    patterns_of = _by_run(problem)
+    rows = problem.rows[kept[problem.columns]]
+    often = np.bincount(rows, minlength=len(problem.weights)).tolist()
+    weights = problem.weights.tolist()
+    reached = problem.covered(kept)
+    for run in np.argsort(-problem.costs, kind="stable").tolist():
+        if not kept[run] or problem.pinned[run]:
+            continue
+        alone = sum(weights[row] for row in patterns_of[run] if often[row] == 1)
+        # A need that is not met at all is met by nothing less either.
+        if reached - alone < need:
+            continue
+        kept[run] = False
+        reached -= alone
+        for row in patterns_of[run]:
+            often[row] -= 1
+    return kept

@@ -1,0 +1,260 @@
+"""What share of defects would a set of benchmarks expose?
+
+Coverage of a set B is the share of known defects that at least one benchmark of B exposed. It is not
+additive: defects show in more than one benchmark, so a cheap benchmark may make an expensive one
+superfluous. Defects with the same set of benchmarks are one *pattern* with a weight. What the
+history cannot know yet is added as pseudo-defects, so that every smoothed figure is still a share of
+patterns, and the same optimisation works on all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.history import Defect
+from pytest_anubis.selector.choice.candidates import Candidate
+from pytest_anubis.selector.risk.incident_kinds import relates
+from pytest_anubis.selector.selector_error import SelectorError
+
+Pattern = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coverage:
+    """Weighted patterns of defects over benchmarks.
+
+    Attributes:
+        benchmarks: The b benchmark ids, sorted.
+        rows: Pattern of each exposure, ascending.
+        columns: Benchmark of each exposure, by its place in `benchmarks`.
+        weights: Shape (patterns,): weight of each pattern, positive.
+        unseen: Weight of what no candidate exposes.
+        defects: How many defects of the history it rests on; 0 means that it is prior only.
+    """
+
+    benchmarks: tuple[str, ...]
+    rows: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float64]
+    unseen: float
+    defects: int
+
+    @property
+    def total(self) -> float:
+        """Weight of everything, exposed or not."""
+        return float(self.weights.sum()) + self.unseen
+
+    def of(self, chosen: Collection[str]) -> float:
+        """Return the share of defects that at least one of the chosen benchmarks exposes, 0 to 1.
+
+        Benchmarks that are not in the coverage expose nothing.
+        """
+        wanted = set(chosen)
+        runs = np.array([name in wanted for name in self.benchmarks], dtype=np.bool_)
+        exposed = np.zeros(len(self.weights), dtype=np.bool_)
+        exposed[self.rows[runs[self.columns]]] = True
+        return float(self.weights[exposed].sum()) / self.total
+
+
+def learn_coverage(
+    defects: Iterable[Defect],
+    candidates: Sequence[Candidate],
+    *,
+    kinds: Mapping[str, float] | None = None,
+    experience: Mapping[str, int] | None = None,
+    smoothing: float = 1.0,
+    half_life: float = math.inf,
+    now: float | None = None,
+) -> Coverage:
+    """Learn which benchmarks expose which share of defects.
+
+    False alarms count for nothing. With w defects (weights summed), the pseudo-defects are:
+    `smoothing` that nothing exposes (the full set does not find everything); `smoothing` spread over
+    the components as their defects are, half exposed by every benchmark of the component, half by one
+    alone; and for benchmarks that have hardly run, up to the same share once more, fading with
+    the runs that it has had (``1 / (1 + runs / 10)``).
+
+    Args:
+        defects: Known defects, in any order.
+        candidates: The benchmarks to choose from.
+        kinds: Kind of incident -> probability, to weigh defects by what this node tends to have
+            (see `kind_mix`); None for the fleet's own mix.
+        experience: Benchmark id -> how often it has run. Benchmarks without an entry are new,
+            unless a defect names them.
+        smoothing: Weight of the pseudo-defects; 0 gives the bare shares.
+        half_life: Seconds after which a defect counts half; needs `now`.
+        now: Time of the decision, seconds since 1970.
+
+    Raises:
+        SelectorError: A weight, probability or half-life makes no sense.
+    """
+    if not math.isfinite(smoothing) or smoothing < 0:
+        raise SelectorError(f"smoothing is {smoothing!r}; give 0 or more pseudo-defects")
+    if half_life <= 0 or (now is None and math.isfinite(half_life)):
+        raise SelectorError("half_life must be positive and needs now, the time of the decision")
+    counted = [
+        (defect, _recency(defect, half_life, now))
+        for defect in defects
+        if defect.state != "false alarm"
+    ]
+    names = frozenset(candidate.benchmark for candidate in candidates)
+    weights: dict[Pattern, float] = defaultdict(float)
+    for defect, weight in _by_kind(counted, candidates, kinds, smoothing):
+        weights[defect & names] += weight
+    shares = _component_shares(counted, candidates, kinds)
+    known = {name for defect, _ in counted for name in defect.benchmarks}
+    for pattern, weight in _prior(candidates, shares, known, experience or {}):
+        weights[pattern] += smoothing * weight
+    weights[frozenset()] += smoothing
+    return _assembled(names, weights, len(counted))
+
+
+def _recency(defect: Defect, half_life: float, now: float | None) -> float:
+    """Return the weight of a defect by its age."""
+    if now is None or math.isinf(half_life):
+        return 1.0
+    return float(0.5 ** (max(0.0, now - defect.found) / half_life))
+
+
+def _of_kind(defect: Defect, kind: str) -> bool:
+    """Return whether a defect is of a kind: named so, or in a component that the kind points to."""
+    if kind in (defect.kind, defect.component):
+        return True
+    # Until the operator names a kind, a defect that a run found has its component for one.
+    return defect.kind in ("", defect.component) and relates(kind, defect.component)
+
+
+def _by_kind(
+    counted: Sequence[tuple[Defect, float]],
+    candidates: Sequence[Candidate],
+    kinds: Mapping[str, float] | None,
+    smoothing: float,
+) -> list[tuple[Pattern, float]]:
+    """Return patterns weighed so that each kind has its share of the total weight.
+
+    A kind that no known defect has is stood for by the benchmarks whose component it points to, each
+    alone; a kind that points nowhere leaves its share to all defects as they are.
+    """
+    plain = [(frozenset(defect.benchmarks), weight) for defect, weight in counted]
+    if not kinds:
+        return plain
+    if any(not math.isfinite(p) or p < 0 for p in kinds.values()) or sum(kinds.values()) <= 0:
+        raise SelectorError("the probabilities of kinds must be 0 or more and not all 0")
+    total = sum(weight for _, weight in plain) or smoothing
+    mass = total / sum(kinds.values())
+    weighed: list[tuple[Pattern, float]] = []
+    rest = 0.0
+    for kind, probability in sorted(kinds.items()):
+        own = [
+            (frozenset(defect.benchmarks), w) for defect, w in counted if _of_kind(defect, kind)
+        ] or [
+            (frozenset({candidate.benchmark}), 1.0)
+            for candidate in candidates
+            if relates(kind, candidate.component)
+        ]
+        weight = sum(w for _, w in own)
+        if weight <= 0:
+            rest += probability
+            continue
+        weighed += [(pattern, w / weight * probability * mass) for pattern, w in own]
+    everything = sum(weight for _, weight in plain)
+    if rest and everything:
+        weighed += [(pattern, w / everything * rest * mass) for pattern, w in plain]
+    return weighed
+
+
+def _component_shares(
+    counted: Sequence[tuple[Defect, float]],
+    candidates: Sequence[Candidate],
+    kinds: Mapping[str, float] | None,
+) -> dict[str, float]:
+    """Return component -> expected share of defects, with one pseudo-defect for each component."""
+    shares = dict.fromkeys((candidate.component for candidate in candidates), 1.0)
+    for defect, weight in counted:
+        if defect.component in shares:
+            shares[defect.component] += weight
+    for component in shares:
+        shares[component] += sum(p for k, p in (kinds or {}).items() if relates(k, component))
+    total = sum(shares.values())
+    return {component: share / total for component, share in shares.items()}
+
+
+def _prior(
+    candidates: Sequence[Candidate],
+    shares: Mapping[str, float],
+    known: Collection[str],
+    experience: Mapping[str, int],
+) -> list[tuple[Pattern, float]]:
+    """Return the pseudo-defects that components and new benchmarks start with, for smoothing 1."""
+    members: dict[str, list[str]] = defaultdict(list)
+    for candidate in candidates:
+        members[candidate.component].append(candidate.benchmark)
+    prior: list[tuple[Pattern, float]] = []
+    for component, names in members.items():
+        share = shares[component]
+        prior.append((frozenset(names), share / 2))
+        newness = {name: _newness(name, known, experience) for name in names}
+        # Together the new ones of a component weigh at most what the component weighs.
+        crowd = max(1.0, math.fsum(newness.values()))
+        prior += [
+            (frozenset({name}), share * (0.5 / len(names) + newness[name] / crowd))
+            for name in names
+        ]
+    return prior
+
+
+def _newness(name: str, known: Collection[str], experience: Mapping[str, int]) -> float:
+    """Return how little is known about a benchmark: 1 never ran, near 0 ran often."""
+    runs = experience.get(name, math.inf if name in known else 0)
+    return 0.0 if math.isinf(runs) else 1 / (1 + max(0, runs) / 10)
+
+
+def _assembled(names: Collection[str], weights: Mapping[Pattern, float], defects: int) -> Coverage:
+    """Return patterns as arrays, in an order that depends on nothing but the patterns."""
+    benchmarks = tuple(sorted(names))
+    place = {name: i for i, name in enumerate(benchmarks)}
+    seen = sorted(
+        (tuple(sorted(place[name] for name in pattern)), weight)
+        for pattern, weight in weights.items()
+        if pattern and weight > 0
+    )
+    return Coverage(
+        benchmarks=benchmarks,
+        rows=np.repeat(np.arange(len(seen), dtype=np.int64), [len(row) for row, _ in seen]),
+        columns=np.array([place for row, _ in seen for place in row], dtype=np.int64),
+        weights=np.array([weight for _, weight in seen], dtype=np.float64),
+        unseen=float(weights.get(frozenset(), 0.0)),
+        defects=defects,
+    )
+
+
+def mixed(coverages: Sequence[Coverage], shares: Sequence[float]) -> Coverage:
+    """Return the coverage of several nodes together, each with its share.
+
+    The result covers ``sum(share * coverage.of(B)) / sum(shares)``.
+
+    Args:
+        coverages: One for each node; at least one.
+        shares: Shape (nodes,): weight of each, 0 or more; all 0 counts them alike.
+    """
+    total = sum(shares)
+    parts = [share / total if total > 0 else 1 / len(coverages) for share in shares]
+    weights: dict[Pattern, float] = defaultdict(float)
+    for coverage, part in zip(coverages, parts, strict=True):
+        if coverage.total <= 0:
+            weights[frozenset()] += part
+            continue
+        patterns: list[set[str]] = [set() for _ in coverage.weights]
+        for row, column in zip(coverage.rows.tolist(), coverage.columns.tolist(), strict=True):
+            patterns[row].add(coverage.benchmarks[column])
+        for pattern, weight in zip(patterns, coverage.weights.tolist(), strict=True):
+            weights[frozenset(pattern)] += weight / coverage.total * part
+        weights[frozenset()] += coverage.unseen / coverage.total * part
+    names = {name for coverage in coverages for name in coverage.benchmarks}
+    return _assembled(names, weights, max(coverage.defects for coverage in coverages))

@@ -1,0 +1,235 @@
+"""The best choice of runs, as a mixed-integer linear programme solved by HiGHS through scipy.
+
+Weighted partial set cover: a binary x per run, and for each pattern that several runs expose a
+y that is at most the sum of their x. Weights are positive, so y would be whole by itself; it is declared
+so because HiGHS is then faster, and hardly ever repairs a fractional solution, of which it prints a line
+whatever it is told (callers whose output matters leave that line out).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.choice.cover_problem import Problem
+
+_TIE_RUNS = (
+    200  # with more runs than this, the share of a millisecond that breaks ties gets too small
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """What the solver found.
+
+    Attributes:
+        chosen: Shape (g,): whether each run is made; None when it found nothing in time.
+        proven: The choice is proven to be optimal.
+        bound: Bound of the objective that the solver proved, in the units of the question; None if none.
+    """
+
+    chosen: npt.NDArray[np.bool_] | None
+    proven: bool
+    bound: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reduced:
+    """A problem without what cannot matter.
+
+    Attributes:
+        runs: Index in the original problem of each run that is kept.
+        costs: Their milliseconds.
+        own: Weight that each run alone exposes.
+        rows: Pattern of each exposure of a pattern that several runs expose.
+        columns: Run of each such exposure, counted among the kept.
+        weights: Weights of those patterns.
+        base: Weight that the pinned runs expose.
+        spent: Milliseconds of the pinned runs.
+    """
+
+    runs: npt.NDArray[np.int64]
+    costs: npt.NDArray[np.int64]
+    own: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.int64]
+    base: int
+    spent: int
+
+
+def cheapest(problem: Problem, need: int, *, time_limit: float) -> Solution:
+    """Find the cheapest runs that expose at least a weight.
+
+    Args:
+        problem: What there is to choose from; all its runs together must expose the need.
+        need: Weight to be exposed.
+        time_limit: Seconds after which the best choice so far is returned.
+
+    Returns:
+        The choice; its bound is in milliseconds, the pinned runs included.
+    """
+    small = _reduced(problem)
+    missing = need - small.base
+    if missing <= 0 or not len(small.runs):
+        return Solution(chosen=problem.pinned.copy(), proven=missing <= 0, bound=float(small.spent))
+    shares = _tie_shares(len(small.runs), 0.4)
+    objective = np.concatenate([small.costs + shares, np.zeros(len(small.weights))])
+    solution = Solution(chosen=None, proven=False, bound=None)
+    for extra in (0, 1, 100, 10_000):
+        # Weights are whole, so half a part below the need is the same bound, and safe from rounding.
+        # Should the solver's tolerance add up beyond that, ask for a little more.
+        row = (_weight_row(small), missing - 0.5 + extra, np.inf)
+        solution = _solve(problem, small, objective, row, time_limit)
+        if solution.chosen is None or problem.covered(solution.chosen) >= need:
+            break
+    if solution.chosen is not None and problem.covered(solution.chosen) < need:
+        return Solution(chosen=None, proven=False, bound=None)
+    bound = None if solution.bound is None else float(np.ceil(solution.bound - 0.5)) + small.spent
+    return Solution(chosen=solution.chosen, proven=solution.proven, bound=bound)
+
+
+def widest(problem: Problem, budget: int, *, time_limit: float) -> Solution:
+    """Find the runs within a budget that expose most, the cheapest of them.
+
+    Args:
+        problem: What there is to choose from.
+        budget: Milliseconds; pinned runs count and may exceed it.
+        time_limit: Seconds after which the best choice so far is returned.
+
+    Returns:
+        The choice; its bound is a weight.
+    """
+    small = _reduced(problem)
+    left = budget - small.spent
+    if left < 0 or not len(small.runs):
+        return Solution(chosen=problem.pinned.copy(), proven=True, bound=float(small.base))
+    fits = (small.costs <= left).astype(np.float64)
+    tie = 0.4 / max(1.0, float(small.costs.sum()))
+    objective = np.concatenate([tie * small.costs - small.own, -small.weights.astype(np.float64)])
+    row = (np.concatenate([small.costs, np.zeros(len(small.weights))]), -np.inf, left + 0.5)
+    solution = _solve(problem, small, objective, row, time_limit, upper=fits)
+    if solution.chosen is not None and problem.cost(solution.chosen) > budget:
+        return Solution(chosen=None, proven=False, bound=None)
+    bound = None if solution.bound is None else float(np.floor(0.5 - solution.bound)) + small.base
+    return Solution(chosen=solution.chosen, proven=solution.proven, bound=bound)
+
+
+def least_total(problem: Problem, price: float, *, time_limit: float) -> Solution:
+    """Find the runs with the least sum of their cost and the price of what they leave unexposed.
+
+    Args:
+        problem: What there is to choose from.
+        price: Milliseconds that one part of weight left unexposed costs.
+        time_limit: Seconds after which the best choice so far is returned.
+
+    Returns:
+        The choice; its bound is in milliseconds, without what no run exposes.
+    """
+    small = _reduced(problem)
+    worth = int(problem.weights.sum()) - small.base
+    if not len(small.runs):
+        return Solution(chosen=problem.pinned.copy(), proven=True, bound=float(small.spent))
+    shares = _tie_shares(len(small.runs), 0.01)
+    objective = np.concatenate([small.costs + shares - price * small.own, -price * small.weights])
+    solution = _solve(problem, small, objective, None, time_limit)
+    bound = None if solution.bound is None else solution.bound + price * worth + small.spent
+    return Solution(chosen=solution.chosen, proven=solution.proven, bound=bound)
+
+
+def _tie_shares(count: int, total: float) -> npt.NDArray[np.float64]:
+    """Return shares of a millisecond that prefer fewer runs, then smaller ids, among equal costs."""
+    if count > _TIE_RUNS:
+        return np.zeros(count)
+    ranks = np.arange(count, dtype=np.float64)
+    return total * (1 + ranks / (count * 2)) / (1.5 * count)
+
+
+def _weight_row(small: _Reduced) -> npt.NDArray[np.float64]:
+    return np.concatenate([small.own, small.weights]).astype(np.float64)
+
+
+def _solve(
+    problem: Problem,
+    small: _Reduced,
+    objective: npt.NDArray[np.float64],
+    extra: tuple[npt.NDArray[np.float64], float, float] | None,
+    time_limit: float,
+    upper: npt.NDArray[np.float64] | None = None,
+) -> Solution:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import coo_array, csr_array
+
+    runs, patterns = len(small.runs), len(small.weights)
+    ones = np.ones(len(small.rows))
+    links = coo_array(
+        (
+            np.concatenate([np.ones(patterns), -ones]),
+            (
+                np.concatenate([np.arange(patterns), small.rows]),
+                np.concatenate([runs + np.arange(patterns), small.columns]),
+            ),
+        ),
+        shape=(patterns, runs + patterns),
+    )
+    constraints = [LinearConstraint(csr_array(links), -np.inf, 0)] if patterns else []
+    if extra is not None:
+        constraints.append(LinearConstraint(extra[0][None, :], extra[1], extra[2]))
+    highs = np.ones(runs + patterns)
+    if upper is not None:
+        highs[:runs] = upper
+    result = milp(
+        objective,
+        integrality=np.ones(runs + patterns),
+        bounds=Bounds(0, highs),
+        constraints=constraints,
+        options={"time_limit": time_limit, "mip_rel_gap": 0.0},
+    )
+    bound = getattr(result, "mip_dual_bound", None)
+    chosen = None
+    if result.x is not None:
+        chosen = problem.pinned.copy()
+        chosen[small.runs[result.x[:runs] > 0.5]] = True
+    finite = None if bound is None or not np.isfinite(bound) else float(bound)
+    return Solution(chosen=chosen, proven=result.status == 0, bound=finite)
+
+
+def _reduced(problem: Problem) -> _Reduced:
+    """Take out pinned runs with all they expose, runs without gain, and runs that another dominates."""
+    covered = problem.patterns_of(problem.pinned)
+    keep = ~covered[problem.rows] & ~problem.pinned[problem.columns]
+    exposes: dict[int, list[int]] = {}
+    for row, run in zip(problem.rows[keep].tolist(), problem.columns[keep].tolist(), strict=True):
+        exposes.setdefault(run, []).append(row)
+    # Of runs that expose the same, only the cheapest (then the smallest id) can be in the best choice.
+    best: dict[tuple[int, ...], int] = {}
+    for run in sorted(exposes):
+        key = tuple(exposes[run])
+        if key not in best or problem.costs[run] < problem.costs[best[key]]:
+            best[key] = run
+    runs = np.array(sorted(best.values()), dtype=np.int64)
+    place = {int(run): i for i, run in enumerate(runs)}
+    patterns: dict[tuple[int, ...], int] = {}
+    members: dict[int, list[int]] = {}
+    for run in runs.tolist():
+        for row in exposes[run]:
+            members.setdefault(row, []).append(place[run])
+    for row, who in members.items():
+        patterns[tuple(who)] = patterns.get(tuple(who), 0) + int(problem.weights[row])
+    own = np.zeros(len(runs), dtype=np.int64)
+    several = sorted(who for who in patterns if len(who) > 1)
+    for together, weight in patterns.items():
+        if len(together) == 1:
+            own[together[0]] += weight
+    return _Reduced(
+        runs=runs,
+        costs=problem.costs[runs],
+        own=own,
+        rows=np.repeat(np.arange(len(several), dtype=np.int64), [len(who) for who in several]),
+        columns=np.array([run for who in several for run in who], dtype=np.int64),
+        weights=np.array([patterns[who] for who in several], dtype=np.int64),
+        base=int(problem.weights[covered].sum()),
+        spent=problem.cost(problem.pinned),
+    )

@@ -1,0 +1,124 @@
+"""Cox's proportional hazards: ``H(t | z) = H0(t) exp(b z)`` with a baseline of no assumed form.
+
+Partial likelihood with Efron's treatment of ties, Breslow's estimate of H0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.risk.covariates import Floats, numbers
+from pytest_anubis.selector.risk.hazard import HazardModel
+
+
+class CoxPH(HazardModel):
+    """Linear relative risk.
+
+    Args:
+        ridge: Penalty on the coefficients, per incident.
+        beyond: See `HazardModel`.
+    """
+
+    kind = "cox"
+    needs_events = 5
+
+    def __init__(self, *, ridge: float = 1e-3, beyond: Literal["warn", "refuse"] = "warn") -> None:
+        super().__init__(beyond=beyond)
+        self.ridge = ridge
+        self._slopes: Floats = np.zeros(0)
+        self._times: Floats = np.zeros(1)
+        self._baseline: Floats = np.zeros(1)
+
+    def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
+        order = np.argsort(-duration, kind="stable")  # the risk set of a time is then a prefix
+        z, duration, event = z[order], duration[order], event[order]
+        self._slopes = slopes(z, duration, event, self.ridge)
+        weight = np.cumsum(np.exp(np.clip(z @ self._slopes, -50, 50)))
+        times, deaths = np.unique(duration[event], return_counts=True)
+        at_risk = weight[np.searchsorted(-duration, -times, side="right") - 1]
+        self._times = np.concatenate([[0.0], times])
+        self._baseline = np.concatenate([[0.0], np.cumsum(deaths / at_risk)])
+        if times[0] == 0:  # incidents at the very start are a jump at 0
+            self._times, self._baseline = self._times[1:], self._baseline[1:]
+
+    def _cumulative(self, times: Floats, z: Floats) -> Floats:
+        # Between two incidents H0 is drawn as a line; at each it has Breslow's value.
+        baseline = np.interp(times, self._times, self._baseline)
+        return np.asarray(baseline * np.exp(np.clip(z @ self._slopes, -50, 50))[:, None])
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "slopes": self._slopes.tolist(),
+            "times": self._times.tolist(),
+            "baseline": self._baseline.tolist(),
+        }
+
+    def _restore(self, parameters: Mapping[str, Any]) -> None:
+        self._slopes = numbers(parameters, "slopes", (self._prepared.width,))
+        self._times = numbers(parameters, "times", (-1,))
+        self._baseline = numbers(parameters, "baseline", (len(self._times),))
+
+    @property
+    def coefficients(self) -> Floats:
+        """Slopes b of the standardised covariates."""
+        return self._slopes.copy()
+
+
+def slopes(z: Floats, duration: Floats, event: npt.NDArray[np.bool_], ridge: float) -> Floats:
+    """Return the b of the largest (penalised) partial likelihood, shape (width,).
+
+    Args:
+        z: Standardised covariates, shape (n, width).
+        duration: Shape (n,).
+        event: Shape (n,), at least one true.
+        ridge: Penalty on the coefficients, per incident.
+    """
+    from scipy.optimize import minimize
+
+    order = np.argsort(-duration, kind="stable")
+    found = minimize(
+        _partial(z[order], duration[order], event[order], ridge),
+        np.zeros(z.shape[1]),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8},
+    )
+    return np.asarray(found.x, dtype=np.float64)
+
+
+def _partial(
+    z: Floats, duration: Floats, event: npt.NDArray[np.bool_], ridge: float
+) -> Callable[[Floats], tuple[float, Floats]]:
+    """Return the negative log partial likelihood per incident, and its gradient, of sorted rows.
+
+    Efron: of m incidents at one time the l-th sees the risk set without l / m of all m.
+    """
+    times, tied = np.unique(-duration[event], return_inverse=True)
+    last = np.searchsorted(-duration, times, side="right") - 1
+    counts = np.bincount(tied, minlength=len(times))
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    ties = len(times) < int(event.sum())
+    rank = np.arange(len(tied)) - starts[tied]  # rows are sorted by time, so ties stand together
+    share = rank / counts[tied]
+    penalty, total = ridge * int(event.sum()), int(event.sum())
+    deaths = z[event]
+
+    def loss(slopes: Floats) -> tuple[float, Floats]:
+        linear = np.clip(z @ slopes, -50, 50)
+        risk = np.exp(linear)
+        sums = np.cumsum(risk)[last][tied]
+        moments = np.cumsum(risk[:, None] * z, axis=0)[last][tied]
+        if ties:
+            own = risk[event]
+            sums = sums - share * np.add.reduceat(own, starts)[tied]
+            dead = np.add.reduceat(own[:, None] * deaths, starts, axis=0)[tied]
+            moments = moments - share[:, None] * dead
+        value = np.log(sums).sum() - linear[event].sum() + 0.5 * penalty * (slopes @ slopes)
+        gradient = (moments / sums[:, None]).sum(0) - deaths.sum(0) + penalty * slopes
+        return float(value) / total, gradient / total
+
+    return loss

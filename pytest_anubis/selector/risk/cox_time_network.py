@@ -1,0 +1,123 @@
+"""The network of Cox-Time as plain arrays: g(t, z) from weights, without torch.
+
+A perceptron whose first layer sees the covariates and the standardised logarithm of time. Since the
+time enters linearly there, the covariates' part is computed once for all times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.risk.covariates import Floats, numbers
+
+Floats32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clock:
+    """How time enters the network: ``(log(max(t, start)) - mean) / scale``.
+
+    Attributes:
+        start: Earliest time that is told apart.
+        mean: Mean of the logarithm over the incidents.
+        scale: Its standard deviation.
+    """
+
+    start: float
+    mean: float
+    scale: float
+
+    def of(self, times: npt.ArrayLike) -> Floats:
+        """Return standardised times, of the same shape."""
+        moments = np.maximum(np.asarray(times, dtype=np.float64), self.start)
+        return np.asarray((np.log(moments) - self.mean) / self.scale)
+
+
+def make_clock(incidents: Floats) -> Clock:
+    """Learn the clock from the times of incidents, shape (events,)."""
+    positive = incidents[incidents > 0]
+    start = float(np.quantile(positive, 0.01)) if len(positive) else 1.0
+    logs = np.log(np.maximum(incidents, start))
+    return Clock(start=start, mean=float(logs.mean()), scale=float(logs.std()) or 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """One layer: ``max(0, z W + b)``, then ``* scale + shift`` (what batch normalisation became)."""
+
+    weight: Floats32
+    bias: Floats32
+    scale: Floats32
+    shift: Floats32
+
+    def after(self, linear: Floats32) -> Floats32:
+        """Return the layer's output from z W + b."""
+        return np.maximum(linear, 0) * self.scale + self.shift
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """A trained g(t, z).
+
+    Attributes:
+        layers: Hidden layers; the first one's last input is the time.
+        out: Shape (hidden,): weights of the output.
+        linear: Shape (width,): proportional part, to which the layers' output is added.
+    """
+
+    layers: tuple[Layer, ...]
+    out: Floats32
+    linear: Floats32
+
+    def relative(self, times: Floats, z: Floats) -> Floats32:
+        """Return g, shape (n, m), at standardised times, shape (m,), for rows z, shape (n, width)."""
+        first = self.layers[0]
+        fixed = z.astype(np.float32) @ first.weight[:-1] + first.bias
+        found = np.empty((len(z), len(times)), dtype=np.float32)
+        block = max(1, 400_000 // (len(times) * len(first.bias)))
+        for start in range(0, len(z), block):
+            part = fixed[start : start + block]
+            values = first.after(
+                part[:, None, :] + times.astype(np.float32)[None, :, None] * first.weight[-1]
+            )
+            for layer in self.layers[1:]:
+                values = layer.after(values @ layer.weight + layer.bias)
+            found[start : start + block] = values @ self.out
+        return found + (z.astype(np.float32) @ self.linear)[:, None]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return nested lists."""
+        return {
+            "layers": [
+                {field: getattr(layer, field).tolist() for field in ("weight", *_VECTORS)}
+                for layer in self.layers
+            ],
+            "out": self.out.tolist(),
+            "linear": self.linear.tolist(),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], width: int) -> Self:
+        """Read back what `to_plain` gave, for covariates of a width.
+
+        Raises:
+            SelectorError: A field is missing or has another shape.
+        """
+        layers, size = [], width + 1
+        for each in plain.get("layers", ()):
+            weight = numbers(each, "weight", (size, -1)).astype(np.float32)
+            size = weight.shape[1]
+            vectors = {name: numbers(each, name, (size,)).astype(np.float32) for name in _VECTORS}
+            layers.append(Layer(weight=weight, **vectors))
+        out, linear = numbers(plain, "out", (size,)), numbers(plain, "linear", (width,))
+        return cls(
+            layers=tuple(layers), out=out.astype(np.float32), linear=linear.astype(np.float32)
+        )
+
+
+_VECTORS = ("bias", "scale", "shift")

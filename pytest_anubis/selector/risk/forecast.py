@@ -1,0 +1,242 @@
+"""How likely each node of a fleet is to have an incident soon, from nothing but the fleet's history."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from pytest_anubis.core.history import FleetHistory, NodeRecord
+from pytest_anubis.selector.risk.cox import CoxPH
+from pytest_anubis.selector.risk.hazard import ExtrapolationWarning, HazardModel, load_model
+from pytest_anubis.selector.risk.node_risk import NodeRisk
+from pytest_anubis.selector.risk.node_status import HOUR, status_at, status_rows
+from pytest_anubis.selector.risk.parametric import Exponential, Weibull
+from pytest_anubis.selector.selector_error import SelectorError
+
+ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]
+MODELS: tuple[ModelName, ...] = ("auto", "exponential", "weibull", "cox", "cox-time")
+
+COVARIATES_FROM = 100
+"""Incidents from which on the automatic choice trusts covariates: about ten for each column."""
+SHAPE_FROM = 10
+"""Incidents from which on the automatic choice lets the hazard change with time."""
+
+SCHEMA = 1
+_MOST = 1 - 1e-9
+
+
+class NoRiskError(SelectorError):
+    """The history tells nothing about risks yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskModel:
+    """A fitted model with what is needed to apply it to a node.
+
+    Attributes:
+        model: The model; times in hours.
+        kinds: Kinds of incidents that have a covariate of their own.
+        nodes: How many nodes it was fitted to.
+        told: How many incidents the history had. Those that were not waited for teach no rate: the one
+            that a node is first known by, and one that began while another lasted.
+    """
+
+    model: HazardModel
+    kinds: tuple[str, ...]
+    nodes: int
+    told: int = 0
+
+    @property
+    def text(self) -> str:
+        """What it is and rests on, in words."""
+        count = max(self.model.events, self.told)
+        some = f"{self.model.events} of {count}" if count > self.model.events else str(count)
+        return (
+            f"{self.model.kind} model of {some} incident{'s' if count != 1 else ''} on "
+            f"{self.nodes} node{'s' if self.nodes != 1 else ''}"
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return numbers, strings, lists and dicts, fit for JSON."""
+        return {
+            "schema": SCHEMA,
+            "kinds": list(self.kinds),
+            "nodes": self.nodes,
+            "told": self.told,
+            "model": self.model.to_plain(),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> RiskModel:
+        """Read back what `to_plain` gave.
+
+        Raises:
+            SelectorError: It is of another schema, or does not hold what it should.
+        """
+        if plain.get("schema") != SCHEMA:
+            raise SelectorError(
+                f"risk model of schema {str(plain.get('schema'))[:20]!r}, this version reads {SCHEMA}; "
+                "fit it again with 'anubis risk --save'"
+            )
+        kinds, nodes, model = plain.get("kinds"), plain.get("nodes"), plain.get("model")
+        told = plain.get("told", 0)
+        if (
+            not isinstance(kinds, list)
+            or not all(isinstance(kind, str) for kind in kinds)
+            or not isinstance(nodes, int)
+            or not isinstance(told, int)
+            or not isinstance(model, Mapping)
+        ):
+            raise SelectorError(
+                "risk model: kinds, nodes or model are missing or of another type; fit it again with "
+                "'anubis risk --save'"
+            )
+        return cls(model=load_model(model), kinds=tuple(kinds), nodes=nodes, told=told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """The risks of nodes.
+
+    Attributes:
+        risks: One for each node, sorted by name.
+        horizon: Seconds ahead that they are for.
+        uptime: Node -> hours since it was put into service or came back from its last incident.
+        basis: What they rest on, in words.
+        notes: What was filled in, held back or only assumed, in words.
+    """
+
+    risks: tuple[NodeRisk, ...]
+    horizon: float
+    uptime: Mapping[str, float]
+    basis: str
+    notes: tuple[str, ...] = ()
+
+
+def fit_risk(
+    fleet: FleetHistory, *, now: float, model: ModelName = "auto", seed: int = 0
+) -> RiskModel:
+    """Fit a risk model to a fleet's history.
+
+    Args:
+        fleet: The history.
+        now: The present, seconds since 1970.
+        model: Which; ``auto`` takes Weibull, with covariates where there are enough incidents for
+            them, and a constant rate where there are hardly any.
+        seed: For Cox-Time.
+
+    Raises:
+        NoRiskError: The history has no incident, or began this moment.
+        SelectorError: It has too few incidents for the model, or makes no sense.
+    """
+    if not fleet.incidents:
+        raise NoRiskError(
+            "the history has no incident, so no risk can be learned; record what users suffered with "
+            "'anubis history add' or 'anubis history import'"
+        )
+    rows = status_rows(fleet.nodes, fleet.incidents, now=now, runs=fleet.runs, gone=fleet.gone)
+    if not rows.duration.sum() > 0:
+        raise NoRiskError(
+            "the history begins this moment: no node has been observed for any time yet"
+        )
+    chosen = _automatic(int(rows.event.sum())) if model == "auto" else _named(model, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)
+        chosen.fit(rows.x, rows.duration, rows.event, names=rows.names)
+    return RiskModel(
+        model=chosen,
+        kinds=rows.kinds,
+        nodes=len(set(rows.nodes)),
+        told=len(fleet.incidents),
+    )
+
+
+def look_ahead(
+    fleet: FleetHistory,
+    risk: RiskModel,
+    *,
+    now: float,
+    horizon: float,
+    nodes: Collection[str] | None = None,
+) -> Outlook:
+    """Return the probability of an incident within the horizon, node by node.
+
+    A node that the history does not know is taken for one that was put into service this moment:
+    it gets what is usual for such nodes.
+
+    Args:
+        fleet: The history.
+        risk: A fitted model.
+        now: The present, seconds since 1970.
+        horizon: Seconds ahead, positive.
+        nodes: The nodes that are asked about; None: all that are not removed.
+
+    Raises:
+        SelectorError: There is no node to ask about, or the history makes no sense.
+    """
+    wanted = None if nodes is None else set(nodes)
+    known = {record.name for record in fleet.nodes}
+    records = [r for r in fleet.nodes if wanted is None or r.name in wanted]
+    new = sorted((wanted or set()) - known)
+    records += [NodeRecord(name=name, since=now) for name in new]
+    names = {record.name for record in records}
+    own = [item for item in fleet.incidents if item.node in names]
+    rows = status_at(records, own, now=now, kinds=risk.kinds, runs=fleet.runs)
+    if not rows.nodes:
+        raise SelectorError("there is no node in service to reckon a risk for")
+    hours = horizon / HOUR
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)  # said in the notes
+        found = risk.model.incident_probability(rows.x, rows.duration, hours)
+    notes = risk.model.remarks(rows.x, float(rows.duration.max()) + hours)
+    strange = tuple(f"node {name} is not in the history: taken for a new one" for name in new)
+    return Outlook(
+        risks=tuple(
+            NodeRisk(node=node, probability=float(p))
+            for node, p in zip(rows.nodes, np.clip(found, 0.0, _MOST), strict=True)
+        ),
+        horizon=horizon,
+        uptime=dict(zip(rows.nodes, rows.duration.tolist(), strict=True)),
+        basis=risk.text,
+        notes=(*strange, *_aged(fleet, risk), *notes),
+    )
+
+
+def _aged(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:
+    """Say when a kept model has missed a tenth of what happened."""
+    count = len(fleet.incidents)
+    if not risk.told or count < 1.1 * risk.told:
+        return ()
+    return (
+        f"the model that was kept knows {risk.told} incidents, the history {count}: fit it again with "
+        "'anubis risk --save'",
+    )
+
+
+def fleet_risk(risks: Sequence[NodeRisk]) -> float:
+    """Return the expected number of nodes with an incident."""
+    return float(sum(risk.probability for risk in risks))
+
+
+def _automatic(events: int) -> HazardModel:
+    if events < SHAPE_FROM:
+        return Exponential(use_covariates=False)
+    return Weibull(use_covariates=events >= COVARIATES_FROM)
+
+
+def _named(model: str, seed: int) -> HazardModel:
+    if model == "exponential":
+        return Exponential()
+    if model == "weibull":
+        return Weibull()
+    if model == "cox":
+        return CoxPH()
+    if model == "cox-time":
+        from pytest_anubis.selector.risk.cox_time import CoxTime
+
+        return CoxTime(seed=seed)
+    raise SelectorError(f"risk model {model[:20]!r} is none of {', '.join(MODELS)}")

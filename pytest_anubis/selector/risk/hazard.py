@@ -1,0 +1,287 @@
+"""What all risk models share: from a node's status to the probability of an incident.
+
+A model gives the cumulative hazard H(t | x), with ``S(t | x) = exp(-H)`` the probability of no
+incident until t. For a node that is up for u already, the probability of an incident in the next h
+is ``1 - S(u + h | x) / S(u | x)``. The unit of time is the caller's.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.risk.covariates import Floats, Preparation, learn_preparation, numbers
+from pytest_anubis.selector.selector_error import SelectorError
+
+SCHEMA = 1
+
+_MODELS = {
+    "exponential": ("parametric", "Exponential"),
+    "weibull": ("parametric", "Weibull"),
+    "cox": ("cox", "CoxPH"),
+    "cox-time": ("cox_time", "CoxTime"),
+}
+
+
+class ExtrapolationWarning(UserWarning):
+    """A figure rests on times that no training row was observed for."""
+
+
+class HazardModel(ABC):
+    """A model of the time to the next incident.
+
+    Args:
+        beyond: What to do about times later than any training row was observed: ``warn`` goes on
+            with the mean hazard of the last fifth of the observed time and warns; ``refuse`` raises.
+
+    Attributes:
+        notes: What was done to the data, in words, after `fit`.
+        observed: Largest duration in training.
+        events: Incidents in training.
+        rows: Rows in training.
+    """
+
+    kind: ClassVar[str]
+    needs_events: ClassVar[int] = 1
+
+    def __init__(self, *, beyond: Literal["warn", "refuse"] = "warn") -> None:
+        if beyond not in ("warn", "refuse"):
+            raise SelectorError(f"beyond is {beyond!r}; give 'warn' or 'refuse'")
+        self.beyond = beyond
+        self.notes: tuple[str, ...] = ()
+        self.observed = 0.0
+        self.events = 0
+        self.rows = 0
+        self._prepare: Preparation | None = None
+
+    # Use
+
+    def fit(
+        self,
+        x: npt.ArrayLike,
+        duration: npt.ArrayLike,
+        event: npt.ArrayLike,
+        *,
+        names: Sequence[str] | None = None,
+        order: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Learn from rows of one interval each.
+
+        Models that check themselves on held-back rows hold back stretches of the history; for them rows
+        of one unit, or of one time, should stand together.
+
+        Args:
+            x: Covariates at the start of the interval, shape (n, d); NaN is missing; d may be 0.
+            duration: Length of the interval, shape (n,), 0 or more.
+            event: Whether it ended with an incident (1) or was only observed so far (0), shape (n,).
+            names: Names of the covariates for messages.
+            order: When each interval began (or which unit it is of), shape (n,); rows are sorted by it.
+                Default: as they stand.
+
+        Returns:
+            The model itself.
+
+        Raises:
+            SelectorError: The shapes do not fit, a duration is negative or not finite, an event is
+                not 0 or 1, or there are too few incidents for this model.
+        """
+        prepare, notes = learn_preparation(x, names)
+        time, happened = checked(duration, event, np.asarray(x).shape[0])
+        if happened.sum() < self.needs_events:
+            raise SelectorError(
+                f"{int(happened.sum())} incidents are too few for {self.kind} (at least "
+                f"{self.needs_events}); use Exponential, or wait for more history"
+            )
+        place = np.arange(len(time)) if order is None else sorting(order, len(time))
+        self._prepare = prepare
+        self.notes = notes
+        self.observed = float(time.max())
+        self.events, self.rows = int(happened.sum()), len(time)
+        self._fit(prepare.apply(x)[place], time[place], happened[place])
+        return self
+
+    def survival(self, times: npt.ArrayLike, x: npt.ArrayLike) -> Floats:
+        """Return the probability of no incident until each time, shape (n, len(times)).
+
+        Args:
+            times: Times since the start of the interval, shape (m,), 0 or more, in any order.
+            x: Covariates, shape (n, d).
+
+        Raises:
+            SelectorError: A time is negative, or beyond what was observed and the model refuses.
+        """
+        moments = np.asarray(times, dtype=np.float64)
+        if moments.ndim != 1:
+            raise SelectorError(f"times have the shape {moments.shape}; give a list of times")
+        return np.exp(-self._extended(moments[None, :], self._prepared.apply(x)))
+
+    def incident_probability(
+        self, x: npt.ArrayLike, uptime: npt.ArrayLike, horizon: npt.ArrayLike
+    ) -> Floats:
+        """Return the probability of an incident within the horizon, shape (n,).
+
+        Args:
+            x: Covariates at the start of the interval, shape (n, d).
+            uptime: Time since that start without an incident; one for all, or shape (n,).
+            horizon: How far to look; one for all, or shape (n,).
+
+        Raises:
+            SelectorError: A time is negative, or beyond what was observed and the model refuses.
+        """
+        z = self._prepared.apply(x)
+        start = np.broadcast_to(np.asarray(uptime, dtype=np.float64), (len(z),))
+        ahead = np.broadcast_to(np.asarray(horizon, dtype=np.float64), (len(z),))
+        if (ahead < 0).any():
+            raise SelectorError("the horizon is negative; give a time of 0 or more")
+        hazards = self._extended(np.stack([start, start + ahead], axis=1), z)
+        return -np.expm1(hazards[:, 0] - hazards[:, 1])
+
+    def remarks(self, x: npt.ArrayLike, until: float = 0.0) -> tuple[str, ...]:
+        """Return in words what a prediction for these rows up to a time rests on besides the data."""
+        said = self._prepared.remarks(x)
+        return (*said, self._beyond_words(until)) if until > self.observed else said
+
+    # Plain data
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the fitted model as numbers, strings, lists and dicts, fit for JSON."""
+        return {
+            "schema": SCHEMA,
+            "model": self.kind,
+            "beyond": self.beyond,
+            "observed": self.observed,
+            "events": self.events,
+            "rows": self.rows,
+            "notes": list(self.notes),
+            "covariates": self._prepared.to_plain(),
+            "parameters": self._parameters(),
+        }
+
+    def _read(self, plain: Mapping[str, Any]) -> None:
+        covariates, parameters = plain.get("covariates"), plain.get("parameters")
+        if not isinstance(covariates, Mapping) or not isinstance(parameters, Mapping):
+            raise SelectorError("model file: covariates or parameters are missing")
+        self._prepare = Preparation.from_plain(covariates)
+        self.observed = float(numbers(plain, "observed", ()))
+        self.events = int(numbers(plain, "events", ()))
+        self.rows = int(numbers(plain, "rows", ()))
+        self.notes = tuple(str(note) for note in plain.get("notes", ()))
+        self._restore(parameters)
+
+    # For the models
+
+    @abstractmethod
+    def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
+        """Learn from standardised covariates, shape (n, width)."""
+
+    @abstractmethod
+    def _cumulative(self, times: Floats, z: Floats) -> Floats:
+        """Return H, shape (n, m), at times of shape (n, m) or (1, m), none beyond `observed`."""
+
+    @abstractmethod
+    def _parameters(self) -> dict[str, Any]:
+        """Return what was learned as plain data."""
+
+    @abstractmethod
+    def _restore(self, parameters: Mapping[str, Any]) -> None:
+        """Read back what `_parameters` gave."""
+
+    @property
+    def _prepared(self) -> Preparation:
+        if self._prepare is None:
+            raise SelectorError(f"the {self.kind} model has not been fitted; call fit first")
+        return self._prepare
+
+    def _extended(self, times: Floats, z: Floats) -> Floats:
+        """Return H at any times; beyond the observed ones at a constant hazard, never in silence."""
+        if not np.isfinite(times).all() or (times < 0).any():
+            raise SelectorError("a time is negative or not finite; give times of 0 or more")
+        latest = float(times.max(initial=0.0))
+        inside = self._cumulative(np.minimum(times, self.observed), z)
+        if latest <= self.observed:
+            return inside
+        if self.beyond == "refuse":
+            raise SelectorError(self._beyond_words(latest))
+        warnings.warn(self._beyond_words(latest), ExtrapolationWarning, stacklevel=3)
+        marks = self._cumulative(np.array([[0.8 * self.observed, self.observed]]), z)
+        tail = (marks[:, 1] - marks[:, 0]) / (0.2 * self.observed)
+        rate = np.where(tail > 0, tail, marks[:, 1] / self.observed)
+        extended: Floats = inside + rate[:, None] * np.maximum(0, times - self.observed)
+        return extended
+
+    def _beyond_words(self, latest: float) -> str:
+        return (
+            f"time {latest:.6g} lies beyond the {self.observed:.6g} observed in training; the hazard "
+            "there is only assumed to stay as it was in the last fifth of that time"
+        )
+
+
+def load_model(plain: Mapping[str, Any]) -> HazardModel:
+    """Return the model that `HazardModel.to_plain` wrote.
+
+    Raises:
+        SelectorError: It is of another schema or kind, or does not hold what it should.
+    """
+    if not isinstance(plain, Mapping) or plain.get("schema") != SCHEMA:
+        found = plain.get("schema") if isinstance(plain, Mapping) else None
+        raise SelectorError(
+            f"model file of schema {str(found)[:20]!r}, this version reads {SCHEMA}; fit it again"
+        )
+    home = _MODELS.get(str(plain.get("model")))
+    if home is None:
+        raise SelectorError(
+            f"model file: model {str(plain.get('model'))[:40]!r} is none of {', '.join(_MODELS)}"
+        )
+    maker = getattr(import_module(f"pytest_anubis.selector.risk.{home[0]}"), home[1])
+    model: HazardModel = maker(beyond=plain.get("beyond", "warn"))
+    model._read(plain)
+    return model
+
+
+def sorting(order: npt.ArrayLike, rows: int) -> npt.NDArray[np.int64]:
+    """Return the places of rows in the order of a figure, shape (rows,); equal ones stay as they stand.
+
+    Raises:
+        SelectorError: There is not one figure for each row, or one is not finite.
+    """
+    figure = np.asarray(order, dtype=np.float64)
+    if figure.shape != (rows,) or not np.isfinite(figure).all():
+        raise SelectorError(
+            f"{rows} rows and an order of shape {figure.shape}; give one finite number for each row"
+        )
+    return np.argsort(figure, kind="stable")
+
+
+def checked(
+    duration: npt.ArrayLike, event: npt.ArrayLike, rows: int
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return durations and events as arrays of shape (rows,).
+
+    Raises:
+        SelectorError: There are none, the lengths differ, or a value makes no sense.
+    """
+    time = np.asarray(duration, dtype=np.float64)
+    happened = np.asarray(event, dtype=np.float64)
+    if rows == 0:
+        raise SelectorError("there is no row to learn from; the history is empty")
+    if time.shape != (rows,) or happened.shape != (rows,):
+        raise SelectorError(
+            f"{rows} rows of covariates, durations of shape {time.shape}, events of shape "
+            f"{happened.shape}; give one duration and one event for each row"
+        )
+    if not np.isfinite(time).all() or (time < 0).any():
+        worst = int(np.flatnonzero(~np.isfinite(time) | (time < 0))[0])
+        raise SelectorError(f"row {worst} has the duration {time[worst]}; give 0 or more")
+    if not np.isin(happened, (0, 1)).all():
+        raise SelectorError(
+            "an event is neither 0 nor 1; give 1 for an incident, 0 for none so far"
+        )
+    if time.max() <= 0:
+        raise SelectorError("all durations are 0; nothing was observed")
+    return time, happened.astype(np.bool_)

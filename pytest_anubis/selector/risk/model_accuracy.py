@@ -1,0 +1,147 @@
+"""How good is a risk model? Concordance, Brier score, calibration, with censoring accounted for."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.risk.covariates import Floats
+from pytest_anubis.selector.risk.hazard import checked
+
+
+def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) -> float:
+    """Return Harrell's concordance: of comparable pairs, the share in which the riskier fails first.
+
+    A pair is comparable when the earlier time is an incident; equal risks count half; 0.5 where no
+    pair is comparable.
+
+    Args:
+        risk: Larger is riskier, shape (n,).
+        duration: Shape (n,).
+        event: Shape (n,).
+
+    Raises:
+        SelectorError: The shapes do not fit, or a value makes no sense.
+    """
+    score = np.asarray(risk, dtype=np.float64)
+    time, happened = checked(duration, event, len(score))
+    good, pairs = 0.0, 0
+    for case in np.flatnonzero(happened):
+        later = (time > time[case]) | ((time == time[case]) & ~happened)
+        others = score[later]
+        good += float((others < score[case]).sum()) + 0.5 * float((others == score[case]).sum())
+        pairs += len(others)
+    return good / pairs if pairs else 0.5
+
+
+def antolini(
+    times: npt.ArrayLike, survival: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike
+) -> float:
+    """Return the time-dependent concordance of Antolini, Boracchi and Biganzoli (2005).
+
+    At the time of every incident, all later rows should have the larger survival at that time.
+
+    Args:
+        times: Ascending times that hold every incident's time, shape (m,).
+        survival: S at those times, shape (n, m).
+        duration: Shape (n,).
+        event: Shape (n,).
+
+    Raises:
+        SelectorError: The shapes do not fit, or a value makes no sense.
+    """
+    curves = np.asarray(survival, dtype=np.float64)
+    time, happened = checked(duration, event, len(curves))
+    columns = np.searchsorted(np.asarray(times, dtype=np.float64), time)
+    good, pairs = 0.0, 0
+    for case in np.flatnonzero(happened):
+        later = (time > time[case]) | ((time == time[case]) & ~happened)
+        column = curves[:, columns[case]]
+        others, own = column[later], column[case]
+        good += float((others > own).sum()) + 0.5 * float((others == own).sum())
+        pairs += len(others)
+    return good / pairs if pairs else 0.5
+
+
+def kaplan_meier(
+    duration: npt.ArrayLike, event: npt.ArrayLike, at: npt.ArrayLike, *, before: bool = False
+) -> Floats:
+    """Return the Kaplan-Meier estimate of survival at times, shape like `at`.
+
+    Args:
+        duration: Shape (n,).
+        event: Shape (n,).
+        at: Times.
+        before: Just before each time rather than at it.
+
+    Raises:
+        SelectorError: The shapes do not fit, or a value makes no sense.
+    """
+    time, happened = checked(duration, event, np.asarray(duration).shape[0])
+    moments, where = np.unique(time, return_inverse=True)
+    deaths = np.bincount(where, weights=happened, minlength=len(moments))
+    left = np.bincount(where, minlength=len(moments))
+    at_risk = len(time) - np.concatenate([[0], np.cumsum(left)[:-1]])
+    curve = np.concatenate([[1.0], np.cumprod(1 - deaths / at_risk)])
+    side: str = "left" if before else "right"
+    wanted = np.asarray(at, dtype=np.float64)
+    return np.asarray(curve[np.searchsorted(moments, wanted, side=side)])  # type: ignore[call-overload]
+
+
+def brier(
+    survival: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike, horizon: float
+) -> float:
+    """Return the Brier score at a horizon, weighted by the inverse probability of censoring.
+
+    Graf et al. (1999): an incident until the horizon weighs 1 / G just before it, a row observed
+    beyond the horizon 1 / G there, one censored earlier nothing; G is the Kaplan-Meier estimate of
+    not being censored.
+
+    Args:
+        survival: S at the horizon, shape (n,).
+        duration: Shape (n,).
+        event: Shape (n,).
+        horizon: The horizon.
+    """
+    chance = np.asarray(survival, dtype=np.float64)
+    time, happened = checked(duration, event, len(chance))
+    # A row observed up to the horizon itself without an incident survived it.
+    failed = happened & (time <= horizon)
+    passed = (time > horizon) | ((time == horizon) & ~happened)
+    free = kaplan_meier(time, ~happened, time, before=True)
+    at_end = float(kaplan_meier(time, ~happened, np.array([horizon]), before=True)[0])
+    total = (chance[failed] ** 2 / np.maximum(free[failed], 1e-9)).sum()
+    total += ((1 - chance[passed]) ** 2).sum() / max(at_end, 1e-9)
+    return float(total) / len(time)
+
+
+def integrated_brier(
+    times: npt.ArrayLike, survival: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike
+) -> float:
+    """Return the mean Brier score over times (trapezoids), shape (m,), of S, shape (n, m)."""
+    moments = np.asarray(times, dtype=np.float64)
+    curves = np.asarray(survival, dtype=np.float64)
+    scores = np.array([brier(curves[:, i], duration, event, t) for i, t in enumerate(moments)])
+    area = ((scores[1:] + scores[:-1]) / 2 * np.diff(moments)).sum()
+    return float(area) / float(moments[-1] - moments[0])
+
+
+def skill(
+    survival: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike, horizon: float
+) -> float:
+    """Return 1 - Brier / Brier of the same rows' Kaplan-Meier estimate, at a horizon.
+
+    Above 0 the covariates help; a figure without them has 0 at best.
+    """
+    same = float(kaplan_meier(duration, event, np.array([horizon]))[0])
+    flat = np.full(np.asarray(duration).shape[0], same)
+    return 1 - brier(survival, duration, event, horizon) / brier(flat, duration, event, horizon)
+
+
+def calibration(
+    survival: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike, horizon: float
+) -> float:
+    """Return predicted / observed incidents until a horizon; observed by Kaplan-Meier; 1 is right."""
+    chance = np.asarray(survival, dtype=np.float64)
+    observed = 1 - float(kaplan_meier(duration, event, np.array([horizon]))[0])
+    return float((1 - chance).mean()) / observed if observed > 0 else float("inf")

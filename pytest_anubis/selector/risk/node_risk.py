@@ -1,0 +1,18 @@
+"""The risk of one node, as every model and every choice knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRisk:
+    """How likely a node is to have an incident.
+
+    Attributes:
+        node: Its name.
+        probability: Probability of an incident within the horizon, 0 to 1 (1 excluded).
+    """
+
+    node: str
+    probability: float

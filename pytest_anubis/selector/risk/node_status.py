@@ -1,0 +1,205 @@
+"""From a fleet's history to the rows that a risk model learns from, and to the nodes' present status.
+
+A row is one interval of one node: from when it was put into service, or came back from an incident,
+until the next incident, or until now. Its covariates are what was known at its start. Hours everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.history import Incident, NodeRecord, RunSummary
+from pytest_anubis.selector.selector_error import SelectorError
+
+Floats = npt.NDArray[np.float64]
+
+HOUR = 3600.0
+_RECENT = 90 * 24.0  # hours that count as recent
+_KINDS = 6  # kinds of incidents with a column of their own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatusRows:
+    """Rows of one interval each.
+
+    Attributes:
+        names: The d covariates.
+        kinds: Kinds of incidents that have a covariate, most frequent first.
+        nodes: The n nodes.
+        x: Covariates at the start of the interval, shape (n, d); NaN is unknown.
+        duration: Hours of the interval, shape (n,); of the present one: hours up so far.
+        event: Whether it ended with an incident, shape (n,).
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    nodes: tuple[str, ...]
+    x: Floats
+    duration: Floats
+    event: npt.NDArray[np.bool_]
+
+
+def status_rows(
+    nodes: Iterable[NodeRecord],
+    incidents: Iterable[Incident],
+    *,
+    now: float,
+    runs: Mapping[str, Sequence[RunSummary]] | None = None,
+    gone: Mapping[str, float] | None = None,
+) -> StatusRows:
+    """Return all intervals of all nodes, to learn from.
+
+    Args:
+        nodes: The fleet.
+        incidents: Its incidents, in any order.
+        now: The present, seconds since 1970.
+        runs: Node -> its validation runs, in any order; adds the covariates of validation.
+        gone: Node -> when it was taken out of service for good.
+
+    Raises:
+        SelectorError: An incident lies in the future, has a negative duration, or an unknown node.
+    """
+    records, by_node = _by_node(nodes, incidents, now)
+    kinds = _frequent(by_node)
+    rows: list[tuple[str, list[float], float, bool]] = []
+    for record in records:
+        end = min(now, (gone or {}).get(record.name, now))
+        own = (runs or {}).get(record.name, ())
+        for start, upto, before, event in _intervals(record, by_node[record.name], end):
+            status = _status(record, start, before, kinds, own)
+            rows.append((record.name, status, (upto - start) / HOUR, event))
+    return _rows(rows, kinds)
+
+
+def status_at(
+    nodes: Iterable[NodeRecord],
+    incidents: Iterable[Incident],
+    *,
+    now: float,
+    kinds: Sequence[str],
+    runs: Mapping[str, Sequence[RunSummary]] | None = None,
+) -> StatusRows:
+    """Return the present interval of every node that is not removed, to predict from.
+
+    A node that is in an incident now has been up for 0 hours. Arguments and errors as for
+    `status_rows`; `kinds` are those of the rows that the model was fitted to.
+    """
+    records, by_node = _by_node(nodes, incidents, now)
+    rows: list[tuple[str, list[float], float, bool]] = []
+    for record in records:
+        if record.state == "removed":
+            continue
+        before = by_node[record.name]
+        start = min(now, max([record.since, *(_end(item) for item in before)]))
+        status = _status(record, start, before, kinds, (runs or {}).get(record.name, ()))
+        rows.append((record.name, status, (now - start) / HOUR, False))
+    return _rows(rows, tuple(kinds))
+
+
+def _by_node(
+    nodes: Iterable[NodeRecord], incidents: Iterable[Incident], now: float
+) -> tuple[list[NodeRecord], dict[str, list[Incident]]]:
+    records = sorted(nodes, key=lambda record: record.name)
+    names = {record.name for record in records}
+    found: dict[str, list[Incident]] = defaultdict(list)
+    for incident in incidents:
+        if incident.node not in names:
+            raise SelectorError(
+                f"incident of node {incident.node!r}, which the fleet does not have; add the node"
+            )
+        if incident.started > now:
+            raise SelectorError(f"an incident of node {incident.node!r} lies in the future")
+        if incident.duration is not None and incident.duration < 0:
+            raise SelectorError(f"an incident of node {incident.node!r} has a negative duration")
+        found[incident.node].append(incident)
+    for items in found.values():
+        items.sort(key=lambda incident: (incident.started, incident.number, incident.kind))
+    return records, found
+
+
+def _frequent(by_node: Mapping[str, Sequence[Incident]]) -> tuple[str, ...]:
+    counts = Counter(item.kind for items in by_node.values() for item in items)
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return tuple(kind for kind, _ in ordered[:_KINDS])
+
+
+def _end(incident: Incident) -> float:
+    return incident.started + (incident.duration or 0.0)
+
+
+def _intervals(
+    record: NodeRecord, incidents: Sequence[Incident], end: float
+) -> Iterable[tuple[float, float, Sequence[Incident], bool]]:
+    """Give start, end, the incidents before, and whether it ended with an incident."""
+    start = record.since
+    for count, incident in enumerate(incidents):
+        if incident.started > end:
+            break
+        # An incident during another one, or before the node was put into service, ends no interval.
+        # Nor does one at that very moment: nobody saw how long the node had been up.
+        if incident.started > record.since and incident.started >= start:
+            yield start, incident.started, incidents[:count], True
+        start = max(start, _end(incident))
+    if start < end:
+        yield start, end, incidents, False
+
+
+def _status(
+    record: NodeRecord,
+    start: float,
+    before: Sequence[Incident],
+    kinds: Sequence[str],
+    runs: Sequence[RunSummary],
+) -> list[float]:
+    recent = [item for item in before if (start - item.started) / HOUR <= _RECENT]
+    last = before[-1].kind if before else ""
+    previous = math.nan
+    if before:
+        since = max([record.since, *(_end(item) for item in before[:-1])])
+        previous = max(0.0, before[-1].started - since) / HOUR
+    done = [run for run in runs if run.started <= start]
+    latest = max(done, key=lambda run: (run.started, run.run), default=None)
+    similar = min(latest.similarities.values(), default=math.nan) if latest else math.nan
+    return [
+        max(0.0, start - record.since) / HOUR,
+        float(len(before)),
+        float(len(recent)),
+        previous,
+        math.nan if not before else (before[-1].duration or 0.0) / HOUR,
+        *(float(last == kind) for kind in kinds),
+        math.nan if latest is None else (start - latest.started) / HOUR,
+        similar,
+    ]
+
+
+def _names(kinds: Sequence[str]) -> tuple[str, ...]:
+    return (
+        "age",
+        "incidents",
+        "incidents in 90 days",
+        "hours before the last incident",
+        "hours of the last incident",
+        *(f"last was {kind}" for kind in kinds),
+        "hours since validation",
+        "lowest similarity",
+    )
+
+
+def _rows(
+    rows: Sequence[tuple[str, list[float], float, bool]], kinds: tuple[str, ...]
+) -> StatusRows:
+    names = _names(kinds)
+    return StatusRows(
+        names=names,
+        kinds=kinds,
+        nodes=tuple(node for node, *_ in rows),
+        x=np.array([status for _, status, *_ in rows], dtype=np.float64).reshape(-1, len(names)),
+        duration=np.array([duration for *_, duration, _ in rows], dtype=np.float64),
+        event=np.array([event for *_, event in rows], dtype=np.bool_),
+    )

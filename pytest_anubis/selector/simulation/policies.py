@@ -1,0 +1,322 @@
+"""Policies of validation: which benchmarks run on which nodes before a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.simulation.hidden_defects import (
+    Floats,
+    Ints,
+    Mask,
+    Rates,
+    after_incident,
+    after_tests,
+    after_use,
+    at_first,
+    to_show,
+)
+
+
+class Policy(Protocol):
+    """Decides before each job, and is told what can be seen; never what is hidden.
+
+    Attributes:
+        free: Its validation takes no time (the ideal).
+    """
+
+    free: bool
+
+    def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
+        """Begin with a new fleet; `hours`, shape (kinds,), is what each kind's benchmark takes."""
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Return what to run, shape (n, kinds); None is nothing.
+
+        Args:
+            nodes: Nodes that are to join a job, shape (n,).
+            job_hours: How long the job wants to run.
+            part: These nodes' share of all nodes of the job.
+        """
+
+    def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
+        """Learn that nodes were tested; `bad`, shape (n,), were repaired, the others passed."""
+
+    def used(self, nodes: Ints, hours: float, hit: int, kind: int) -> None:
+        """Learn that nodes were used; the node at place `hit` (-1: none) had an incident of a kind."""
+
+
+class Nothing:
+    """Never validate."""
+
+    free = False
+
+    def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
+        """Begin."""
+        self.kinds, self.rng, self.hours = kinds, rng, hours
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Return nothing."""
+        return None
+
+    def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
+        """Forget it."""
+
+    def used(self, nodes: Ints, hours: float, hit: int, kind: int) -> None:
+        """Forget it."""
+
+
+class Full(Nothing):
+    """The full set before each job, on a random share of the nodes.
+
+    Args:
+        share: Share of the nodes; 1 is the full set before each allocation.
+    """
+
+    def __init__(self, share: float = 1.0) -> None:
+        self.share = share
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Return everything for some nodes."""
+        chosen = self.rng.random(len(nodes)) < self.share
+        return np.repeat(chosen[:, None], self.kinds, axis=1)
+
+
+class Ideal(Full):
+    """The full set before each job, at no cost: no policy can find more."""
+
+    free = True
+
+
+class Periodic(Nothing):
+    """The full set on a node whenever it was used for so many hours since the last one.
+
+    Args:
+        period: Hours of use.
+    """
+
+    def __init__(self, period: float) -> None:
+        self.period = period
+
+    def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
+        """Begin, with each node somewhere in its period."""
+        super().start(nodes, kinds, hours, rng)
+        self.since = rng.random(nodes) * self.period
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Return everything for the nodes that are due."""
+        return np.repeat((self.since[nodes] >= self.period)[:, None], self.kinds, axis=1)
+
+    def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
+        """Start the period anew."""
+        self.since[nodes[mask.all(axis=1)]] = 0.0
+
+    def used(self, nodes: Ints, hours: float, hit: int, kind: int) -> None:
+        """Count hours."""
+        self.since[nodes] += hours
+
+
+class RandomSubset(Nothing):
+    """Each benchmark on each node by chance before each job.
+
+    Args:
+        share: Its probability, which is also the share of the full set's time.
+    """
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Return a random mask."""
+        return self.rng.random((len(nodes), self.kinds)) < self.share
+
+
+class FixedSubset(Nothing):
+    """The first benchmarks by defects exposed per hour on every node before each job: no risk model.
+
+    Args:
+        count: How many.
+        shares: Shape (kinds,): share of defects that each exposes.
+    """
+
+    def __init__(self, count: int, shares: Floats) -> None:
+        self.count = count
+        self.shares = shares
+
+    def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
+        """Begin, with the order fixed."""
+        super().start(nodes, kinds, hours, rng)
+        self.chosen = np.zeros(kinds, dtype=np.bool_)
+        self.chosen[np.argsort(-self.shares / hours, kind="stable")[: self.count]] = True
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Return the same for all."""
+        return np.repeat(self.chosen[None, :], len(nodes), axis=0)
+
+
+def _hazard(chance: Floats) -> Floats:
+    """Return -log(1 - chance)."""
+    return np.asarray(-np.log1p(-np.minimum(chance, 1 - 1e-12)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """What the tests of nodes would remove, each node's in its own order, best first.
+
+    Attributes:
+        before: Hazard of the job, -log of the probability of no incident, without any test.
+        order: Shape (n, kinds): the kinds in each node's order.
+        gain: Shape (n, kinds): hazard that each step removes, once those before it have passed.
+        rate: Shape (n, kinds): the same per hour of the test, never rising along a node's order.
+    """
+
+    before: float
+    order: Ints
+    gain: Floats
+    rate: Floats
+
+    def mask(self, taken: Mask) -> Mask:
+        """Return steps that are taken, shape (n, kinds), by kind instead of by order."""
+        found = np.zeros(taken.shape, dtype=np.bool_)
+        np.put_along_axis(found, self.order, taken, axis=1)
+        return found
+
+
+class Selector(Nothing):
+    """Validate where and what the belief about hidden defects is worth it.
+
+    Before a job the joint probability that a defect of its nodes shows within it, once they have passed,
+    is brought to p0 by tests of single nodes, taken by hazard removed per hour. (On each node in the order
+    of that rate; all in all this greedy choice is at most one test dearer than the cheapest in that order.)
+
+    Args:
+        p0: Accepted joint probability per job.
+        rates: Rates of the filter, learned or told.
+    """
+
+    def __init__(self, p0: float, rates: Rates) -> None:
+        self.p0 = p0
+        self.rates = rates
+
+    def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
+        """Begin with the belief about new nodes."""
+        super().start(nodes, kinds, hours, rng)
+        self.belief = at_first(self.rates, nodes)
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Return the tests that bring the risk to the accepted one, best hazard per hour first."""
+        steps = self.steps(nodes, job_hours)
+        excess = steps.before + np.log1p(-self.p0) * part
+        if excess <= 0:
+            return None
+        line = np.argsort(-steps.rate.ravel(), kind="stable")
+        needed = int(np.searchsorted(np.cumsum(steps.gain.ravel()[line]), excess)) + 1
+        taken = np.zeros(steps.gain.size, dtype=np.bool_)
+        taken[line[:needed]] = True
+        return steps.mask(taken.reshape(steps.gain.shape))
+
+    def steps(self, nodes: Ints, job_hours: float) -> Steps:
+        """Return what each further test of a node would remove before a job."""
+        own = self.belief[nodes]
+        show = to_show(job_hours, self.rates)
+        before = _hazard(own.sum(axis=1, keepdims=True) * show)
+        order = np.argsort(-own / self.hours, axis=1, kind="stable")
+        passed = np.cumsum(np.take_along_axis(own, order, axis=1), axis=1)
+        left = (passed[:, -1:] - passed) / np.maximum(1 - passed, 1e-12)
+        gain = -np.diff(_hazard(left * show), axis=1, prepend=before)
+        # A test of a node never goes before one that stands before it in that node's order.
+        rate = np.minimum.accumulate(gain / self.hours[order], axis=1)
+        return Steps(before=float(before.sum()), order=order, gain=gain, rate=rate)
+
+    def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
+        """Believe what passed to be gone, and repaired nodes to be whole."""
+        self.belief[nodes] = np.where(bad[:, None], 0.0, after_tests(self.belief[nodes], mask))
+
+    def used(self, nodes: Ints, hours: float, hit: int, kind: int) -> None:
+        """Follow the belief through the hours."""
+        belief, _ = after_use(self.belief[nodes], np.full(len(nodes), hours), self.rates)
+        if hit >= 0:
+            where = slice(hit, hit + 1)
+            belief[where] = after_incident(belief[where], self.rates, np.array([kind]))
+        self.belief[nodes] = belief
+
+
+class CostSelector(Selector):
+    """Run each test whose own time is less than that of the incidents that it is expected to spare.
+
+    One price holds for all jobs, where a joint risk per job spends most on the nodes of large ones. Only
+    incidents within the coming job count.
+
+    Args:
+        incident_hours: Node hours that an incident costs.
+        rates: Rates of the filter, learned or told.
+    """
+
+    def __init__(self, incident_hours: float, rates: Rates) -> None:
+        super().__init__(0.0, rates)
+        self.incident_hours = incident_hours
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Return the tests that pay."""
+        steps = self.steps(nodes, job_hours)
+        taken: Mask = np.asarray(steps.rate * self.incident_hours > 1)
+        return steps.mask(taken) if taken.any() else None
+
+
+class Recorder:
+    """Another policy with a notebook of all that can be seen, to learn from.
+
+    Args:
+        policy: What decides.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.free = policy.free
+        self.nodes = 0
+        self.rows: list[tuple[Ints, Mask, Mask, Floats, Mask, Ints]] = []
+        self._tested: npt.NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
+
+    def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
+        """Begin with an empty notebook."""
+        self.policy.start(nodes, kinds, hours, rng)
+        self.nodes = nodes
+        self.rows = []
+        self._tested = np.zeros((nodes, kinds), dtype=np.bool_)
+
+    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
+        """Ask the policy."""
+        return self.policy.tests(nodes, job_hours, part)
+
+    def found(self, nodes: Ints, mask: Mask, found: Mask) -> None:
+        """Note what was found on nodes that go to repair."""
+        count = len(nodes)
+        nothing = np.zeros(count)
+        self.rows.append(
+            (nodes, mask, found, nothing, nothing.astype(np.bool_), np.full(count, -1))
+        )
+
+    def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
+        """Keep what passed until the nodes have been used."""
+        self.policy.tested(nodes, mask, bad)
+        self._tested[nodes[~bad]] |= mask[~bad]
+
+    def used(self, nodes: Ints, hours: float, hit: int, kind: int) -> None:
+        """Note a use."""
+        self.policy.used(nodes, hours, hit, kind)
+        count = len(nodes)
+        incident = np.arange(count) == hit
+        self.rows.append(
+            (
+                nodes,
+                self._tested[nodes],
+                np.zeros_like(self._tested[nodes]),
+                np.full(count, hours),
+                incident,
+                np.where(incident, kind, -1),
+            )
+        )
+        self._tested[nodes] = False

@@ -1,0 +1,268 @@
+"""A fleet of nodes whose redundancies wear out unseen, simulated event by event.
+
+Nodes hold hidden defects of several kinds. New ones appear with use, and every one becomes an incident
+after a while of use; an incident ends its job and takes the node out for repair, which often leaves the
+cause. Before a job, a policy may validate the nodes that are to run it: a matching benchmark finds a
+defect, and a node that is found is repaired fully and replaced. Jobs stand in line without end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pytest_anubis.selector.selector_error import SelectorError
+from pytest_anubis.selector.simulation.hidden_defects import Floats, Ints, Mask, Past, Rates
+from pytest_anubis.selector.simulation.policies import Policy, Recorder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scenario:
+    """How a fleet lives.
+
+    Attributes:
+        rates: The true rates of defects.
+        benchmark_hours: Shape (kinds,): how long the benchmark of each kind takes.
+        repair_hours: How long a node is out after an incident or a finding.
+        sizes: Numbers of nodes of a job.
+        size_weights: How often each.
+        job_least: Shortest job, hours.
+        job_mean: Mean of the exponential time added to it, hours.
+        kind_known: The kind of an incident is seen.
+    """
+
+    rates: Rates
+    benchmark_hours: Floats
+    repair_hours: float = 24.0
+    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    size_weights: tuple[float, ...] = (30, 20, 16, 14, 10, 6, 4)
+    job_least: float = 0.5
+    job_mean: float = 24.0
+    kind_known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a policy achieved.
+
+    Attributes:
+        nodes: Size of the fleet.
+        horizon: Hours simulated.
+        used: Node hours within jobs.
+        validated: Node hours of validation.
+        incidents: Incidents within the horizon.
+        findings: Nodes that validation found defective.
+        jobs: Jobs begun.
+    """
+
+    nodes: int
+    horizon: float
+    used: float
+    validated: float
+    incidents: int
+    findings: int
+    jobs: int
+
+    @property
+    def mtbi(self) -> float:
+        """Useful node hours per incident; with no incident, as if there had been one."""
+        return self.used / max(1, self.incidents)
+
+    @property
+    def utilisation(self) -> float:
+        """Share of all node hours that jobs had."""
+        return self.used / (self.nodes * self.horizon)
+
+    @property
+    def validation_per_node(self) -> float:
+        """Hours of validation per node."""
+        return self.validated / self.nodes
+
+
+def simulate(
+    scenario: Scenario, policy: Policy, *, nodes: int, horizon: float, seed: int
+) -> Outcome:
+    """Run a policy on a fleet.
+
+    Args:
+        scenario: How the fleet lives.
+        policy: What is validated; its state is started anew.
+        nodes: Size of the fleet, at least the largest job.
+        horizon: Hours.
+        seed: Seed of everything random.
+
+    Raises:
+        SelectorError: The fleet is smaller than the largest job, or the horizon not positive.
+    """
+    if nodes < max(scenario.sizes) or not horizon > 0:
+        raise SelectorError(
+            f"a fleet of {nodes} nodes for {horizon:g} h; give at least {max(scenario.sizes)} nodes, "
+            "the largest job, and a positive time"
+        )
+    return _Fleet(scenario, policy, nodes, horizon, seed).run()
+
+
+def record_past(
+    scenario: Scenario, policy: Policy, *, nodes: int, horizon: float, seed: int
+) -> Past:
+    """Run a policy and return all that an operator would have seen, to learn rates from."""
+    notebook = Recorder(policy)
+    simulate(scenario, notebook, nodes=nodes, horizon=horizon, seed=seed)
+    columns = [np.concatenate(column) for column in zip(*notebook.rows, strict=True)]
+    return Past(nodes, *columns)
+
+
+@dataclass(slots=True)
+class _Job:
+    """A job that is being put together, or runs."""
+
+    size: int
+    hours: float
+    ready: float = 0.0
+    parts: list[Ints] = field(default_factory=list)
+    held: int = 0
+
+
+class _Fleet:
+    def __init__(
+        self, scenario: Scenario, policy: Policy, nodes: int, horizon: float, seed: int
+    ) -> None:
+        rates = scenario.rates
+        self.scenario, self.policy, self.nodes, self.horizon = scenario, policy, nodes, horizon
+        self.rng = np.random.default_rng(seed)
+        # The policy's own chance must not shift the fleet's: the same fleet meets all policies.
+        policy.start(
+            nodes, len(rates.shares), scenario.benchmark_hours, np.random.default_rng([seed, 1])
+        )
+        self.edges = np.cumsum(rates.shares)
+        self.edges[-1] = 1.0
+        weights = np.asarray(scenario.size_weights, dtype=np.float64)
+        self.size_edges = np.cumsum(weights / weights.sum())
+        self.size_edges[-1] = 1.0
+        self.defects = np.zeros((nodes, len(rates.shares)), dtype=np.int64)
+        first = np.flatnonzero(self.rng.random(nodes) < rates.initial)
+        self.defects[first, self._kinds(len(first))] += 1
+        self.free: deque[int] = deque(self.rng.permutation(nodes).tolist())
+        self.events: list[tuple[float, int, Ints, tuple[float, int, int, Ints] | None]] = []
+        self.count = 0
+        self.job: _Job | None = None
+        self.used = self.validated = 0.0
+        self.incidents = self.findings = self.jobs = 0
+
+    def run(self) -> Outcome:
+        self._assemble(0.0)
+        while self.events and self.events[0][0] < self.horizon:
+            now, _, nodes, job = heapq.heappop(self.events)
+            if job is None:
+                self.free.extend(nodes.tolist())
+            else:
+                self._finish(now, nodes, *job)
+            self._assemble(now)
+        for _, _, nodes, job in self.events:
+            if job is not None and job[0] < self.horizon:
+                self.used += (self.horizon - job[0]) * len(nodes)
+        return Outcome(
+            nodes=self.nodes,
+            horizon=self.horizon,
+            used=self.used,
+            validated=self.validated,
+            incidents=self.incidents,
+            findings=self.findings,
+            jobs=self.jobs,
+        )
+
+    def _kinds(self, count: int) -> Ints:
+        return np.searchsorted(self.edges, self.rng.random(count), side="right").clip(
+            max=len(self.edges) - 1
+        )
+
+    def _push(self, when: float, nodes: Ints, job: tuple[float, int, int, Ints] | None) -> None:
+        self.count += 1  # equal times are served in the order in which they came up
+        heapq.heappush(self.events, (when, self.count, nodes, job))
+
+    def _next_job(self) -> _Job:
+        scenario = self.scenario
+        size = scenario.sizes[int(np.searchsorted(self.size_edges, self.rng.random(), "right"))]
+        return _Job(size, scenario.job_least + self.rng.exponential(scenario.job_mean))
+
+    def _assemble(self, now: float) -> None:
+        """Validate free nodes and start jobs while there are any."""
+        while self.free:
+            job = self.job = self.job or self._next_job()
+            count = min(len(self.free), job.size - job.held)
+            nodes = np.array([self.free.popleft() for _ in range(count)], dtype=np.int64)
+            ready, good = self._validate(now, nodes, job)
+            job.ready = max(job.ready, ready)
+            job.parts.append(good)
+            job.held += len(good)
+            if job.held == job.size:
+                self._begin(job)
+                self.job = None
+
+    def _validate(self, now: float, nodes: Ints, job: _Job) -> tuple[float, Ints]:
+        """Return when the nodes are ready, and those that passed; the others go to repair."""
+        mask = self.policy.tests(nodes, job.hours, len(nodes) / job.size)
+        if mask is None or not mask.any():
+            return now, nodes
+        found = mask & (self.defects[nodes] > 0)
+        bad: Mask = np.asarray(found.any(axis=1))
+        hours = np.zeros(len(nodes)) if self.policy.free else mask @ self.scenario.benchmark_hours
+        self.validated += float(hours.sum())
+        self.policy.tested(nodes, mask, bad)
+        if bad.any():
+            if isinstance(self.policy, Recorder):
+                self.policy.found(nodes[bad], mask[bad], found[bad])
+            self.findings += int(bad.sum())
+            self.defects[nodes[bad]] = 0
+            for node, took in zip(nodes[bad], hours[bad], strict=True):
+                self._push(now + float(took) + self.scenario.repair_hours, np.array([node]), None)
+        return now + float(hours[~bad].max(initial=0.0)), nodes[~bad]
+
+    def _begin(self, job: _Job) -> None:
+        """Draw how a job will end: at its time, or with the first incident on one of its nodes."""
+        rates = self.scenario.rates
+        nodes = np.concatenate(job.parts)
+        worn = self.rng.exponential(1 / max(rates.wear, 1e-300), len(nodes))
+        shows = worn + self.rng.exponential(1 / max(rates.manifest, 1e-300), len(nodes))
+        fresh = self._kinds(len(nodes))
+        old = self.defects[nodes]
+        total = old.sum(axis=1)
+        sick = np.flatnonzero(total)
+        kinds = fresh.copy()
+        from_old = np.zeros(len(nodes), dtype=np.bool_)
+        for place in sick.tolist():
+            when = self.rng.exponential(1 / (max(rates.manifest, 1e-300) * int(total[place])))
+            edges = np.cumsum(old[place]) / total[place]
+            kind = int(np.searchsorted(edges, self.rng.random(), "right"))
+            if when < shows[place]:
+                shows[place], kinds[place], from_old[place] = when, kind, True
+        hit = int(shows.argmin())
+        hours = min(job.hours, float(shows[hit]))
+        if shows[hit] > job.hours:
+            hit = -1
+        appeared = np.where(worn < hours, fresh, -1)
+        self.jobs += 1
+        outcome = (job.ready, hit, -1 if hit < 0 else int(kinds[hit]), appeared)
+        self._push(job.ready + hours, nodes, outcome)
+
+    def _finish(
+        self, now: float, nodes: Ints, started: float, hit: int, kind: int, appeared: Ints
+    ) -> None:
+        rates = self.scenario.rates
+        self.used += (now - started) * len(nodes)
+        new = appeared >= 0
+        if new.any():
+            self.defects[nodes[new], appeared[new]] += 1
+        seen = kind if self.scenario.kind_known else -1
+        self.policy.used(nodes, now - started, hit, seen)
+        if hit < 0:
+            self.free.extend(nodes.tolist())
+            return
+        self.incidents += 1
+        if self.rng.random() >= rates.stays:
+            self.defects[nodes[hit], kind] -= 1
+        self._push(now + self.scenario.repair_hours, nodes[hit : hit + 1], None)
+        self.free.extend(np.delete(nodes, hit).tolist())

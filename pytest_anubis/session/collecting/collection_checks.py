@@ -1,0 +1,56 @@
+"""Collection: every benchmark's mark is checked, and the plan of the run is told to the journal."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_anubis.session.collecting.benchmark_mark import (
+    benchmark_mark,
+    is_benchmark,
+    missing_goals,
+)
+from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
+from pytest_anubis.session.context import context_key, emit
+
+
+class CollectionChecks:
+    """Checks marks at collection, with or without ``--anubis``."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Refuse marks that are wrong and benchmarks that do not say what they are for."""
+        settings = self._config.stash[context_key].settings
+        incomplete: list[str] = []
+        for item in items:
+            benchmark_mark(item)
+            missing = missing_goals(item, settings.goals_required)
+            if missing:
+                incomplete.append(f"{item.nodeid}: mark anubis lacks {missing}")
+        if incomplete:
+            raise pytest.UsageError(
+                "benchmarks must say what they are for:\n  " + "\n  ".join(incomplete)
+            )
+
+    # First: under xdist the plan must reach the controller before it schedules anything.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Tell what is planned, so that what does not report later is known to be missing."""
+        if not self._config.stash[context_key].settings.active:
+            return
+        planned = []
+        for item in session.items:
+            mark = benchmark_mark(item)
+            planned.append(
+                {
+                    "test": item.nodeid,
+                    "benchmark": benchmark_id(item) if is_benchmark(item) else "",
+                    "component": mark.component,
+                    "device": device_of(item),
+                    "metrics": list(mark.metrics),
+                    "cost": mark.cost,
+                }
+            )
+        emit(self._config, {"event": "planned", "tests": planned})

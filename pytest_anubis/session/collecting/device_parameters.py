@@ -1,0 +1,133 @@
+"""Devices: parametrisation over the inventory, the fixture's value, and ids without the device."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis.session.context import context_key
+
+if TYPE_CHECKING:
+    import torch
+
+FIXTURE = "anubis_device"
+HOST = "cpu"
+"""Name of the host as a device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device to run on.
+
+    Attributes:
+        name: ``cpu`` or e.g. ``cuda:3``, counted over the whole node.
+        place: Number of the device among those of this run that are of its kind.
+    """
+
+    name: str
+    place: int = 0
+
+    @property
+    def kind(self) -> str:
+        """``cpu``, ``cuda``, ``xpu``, ``mps``, ..."""
+        return self.name.partition(":")[0]
+
+    @property
+    def index(self) -> int:
+        """Number of the device among those of its kind on this node; 0 for the CPU."""
+        return int(self.name.partition(":")[2] or 0)
+
+    @property
+    def torch(self) -> torch.device:
+        """The device for torch; imports torch.
+
+        A process that is bound to one device (``CUDA_VISIBLE_DEVICES``) sees it as number 0 whatever
+        its number on the node is; one that sees all devices of the run counts these.
+        """
+        import torch
+
+        if self.kind == "cpu":
+            return torch.device("cpu")
+        visible = torch.accelerator.device_count()
+        index = self.place if self.place < visible else 0
+        return torch.device(self.kind, index)
+
+    def synchronize(self) -> None:
+        """Wait until everything queued on the device is done; nothing to wait for on a CPU."""
+        if self.kind != "cpu":
+            import torch
+
+            torch.accelerator.synchronize(self.torch)
+
+
+def device_named(config: pytest.Config, name: str) -> Device:
+    """Return one of the run's devices."""
+    kind = name.partition(":")[0]
+    same = [one for one in device_names(config) if one.partition(":")[0] == kind]
+    return Device(name, same.index(name) if name in same else 0)
+
+
+class DeviceParametrizer:
+    """Parametrises tests that use ``anubis_device`` over the devices of the inventory."""
+
+    # First of all implementations: the device's id is then the first in the brackets, whatever other
+    # parameters a test has, and `benchmark_id` can take it out again.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Give the test one run per device, and one on the host where its mark wants it."""
+        if FIXTURE in metafunc.fixturenames:
+            names = device_names(metafunc.config)
+            if names != (HOST,) and _also_on_host(metafunc):
+                names = (*names, HOST)
+            metafunc.parametrize(FIXTURE, names, ids=list(names), indirect=True)
+
+
+def device_names(config: pytest.Config) -> tuple[str, ...]:
+    """Return the devices of this run; without ``--anubis`` those of this machine's inventory."""
+    context = config.stash[context_key]
+    if context.devices:
+        return context.devices
+    cached = config.stash.get(_names_key, None)
+    if cached is None:
+        from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+        from pytest_anubis.hardware.inventory.visible_devices import visible
+
+        cached = visible(read_inventory().accelerators, os.environ).devices
+        config.stash[_names_key] = cached
+    return cached
+
+
+_names_key = pytest.StashKey[tuple[str, ...]]()
+
+
+def _also_on_host(metafunc: pytest.Metafunc) -> bool:
+    """Return the mark's key ``host``; the mark nearest to the test wins."""
+    for mark in metafunc.definition.iter_markers("anubis"):
+        if "host" in mark.kwargs:
+            return bool(mark.kwargs["host"])
+    return False
+
+
+def device_of(item: pytest.Item) -> str:
+    """Return the device that the test runs on, ``node`` when it has none of its own."""
+    callspec = getattr(item, "callspec", None)
+    return str(callspec.params[FIXTURE]) if callspec and FIXTURE in callspec.params else "node"
+
+
+def benchmark_id(item: pytest.Item) -> str:
+    """Return the node id without the device parameter, so that all devices are one population.
+
+    The host of a node with accelerators is another population than they are: its id keeps the ``cpu``.
+    """
+    device = device_of(item)
+    head, bracket, parameters = item.nodeid.partition("[")
+    if device == "node" or not bracket:
+        return item.nodeid
+    if device == HOST and device_names(item.config) != (HOST,):
+        return item.nodeid
+    if parameters == f"{device}]":
+        return head
+    return f"{head}[{parameters.removeprefix(f'{device}-')}"

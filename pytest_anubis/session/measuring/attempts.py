@@ -1,0 +1,147 @@
+"""Taking a measurement: again when the machine was not quiet, and longer when the call is close."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_anubis.session.measuring.conditions import Seen, Surroundings
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Criterion
+    from pytest_anubis.hardware.timing import RoundPlan
+
+ATTEMPTS = 3
+"""How often a measurement on a machine that is not quiet is taken, at most."""
+
+PAUSE = 0.5
+"""Seconds to wait before the second attempt, doubled for each further one."""
+
+LOOK_PAUSE = 4
+"""Pause before a further look, in pauses between the bursts of a measurement."""
+
+DISTURBED_LOOKS = 6
+"""A closer look ends undecided with this many disturbed looks."""
+
+RESERVE = 1.5
+"""A repetition is begun only where it could take this many times as long as the one before."""
+
+Take = Callable[["RoundPlan"], list[float]]
+
+
+class Patience:
+    """How long a test's measurements may be repeated: what is repeated until the deadline is lost.
+
+    Args:
+        deadline: Seconds from now at which the test is ended; None if nobody said so.
+    """
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self._until = None if deadline is None else time.monotonic() + deadline
+
+    def allows(self, seconds: float) -> bool:
+        """Return whether there is time for something that takes about so many seconds."""
+        return self._until is None or time.monotonic() + RESERVE * seconds < self._until
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One burst of rounds and what happened around it.
+
+    Attributes:
+        values: In time order.
+        seen: Disturbances, telemetry and evidence.
+        seconds: How long it took.
+    """
+
+    values: list[float]
+    seen: Seen
+    seconds: float = 0.0
+
+
+def take_quiet(
+    plan: RoundPlan,
+    take: Take,
+    surroundings: Surroundings,
+    spoiled: Callable[[Stage, int], None],
+    patience: Patience,
+) -> tuple[Stage, int]:
+    """Measure; on a machine that is not quiet again, within bounds.
+
+    Args:
+        plan: How long and how often.
+        take: Measures by a plan.
+        surroundings: Watches meanwhile.
+        spoiled: Keeps an attempt that was disturbed and will be repeated, with its number.
+        patience: Says whether there is time to repeat it.
+
+    Returns:
+        The last attempt, and its number.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        stage = _stage(plan, take, surroundings)
+        pause = PAUSE * 2 ** (attempt - 1)
+        last = attempt == ATTEMPTS or not patience.allows(pause + stage.seconds)
+        if not stage.seen.disturbance or last:
+            break
+        spoiled(stage, attempt)
+        time.sleep(pause)
+    return stage, attempt
+
+
+def look_closer(
+    criterion: Criterion,
+    plan: RoundPlan,
+    take: Take,
+    first: Stage,
+    surroundings: Surroundings,
+    spoiled: Callable[[Stage, int], None],
+    patience: Patience,
+) -> list[Stage]:
+    """Look again at a close call, as a sequential test: the values of all looks decide together.
+
+    Each further look is one burst after a pause, so that what passes by itself has time to do so.
+
+    Args:
+        criterion: What the values are held against.
+        plan: How the first stage was measured.
+        take: Measures by a plan.
+        first: The measurement so far.
+        surroundings: Watches meanwhile.
+        spoiled: Keeps a look that was disturbed and is repeated, with its number.
+        patience: Says whether there is time for another look; without it what there is decides.
+
+    Returns:
+        All stages, the first one included. The last one is disturbed when the machine would not calm
+        down, which ends the test.
+    """
+    from pytest_anubis.validator import closer_look
+
+    stages = [first]
+    disturbed = 0
+    pause, seconds = plan.pause_seconds * LOOK_PAUSE, first.seconds / plan.bursts
+    while closer_look([stage.values for stage in stages], criterion) == "more":
+        if not patience.allows(pause + seconds):
+            break
+        if pause:
+            time.sleep(pause)
+        stage = _stage(plan.look(), take, surroundings)
+        seconds = stage.seconds
+        if stage.seen.disturbance:
+            disturbed += 1
+            if disturbed < DISTURBED_LOOKS:
+                spoiled(stage, disturbed)
+                continue
+        stages.append(stage)
+        if stage.seen.disturbance:
+            break
+    return stages
+
+
+def _stage(plan: RoundPlan, take: Take, surroundings: Surroundings) -> Stage:
+    begin = time.monotonic()
+    with surroundings.around() as seen:
+        values = take(plan)
+    return Stage(values, seen, time.monotonic() - begin)

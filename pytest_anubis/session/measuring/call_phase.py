@@ -1,0 +1,225 @@
+"""Judging: every benchmark's metrics are compared with their criteria in the test's own call phase."""
+
+from __future__ import annotations
+
+from bdb import BdbQuit
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
+from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
+from pytest_anubis.session.context import RunContext, emit
+from pytest_anubis.session.measuring.recorder import MetricUsageError, Recorder, recorder_key
+from pytest_anubis.wire import to_plain
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.core.verdict import MetricVerdict
+
+
+# pytest.fail.Exception is the public name of the exception behind pytest.fail(), untyped.
+_Failed: Any = pytest.fail.Exception
+
+
+class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
+    """A metric is outside what is normal; the text is the whole explanation, so no traceback."""
+
+    __module__ = "builtins"  # so that the short test summary shows the bare name
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, pytrace=False)
+
+
+_verdicts_key = pytest.StashKey["tuple[MetricVerdict, ...]"]()
+_undecided_key = pytest.StashKey[str]()
+_properties_key = pytest.StashKey["list[tuple[str, str]]"]()
+
+
+class Judge:
+    """Judges tests and attaches what was measured and concluded to their reports."""
+
+    def __init__(self, config: pytest.Config, context: RunContext) -> None:
+        self._config = config
+        self._context = context
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Begin an attempt afresh: the stash of an item survives reruns."""
+        _forget(item, recorder_key)
+        stale = item.stash.get(_properties_key, ())
+        item.user_properties[:] = [one for one in item.user_properties if one not in stale]
+        _forget(item, _properties_key)
+        _forget(item, _verdicts_key)
+        _forget(item, _undecided_key)
+        emit(self._config, {"event": "test_started", "test": item.nodeid})
+
+    # Around the call, neither in a fixture's teardown (PASSED and ERROR for one test) nor in
+    # makereport (xfail ignored): here a rejection is a plain FAILED, and xfail keeps its meaning.
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Judge when the body has passed; a body that raises is reported as itself."""
+        recorder = item.stash.get(recorder_key, None)
+        if recorder is not None:
+            recorder.body_begins()
+        try:
+            result = yield
+        finally:
+            if recorder is not None:
+                recorder.body_ended()
+        recorder = item.stash.get(recorder_key, None)  # a body may ask for the fixture by itself
+        if recorder is None or not self._context.judging:
+            return result
+        from pytest_anubis.store.journal.journal_events import verdict_event
+
+        verdicts = self._judge(item, recorder)
+        item.stash[_verdicts_key] = verdicts
+        for verdict in verdicts:
+            emit(self._config, {**verdict_event(verdict), "test": item.nodeid})
+        self._raise_if_not_passed(item, verdicts)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Attach measurements and verdicts as plain types; they exist even if the body failed."""
+        report = yield
+        mark = benchmark_mark(item)
+        data: dict[str, Any] = {
+            "benchmark": benchmark_id(item),
+            "component": mark.component,
+            "device": device_of(item),
+        }
+        if call.when == "call":
+            recorder = item.stash.get(recorder_key, None)
+            if recorder is not None:
+                data["measurements"] = to_plain(recorder.measurements)
+                data["verdicts"] = to_plain(item.stash.get(_verdicts_key, ()))
+            if call.excinfo is not None and call.excinfo.errisinstance(MetricUsageError):
+                data["usage_error"] = str(call.excinfo.value)
+            elif call.excinfo is not None and call.excinfo.errisinstance(BdbQuit):
+                # In a worker, whose input is nobody, or left by hand: this says nothing about the node.
+                data["usage_error"] = (
+                    f"{item.nodeid}: left in the debugger; run it with -s or --pdb"
+                )
+            undecided = item.stash.get(_undecided_key, None)
+            if undecided is not None and report.skipped:
+                data["undecided"] = True
+                line = item.location[1] or 0
+                report.longrepr = (str(item.path), line + 1, undecided)
+        report.anubis = data  # type: ignore[attr-defined]  # every attribute travels with a report
+        return report
+
+    def _judge(self, item: pytest.Item, recorder: Recorder) -> tuple[MetricVerdict, ...]:
+        verdicts = [self._judge_one(measurement) for measurement in recorder.measurements]
+        recorded = {measurement.metric.name for measurement in recorder.measurements}
+        mark = benchmark_mark(item)
+        for name in mark.metrics:
+            if name not in recorded:
+                verdicts.append(self._unset(item, mark, name))
+        if not verdicts:
+            verdicts.append(self._nothing_recorded(item, mark))
+        for verdict in verdicts:
+            self._describe(item, verdict)
+        return tuple(verdicts)
+
+    def _judge_one(self, measurement: Measurement) -> MetricVerdict:
+        own = self._config.hook.pytest_anubis_judge(config=self._config, measurement=measurement)
+        if own is not None:
+            return self._completed(checked_verdict(own), measurement)
+        from pytest_anubis.session.measuring.sample_verdicts import judge_measurement
+
+        return judge_measurement(self._context, measurement)
+
+    def _completed(self, verdict: MetricVerdict, measurement: Measurement) -> MetricVerdict:
+        """Fill in what a user's hook left out; its judgement counts like a criterion's."""
+        from pytest_anubis.core.verdict import Reference
+
+        return replace(
+            verdict,
+            unit=verdict.unit or measurement.metric.unit,
+            better=verdict.better or measurement.metric.better,
+            component=verdict.component or measurement.component,
+            node=verdict.node or self._context.node,
+            device=verdict.device or measurement.device,
+            count=verdict.count or len(measurement.values),
+            reference=Reference.FLEET if self._context.baseline else verdict.reference,
+            disturbance=verdict.disturbance or measurement.disturbance,
+            action=verdict.action or measurement.metric.action,
+        )
+
+    def _unset(self, item: pytest.Item, mark: BenchmarkMark, name: str) -> MetricVerdict:
+        from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+
+        return MetricVerdict(
+            outcome=Outcome.FAIL,
+            reason=Reason.UNSET,
+            text=f"{name} is declared by the test's mark but was never recorded",
+            benchmark=benchmark_id(item),
+            metric=name,
+            component=mark.component,
+            node=self._context.node,
+            device=device_of(item),
+            action=mark.action,
+        )
+
+    def _nothing_recorded(self, item: pytest.Item, mark: BenchmarkMark) -> MetricVerdict:
+        from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+
+        return MetricVerdict(
+            outcome=Outcome.INCONCLUSIVE,
+            reason=Reason.UNSET,
+            text="the benchmark recorded no metric, so there is nothing to judge",
+            benchmark=benchmark_id(item),
+            metric="",
+            component=mark.component,
+            node=self._context.node,
+            device=device_of(item),
+        )
+
+    def _describe(self, item: pytest.Item, verdict: MetricVerdict) -> None:
+        from pytest_anubis.report.export.junit_export import properties
+
+        added = properties([verdict])
+        item.stash.setdefault(_properties_key, []).extend(added)
+        item.user_properties.extend(added)
+
+    def _raise_if_not_passed(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:
+        from pytest_anubis.core.verdict import Outcome
+
+        failing = {Outcome.FAIL}
+        if self._context.settings.fail_on == "marginal":
+            failing.add(Outcome.MARGINAL)
+        if any(verdict.outcome in failing for verdict in verdicts):
+            from pytest_anubis.report.text.failure_text import failure_text
+
+            raise AcceptanceFailure(failure_text(verdicts))
+        outcomes = {verdict.outcome for verdict in verdicts}
+        if Outcome.INCONCLUSIVE in outcomes or outcomes == {Outcome.NOT_TESTED}:
+            from pytest_anubis.report.text.failure_text import inconclusive_text
+
+            item.stash[_undecided_key] = text = inconclusive_text(verdicts)
+            pytest.skip(text)
+
+
+def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:
+    if key in item.stash:
+        del item.stash[key]
+
+
+def checked_verdict(value: Any) -> MetricVerdict:
+    """Return a user hook's answer if it is a verdict.
+
+    Raises:
+        MetricUsageError: It is something else.
+    """
+    from pytest_anubis.core.verdict import MetricVerdict
+
+    if not isinstance(value, MetricVerdict):
+        raise MetricUsageError(
+            f"hook pytest_anubis_judge returned {type(value).__name__}; return a MetricVerdict or None"
+        )
+    return value

@@ -1,0 +1,155 @@
+"""What happens around a measurement: the host's quietness and the telemetry, as one envelope."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis.session.context import RunContext, context_key
+
+if TYPE_CHECKING:
+    from pytest_anubis.hardware.telemetry.host_sensors import Source
+    from pytest_anubis.hardware.telemetry.telemetry_sampler import Mark, Telemetry
+
+Series = tuple[tuple[str, tuple[float, ...]], ...]
+
+SHORTEST = 0.1
+"""Seconds of a test's body below which its sensors are not asked: a clock or a temperature takes as long to
+move, and trivial tests are many."""
+
+FRESH = 0.25
+"""Seconds for which an answer also serves the next metric that the test records."""
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen around one measurement; complete when the block has ended.
+
+    Attributes:
+        disturbance: What made the machine slower than its hardware is, one phrase each.
+        telemetry: Sensor series, (name, values) pairs.
+        evidence: What speaks for or against the hardware, one phrase each.
+    """
+
+    disturbance: tuple[str, ...] = ()
+    telemetry: Series = ()
+    evidence: tuple[str, ...] = ()
+
+
+class Surroundings:
+    """Watches the host and samples the sensors around measurements; one for each process.
+
+    Args:
+        context: The facts of the run.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._telemetry: Telemetry | None = None
+        self._mark: Mark | None = None
+        self._latest: tuple[float, Seen] | None = None
+
+    def prepare(self) -> Telemetry:
+        """Start sampling unless that has been done, so that no test pays for loading and opening."""
+        from pytest_anubis.hardware.load import disturbance as quiet  # noqa: F401
+
+        if self._telemetry is None:
+            self._telemetry = self._start()
+        return self._telemetry
+
+    def body_begins(self) -> None:
+        """Remember that a test's body begins; costs next to nothing."""
+        self._mark = self.prepare().mark()
+        self._latest = None
+
+    def body_ended(self) -> None:
+        """Forget it again."""
+        self._mark = self._latest = None
+        if self._telemetry is not None:
+            self._telemetry.unmark()
+
+    def since_body_began(self) -> Seen:
+        """Return what the sensors saw since the test's body began; nothing of less than a tenth of a second.
+
+        Whoever records many metrics in one go gets the same answer for all.
+        """
+        now = time.monotonic()
+        mark, telemetry, latest = self._mark, self._telemetry, self._latest
+        if mark is None or telemetry is None or now - mark.when < SHORTEST:
+            return Seen()
+        if latest is not None and now - latest[0] < FRESH:
+            return latest[1]
+        envelope = telemetry.since(mark)
+        seen = Seen(envelope.disturbance, envelope.series, envelope.evidence)
+        self._latest = (time.monotonic(), seen)
+        return seen
+
+    @contextmanager
+    def around(self) -> Iterator[Seen]:
+        """Watch while the block runs."""
+        from pytest_anubis.hardware.load.disturbance import HostWatch
+
+        seen = Seen()
+        with self.prepare().around() as around, HostWatch(self._context.root_pid) as watch:
+            yield seen
+        envelope = around.envelope
+        seen.disturbance = tuple(dict.fromkeys((*watch.disturbance, *envelope.disturbance)))
+        seen.telemetry = envelope.series
+        seen.evidence = envelope.evidence
+
+    def close(self) -> None:
+        """Stop sampling."""
+        if self._telemetry is not None:
+            self._telemetry.__exit__(None, None, None)
+            self._telemetry = None
+
+    def _start(self) -> Telemetry:
+        from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
+
+        return Telemetry(self._sources(), root=self._context.root_pid).__enter__()
+
+    def _sources(self) -> list[Source]:
+        from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources
+
+        recorded = self._context.settings.inventory
+        if recorded is not None:  # sensors of the recorded node belong to its inventory
+            from pytest_anubis.hardware.telemetry.recorded_node import replay
+
+            return [replay(recorded).source()]
+        # A worker that is bound to one device watches that one; its neighbours watch theirs. What the
+        # user hid is somebody else's business.
+        bound = [name for name in os.environ.get(VISIBLE, "").split(",") if name.startswith("GPU-")]
+        if not bound and self._context.hidden:
+            bound = [value for variable, value in self._context.bindings if variable == VISIBLE]
+        return default_sources(set(bound) or None)
+
+
+def joined(parts: Iterable[Series]) -> Series:
+    """Join the series of successive measurements, name by name."""
+    found: dict[str, tuple[float, ...]] = {}
+    for part in parts:
+        for name, values in part:
+            found[name] = found.get(name, ()) + values
+    return tuple(found.items())
+
+
+_key = pytest.StashKey[Surroundings]()
+
+
+def surroundings_of(config: pytest.Config) -> Surroundings | None:
+    """Return this process's watch, made at first use; nobody needs one without ``--anubis``."""
+    context = config.stash[context_key]
+    if not context.settings.active:
+        return None
+    if _key not in config.stash:
+        config.stash[_key] = made = Surroundings(context)
+        config.add_cleanup(made.close)
+    return config.stash[_key]

@@ -1,0 +1,113 @@
+"""The fixtures for benchmarks: ``anubis_metric``, ``anubis_device`` and ``anubis_node``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from pytest_anubis.core.fixture_types import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, timeout_mark
+from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_named, device_of
+from pytest_anubis.session.context import context_key, discard, sink_key
+from pytest_anubis.session.measuring.attempts import Patience
+from pytest_anubis.session.measuring.conditions import surroundings_of
+from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
+
+if TYPE_CHECKING:
+    from pytest_anubis.hardware.load.test_disturbance import Ambient
+
+T = TypeVar("T")
+
+_ambient_key = pytest.StashKey["Ambient"]()
+
+
+def _ambient(config: pytest.Config) -> Ambient | None:
+    """Return the readings that this process's tests share; nobody needs them without ``--anubis``."""
+    context = config.stash[context_key]
+    if not context.settings.active:
+        return None
+    if _ambient_key not in config.stash:
+        from pytest_anubis.hardware.load.test_disturbance import Ambient
+
+        config.stash[_ambient_key] = Ambient(context.root_pid)
+    return config.stash[_ambient_key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The node that the test runs on.
+
+    Attributes:
+        name: Its name.
+        profile: ``smoke``, ``standard`` or ``soak``.
+        scratch: An empty folder of this test; ``--anubis-scratch`` chooses the disk.
+    """
+
+    name: str
+    profile: str
+    scratch: Path
+
+    @property
+    def cores(self) -> int:
+        """How many CPUs this process may use."""
+        return len(os.sched_getaffinity(0))
+
+    def pick(self, *, smoke: T, standard: T, soak: T) -> T:
+        """Return the size or duration for this run's profile."""
+        return {"smoke": smoke, "standard": standard, "soak": soak}[self.profile]
+
+
+@pytest.fixture
+def anubis_device(request: pytest.FixtureRequest) -> DeviceFixture:
+    """The device to run on: one test for every accelerator, or for the CPU when there is none.
+
+    With ``host=True`` in the test's mark there is one for the CPU on every node.
+    """
+    return device_named(request.config, request.param)
+
+
+@pytest.fixture
+def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NodeFixture]:
+    """The node: its name, the profile, usable cores, and a scratch folder of this test."""
+    context = request.config.stash[context_key]
+    chosen = context.settings.scratch
+    with ExitStack() as stack:
+        scratch = tmp_path
+        if chosen is not None:
+            scratch = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-", dir=chosen))
+            )
+        yield Node(
+            name=context.node or platform.node(),
+            profile=context.settings.profile,
+            scratch=scratch,
+        )
+
+
+@pytest.fixture
+def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
+    """Record metrics: measure() times a callable, collect() repeats one, record() takes values."""
+    item = request.node
+    config = request.config
+    device = device_of(item)
+    recorder = Recorder(
+        test=item.nodeid,
+        benchmark=benchmark_id(item),
+        mark=benchmark_mark(item),
+        device=None if device == "node" else device_named(config, device),
+        context=config.stash[context_key],
+        sink=config.stash.get(sink_key, discard),
+        ambient=_ambient(config),
+        surroundings=surroundings_of(config),
+        patience=Patience(config.stash[context_key].settings.timeout or timeout_mark(item)),
+    )
+    item.stash[recorder_key] = recorder
+    return recorder

@@ -1,0 +1,400 @@
+"""The value of the fixture ``anubis_metric``: takes measurements and hands them on at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_anubis.core.metric import Direction, Metric, MetricError
+from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
+from pytest_anubis.session.collecting.device_parameters import Device
+from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.session.measuring.attempts import Patience, Stage, look_closer, take_quiet
+from pytest_anubis.session.measuring.conditions import Surroundings, joined
+from pytest_anubis.session.measuring.short_windows import lead_in, shortened, window_of
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Criterion
+    from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.hardware.load.test_disturbance import Ambient
+    from pytest_anubis.hardware.timing import Clock, RoundPlan
+
+
+class MetricUsageError(Exception):
+    """The benchmark itself is written wrongly: says nothing about the hardware."""
+
+    __module__ = "builtins"  # so that the short test summary shows the bare name
+
+
+class Recorder:
+    """Records the metrics of one attempt of one test.
+
+    Attributes:
+        measurements: What was recorded, in order.
+    """
+
+    def __init__(
+        self,
+        *,
+        test: str,
+        benchmark: str,
+        mark: BenchmarkMark,
+        device: Device | None,
+        context: RunContext,
+        sink: Sink,
+        ambient: Ambient | None = None,
+        surroundings: Surroundings | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._test = test
+        self._benchmark = benchmark
+        self._mark = mark
+        self._device = device or Device("cpu")
+        self._device_name = device.name if device else "node"
+        self._context = context
+        self._sink = sink
+        self._ambient = ambient
+        self._surroundings = surroundings
+        self._patience = patience or Patience()
+        self._begin = ambient.begin() if ambient else None
+        self.measurements: list[Measurement] = []
+
+    def measure(
+        self,
+        name: str,
+        fn: Callable[[], object],
+        *,
+        unit: str,
+        better: Direction | None = None,
+        work: float | None = None,
+        goal: str = "",
+        question: str = "",
+        action: str = "",
+        group: str = "",
+        rounds: int | None = None,
+        calls: int | None = None,
+        clock: str = "device",
+    ) -> tuple[float, ...]:
+        """Time a callable properly and record one value a round.
+
+        Args:
+            name: Name of the metric.
+            fn: What to time; it may queue work on the device without waiting for it.
+            unit: A time unit (``s``, ``ms``, ``us``, ``ns``), or with `work` a rate (``TFLOP/s``).
+            better: ``higher`` or ``lower``.
+            work: What one call does in the rate's base unit: FLOP, bytes, samples.
+            goal: Overrides the mark's goal for this metric, as do `question` and `action`.
+            question: What this metric answers.
+            action: What to do when it is bad.
+            group: Label of comparable units, e.g. a pipeline stage.
+            rounds: How many values; default: by the profile.
+            calls: Calls a round; default: as many as fill a round.
+            clock: ``device`` for the accelerator's own clock, ``host`` for the host's, which includes
+                what a launch costs. On a CPU both are the host's.
+
+        Returns:
+            The values, in time order, in `unit`.
+
+        Raises:
+            MetricUsageError: Unit, direction or name make no sense; the message says what to write.
+        """
+        __tracebackhide__ = True  # a wrong call is shown where it stands: in the test
+        metric = self._metric(name, unit, better, goal, question, action)
+        from pytest_anubis.hardware import timing
+
+        try:
+            timing.in_unit(1.0, unit, work)
+        except ValueError as error:
+            raise MetricUsageError(f"{self._test}: metric {name!r}: {error}") from None
+        plan = self._plan(rounds)
+        chosen = self._clock(clock)
+        per_round = calls or timing.warm_up(fn, chosen, plan)
+
+        def take(plan: RoundPlan) -> list[float]:
+            times = timing.rounds(fn, chosen, plan, per_round)
+            return [timing.in_unit(seconds, unit, work) for seconds in times]
+
+        return self._take(metric, group, plan, take)
+
+    def collect(
+        self,
+        name: str,
+        fn: Callable[[], float | Iterable[float]],
+        *,
+        unit: str,
+        better: Direction | None = None,
+        goal: str = "",
+        question: str = "",
+        action: str = "",
+        group: str = "",
+        rounds: int | None = None,
+    ) -> tuple[float, ...]:
+        """Record what a callable measures by itself, called once a round.
+
+        Args:
+            name: Name of the metric.
+            fn: Returns one value or several, in `unit`.
+            unit: Unit of the values.
+            better: ``higher``, ``lower`` or ``equal``.
+            goal: Overrides the mark's goal for this metric, as do `question` and `action`.
+            question: What this metric answers.
+            action: What to do when it is bad.
+            group: Label of comparable units.
+            rounds: How many values; default: by the profile.
+
+        Returns:
+            The values, in time order.
+
+        Raises:
+            MetricUsageError: Unit, direction or values make no sense.
+        """
+        __tracebackhide__ = True
+        metric = self._metric(name, unit, better, goal, question, action)
+        from pytest_anubis.hardware import timing
+
+        def take(plan: RoundPlan) -> list[float]:
+            return timing.repeats(lambda: self._numbers(name, fn()), plan)
+
+        plan = self._plan(None if rounds is None else 3 * rounds)
+        return self._take(metric, group, plan, take, per_value=3)
+
+    def record(
+        self,
+        name: str,
+        value: float | Iterable[float],
+        *,
+        unit: str,
+        better: Direction | None = None,
+        goal: str = "",
+        question: str = "",
+        action: str = "",
+        group: str = "",
+    ) -> tuple[float, ...]:
+        """Record one value or several that the test measured itself.
+
+        With them goes what the sensors saw since the test's body began.
+
+        Args:
+            name: Name of the metric.
+            value: One number or an iterable of numbers, in time order.
+            unit: Unit of the values.
+            better: ``higher``, ``lower``, or ``equal`` for exact results such as error counts.
+            goal: Overrides the mark's goal for this metric, as do `question` and `action`.
+            question: What this metric answers.
+            action: What to do when it is bad.
+            group: Label of comparable units.
+
+        Returns:
+            The values as floats.
+
+        Raises:
+            MetricUsageError: Unit, direction or values make no sense.
+        """
+        __tracebackhide__ = True
+        metric = self._metric(name, unit, better, goal, question, action)
+        values = self._numbers(name, value)
+        measurement = self._measurement(metric, group, values, disturbance=self._disturbance())
+        if self._surroundings is not None:
+            seen = self._surroundings.since_body_began()
+            measurement = replace(
+                measurement,
+                disturbance=tuple(dict.fromkeys((*measurement.disturbance, *seen.disturbance))),
+                telemetry=seen.telemetry,
+                evidence=seen.evidence,
+            )
+        self._keep(measurement)
+        return tuple(values)
+
+    def body_begins(self) -> None:
+        """Take note that the test's body begins: what it records by itself is measured from here on."""
+        if self._ambient is not None:
+            self._begin = self._ambient.begin()
+        if self._surroundings is not None:
+            self._surroundings.body_begins()
+
+    def body_ended(self) -> None:
+        """Take note that the test's body has ended."""
+        if self._surroundings is not None:
+            self._surroundings.body_ended()
+
+    # What follows is shared by the three ways of recording.
+
+    def _take(
+        self,
+        metric: Metric,
+        group: str,
+        plan: RoundPlan,
+        take: Callable[[RoundPlan], list[float]],
+        per_value: int = 1,
+    ) -> tuple[float, ...]:
+        if self._surroundings is None:
+            values = take(plan)
+            self._keep(self._measurement(metric, group, values))
+            return tuple(values)
+        begin = time.perf_counter()
+        criterion = self._criterion(metric, group)
+        window = window_of(self._context, criterion)
+        lead = lead_in(plan, window, per_value)
+        if lead is not None:
+            self._send("attempt", self._measurement(metric, group, take(lead)))
+
+        def keep_spoiled(stage: Stage, attempt: int) -> None:
+            spoiled = self._measurement(
+                metric, group, stage.values, disturbance=stage.seen.disturbance
+            )
+            self._send("attempt", replace(spoiled, attempts=attempt))
+
+        first = shortened(plan, window, per_value)
+        stage, attempts = take_quiet(first, take, self._surroundings, keep_spoiled, self._patience)
+        stages = [stage]
+        if criterion is not None and not stage.seen.disturbance:
+            stages = look_closer(
+                criterion, plan, take, stage, self._surroundings, keep_spoiled, self._patience
+            )
+        values = [value for stage in stages for value in stage.values]
+        measurement = replace(
+            self._measurement(metric, group, values, disturbance=stages[-1].seen.disturbance),
+            telemetry=joined(stage.seen.telemetry for stage in stages),
+            evidence=tuple(dict.fromkeys(line for s in stages for line in s.seen.evidence)),
+            attempts=attempts,
+            looks=len(stages),
+            seconds=time.perf_counter() - begin,
+        )
+        self._keep(measurement)
+        return tuple(values)
+
+    def _metric(
+        self,
+        name: str,
+        unit: str,
+        better: Direction | None,
+        goal: str,
+        question: str,
+        action: str,
+    ) -> Metric:
+        __tracebackhide__ = True
+        if better is None:
+            raise MetricUsageError(
+                f"{self._test}: metric {name!r} has no direction; "
+                "say better='higher', better='lower' or better='equal'"
+            )
+        if any(m.metric.name == name and m.device == self._device_name for m in self.measurements):
+            raise MetricUsageError(
+                f"{self._test}: metric {name!r} is recorded twice; "
+                "record all its values at once, or give the second one another name"
+            )
+        mark = self._mark
+        try:
+            return Metric(
+                name=name,
+                unit=unit,
+                better=better,
+                goal=goal or mark.goal,
+                question=question or mark.question,
+                action=action or mark.action,
+            )
+        except MetricError as error:
+            raise MetricUsageError(f"{self._test}: {error}") from None
+
+    def _numbers(self, name: str, value: Any) -> list[float]:
+        """Turn what a test gave into floats, in the test's own frame rather than on the wire."""
+        __tracebackhide__ = True
+        items = (
+            [value] if not hasattr(value, "__iter__") or getattr(value, "ndim", 1) == 0 else value
+        )
+        numbers: list[float] = []
+        for item in items:
+            if isinstance(item, str | bytes):
+                raise MetricUsageError(
+                    f"{self._test}: metric {name!r}: {item!r} is text; record numbers"
+                )
+            try:
+                number = float(item)
+            except (TypeError, ValueError):
+                raise MetricUsageError(
+                    f"{self._test}: metric {name!r}: {item!r} is not a number"
+                ) from None
+            if number < 0:
+                raise MetricUsageError(
+                    f"{self._test}: metric {name!r}: value {number:g} is negative; metrics are on a "
+                    "ratio scale, so record a quantity that cannot be negative"
+                )
+            numbers.append(number)
+        return numbers
+
+    def _plan(self, rounds: int | None) -> RoundPlan:
+        from pytest_anubis.hardware.timing import PLANS
+
+        plan = PLANS[self._context.settings.profile]
+        if not self._context.settings.active:  # an ordinary test run wants the assertions, soon
+            plan = replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
+            return replace(plan, bursts=1)
+        if rounds is not None:
+            plan = replace(plan, rounds=rounds, least=min(plan.least, rounds))
+        if self._device.kind != "cpu":  # a pause would let an accelerator cool down and clock down
+            plan = replace(plan, bursts=1, pause_seconds=0.0)
+        return plan
+
+    def _clock(self, which: str) -> Clock:
+        from pytest_anubis.hardware.timing import EventClock, HostClock
+
+        if which not in ("device", "host"):
+            raise MetricUsageError(f"{self._test}: clock={which!r}; say 'device' or 'host'")
+        if which == "device" and self._device.kind != "cpu":
+            return EventClock(self._device.torch)
+        return HostClock(self._device.synchronize)
+
+    def _criterion(self, metric: Metric, group: str) -> Criterion | None:
+        """Return what the values will be held against; None where they cannot be compared at all."""
+        if not self._context.judging or self._context.baseline is None:
+            return None
+        found = self._context.baseline.find(self._benchmark, metric.name, group=group)
+        if found is None:
+            return None
+        theirs = (found.metric.unit, found.metric.better)
+        return found if theirs == (metric.unit, metric.better) else None
+
+    def _disturbance(self) -> tuple[str, ...]:
+        """Return what disturbed the machine since the test began."""
+        if self._ambient is None or self._begin is None:
+            return ()
+        return self._ambient.since(self._begin)
+
+    def _measurement(
+        self,
+        metric: Metric,
+        group: str,
+        values: list[float],
+        *,
+        disturbance: tuple[str, ...] = (),
+    ) -> Measurement:
+        from pytest_anubis.core.measurement import Measurement
+
+        return Measurement(
+            test=self._test,
+            benchmark=self._benchmark,
+            component=self._mark.component,
+            metric=metric,
+            device=self._device_name,
+            group=group,
+            values=tuple(values),
+            disturbance=disturbance,
+        )
+
+    def _keep(self, measurement: Measurement) -> None:
+        self.measurements.append(measurement)
+        self._send("measurement", measurement)
+
+    def _send(self, kind: str, measurement: Measurement) -> None:
+        if not self._context.settings.active:
+            return
+        from pytest_anubis.store.journal.journal_events import measurement_event
+
+        self._sink({**measurement_event(measurement), "event": kind})
+
+
+recorder_key = pytest.StashKey[Recorder]()

@@ -1,0 +1,54 @@
+"""Glue between one run and the Validator: which criterion a measurement is held against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.session.context import RunContext
+from pytest_anubis.validator import Segments, judge_sample, segments, with_segments
+from pytest_anubis.validator.judging.change_screening import least_change
+
+
+def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVerdict:
+    """Judge one measurement of one device against the baseline of this run.
+
+    Args:
+        context: The run; without a baseline the verdict is INCONCLUSIVE and says what to do next.
+        measurement: What was recorded.
+    """
+    baseline = context.baseline
+    criterion = None
+    if baseline is not None:
+        name = measurement.metric.name
+        criterion = baseline.find(measurement.benchmark, name, group=measurement.group)
+    verdict = judge_sample(
+        measurement.values,
+        criterion,
+        baseline,
+        metric=measurement.metric,
+        benchmark=measurement.benchmark,
+        component=measurement.component,
+        node=context.node,
+        device=measurement.device,
+        group=measurement.group,
+        disturbance=measurement.disturbance,
+        evidence=measurement.evidence,
+        looks=measurement.looks,
+    )
+    if baseline is None:
+        verdict = replace(verdict, text=context.baseline_note)
+    return with_segments(verdict, changes_of(measurement, criterion))
+
+
+def changes_of(measurement: Measurement, criterion: Criterion | None = None) -> Segments:
+    """Search a measurement, in time order, for a change that matters and is no noise of the metric.
+
+    Args:
+        measurement: What was recorded.
+        criterion: The metric's criterion, which knows its noise; None without one.
+    """
+    better = measurement.metric.better
+    return segments(measurement.values, better, least_change=least_change(criterion))

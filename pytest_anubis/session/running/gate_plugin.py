@@ -1,0 +1,130 @@
+"""The inventory gate: missing or wrong hardware is said in seconds, before any benchmark runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis.session.context import RunContext, Sink
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.inventory import GateFinding, Inventory
+    from pytest_anubis.core.verdict import MetricVerdict
+
+BENCHMARK = "inventory"
+"""Benchmark id of the gate's verdicts."""
+
+
+class Gate:
+    """Compares the inventory with the class's golden one and keeps a failed node from being measured.
+
+    Args:
+        context: The facts of the run.
+        sink: Takes the verdicts.
+        golden: What the class's nodes have; None: only what needs no comparison is checked.
+
+    Attributes:
+        findings: What stands against the node, failures first.
+    """
+
+    def __init__(self, context: RunContext, sink: Sink, golden: Inventory | None) -> None:
+        self._context = context
+        self._sink = sink
+        self._golden = golden
+        self.findings: list[GateFinding] = []
+        if context.settings.gate != "off":
+            from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+            from pytest_anubis.hardware.inventory.inventory_reading import inventory_from_plain
+
+            inventory = inventory_from_plain(context.inventory)
+            self.findings = check_inventory(inventory, golden)
+
+    @property
+    def stops(self) -> bool:
+        """No benchmark is to run on this node."""
+        failed = any(finding.severity == "FAIL" for finding in self.findings)
+        return failed and self._context.settings.gate == "stop"
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Write what was found into the journal, which is open now."""
+        if session.config.option.collectonly:
+            return
+        from pytest_anubis.store.journal.journal_events import verdict_event
+
+        for finding in self.findings:
+            self._sink(verdict_event(self._verdict(finding)))
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """Say what was found."""
+        return [f"anubis gate: {f.severity}: {f.text}" for f in self.findings]
+
+    # First: before any other loop.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run no benchmark on a node that is not what it should be, and report why like a failed test.
+
+        Whoever reads only the JUnit file or the exit code must not take a node without tests for a good one.
+        """
+        if not self.stops or session.config.option.collectonly:
+            return None
+        for number, finding in enumerate(f for f in self.findings if f.severity == "FAIL"):
+            what = f"{BENCHMARK}::{finding.what}" + (f" [{number}]" if number else "")
+            report = pytest.TestReport(
+                nodeid=what,
+                location=(BENCHMARK, None, finding.what),
+                keywords={},
+                outcome="failed",
+                longrepr=finding.text
+                + (f"\nnext step: {finding.action}" if finding.action else ""),
+                when="call",
+            )
+            session.config.hook.pytest_runtest_logreport(report=report)
+        return True
+
+    def _verdict(self, finding: GateFinding) -> MetricVerdict:
+        from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+
+        failed = finding.severity == "FAIL"
+        return MetricVerdict(
+            outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
+            reason=Reason.BEYOND if failed else Reason.INVALID,
+            text=finding.text,
+            benchmark=BENCHMARK,
+            metric=finding.what,
+            component=finding.component,
+            node=self._context.node,
+            device=finding.slot,
+            reference=Reference.FLEET if self._golden is not None else Reference.NONE,
+            baseline=self._context.baseline.digest if self._context.baseline else "",
+            action=finding.action,
+        )
+
+
+def golden_of(context: RunContext) -> Inventory | None:
+    """Return the golden inventory of the node's class.
+
+    A node that lost an accelerator has another class than its healthy siblings, and that class has no
+    baseline: then the inventory of the one class that it most probably belongs to is taken.
+    """
+    from pytest_anubis.hardware.inventory.hardware_classes import closest_class
+    from pytest_anubis.hardware.inventory.inventory_reading import (
+        InventoryError,
+        inventory_from_plain,
+    )
+    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
+
+    baseline = context.baseline
+    if baseline is None:
+        try:
+            known = load_baselines(context.settings.baselines)
+        except (OSError, BaselineError):
+            return None
+        closest = closest_class(context.attributes, {k: b.attributes for k, b in known.items()})
+        baseline = known.get(closest) if closest is not None else None
+    if baseline is None or not baseline.inventory:
+        return None
+    try:
+        return inventory_from_plain(baseline.inventory, where=f"baseline {baseline.digest}")
+    except InventoryError as error:
+        raise pytest.UsageError(f"golden inventory: {error}") from error

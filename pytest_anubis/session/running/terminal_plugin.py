@@ -1,0 +1,90 @@
+"""The terminal: one header line, and at the end the verdict with what explains it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from pytest_anubis.session.running.live_run import Run
+from pytest_anubis.session.selecting.pruning import stands_down
+
+
+class Terminal:
+    """Shows what the run is held against and what came of it."""
+
+    def __init__(self, config: pytest.Config, run: Run) -> None:
+        self._config = config
+        self._run = run
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what this node is compared with."""
+        context = self._run.context
+        lines = [
+            f"anubis: {context.node}, hardware class {context.hardware_class}, "
+            f"profile {context.settings.profile}"
+        ]
+        lines += [f"anubis: {note}" for note in context.hidden]
+        if context.settings.mode == "measure":
+            lines.append("anubis: measuring only, nothing is judged")
+        elif context.baseline is not None:
+            from pytest_anubis.report.text.headlines import baseline_line
+
+            lines.append(f"anubis: {baseline_line(context.baseline)}")
+        else:
+            lines.append(f"anubis: {context.baseline_note}")
+        settings = context.settings
+        if settings.select:
+            other = stands_down(self._config)
+            if other:
+                lines.append(f"anubis: the Selector gives way to {other}: nothing is left out")
+            elif self._run.selection is not None:
+                lines.append(self._run.selection.header())
+        return lines
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """Say what was chosen, and what cannot be kept, where the tests run in this process."""
+        lines = []
+        costly = sum(plan.cost is not None for plan in self._run.planned.values())
+        if costly and not self._config.option.collectonly:
+            verb = "declares a cost" if costly == 1 else "declare costs"
+            lines.append(
+                f"anubis: {costly} of {len(self._run.planned)} tests {verb}, but in this process no deadline "
+                "holds; -n0 runs them in a worker"
+            )
+        elif self._run.context.settings.timeout is not None:
+            lines.append(
+                "anubis: --anubis-timeout: no deadline holds in this process; -n0 gives a worker"
+            )
+        selection = self._run.selection
+        if selection is not None:
+            lines += selection.lines(explain=self._run.context.settings.explain)
+        return lines
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show the verdict."""
+        verbosity = self._config.get_verbosity()
+        run = self._run
+        if run.internal_error:
+            terminalreporter.write_line(
+                f"anubis: {run.internal_error}; everything measured is in {run.record_path}",
+                red=True,
+            )
+        if run.node_verdict is None:
+            if run.record_path and verbosity >= 0:
+                terminalreporter.write_line(f"anubis: run recorded in {run.record_path}")
+            return
+        from pytest_anubis.report.text.summary_text import summary_lines
+
+        terminalreporter.section("anubis", sep="-")
+        lines = summary_lines(
+            run.node_verdict,
+            run.all_verdicts(),
+            verbosity=verbosity,
+            width=shutil.get_terminal_size().columns,
+        )
+        for text, style in lines:
+            terminalreporter.write_line(text, **{style: True} if style else {})
+        for line in run.usage_errors:
+            terminalreporter.write_line(f"benchmark written wrongly: {line}", yellow=True)
+        terminalreporter.write_line(f"run recorded in {run.record_path}")

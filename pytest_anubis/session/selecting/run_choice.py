@@ -1,0 +1,238 @@
+"""The Selector's choice for one run: made once, in the main process, for all processes."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.hush import solver_hushed
+from pytest_anubis.report.pages.choice_report import EVENT, choice_lines, explain_lines
+from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.wire import WireError, from_plain, to_plain
+
+if TYPE_CHECKING:
+    from pytest_anubis.selector.choice.choice_inputs import Choice, Ground, Offer, Wish
+
+HISTORY_NAME = "history.sqlite"
+
+
+class Selection:
+    """Chooses when the first process has collected, and tells every process the same.
+
+    Args:
+        context: The facts of the run.
+        ground: What the choice rests on, read before anything is collected.
+        sink: Takes the event that records the choice.
+        earlier: The event of the interrupted run that is resumed: its choice stands.
+
+    Attributes:
+        lanes: How many processes serve devices at the same time.
+        choice: The choice; None before it is made, or where there was nothing to choose from.
+        event: The choice as the journal holds it; None before.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        ground: Ground,
+        sink: Sink,
+        earlier: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.lanes = 1
+        self.choice: Choice | None = None
+        self.event: dict[str, Any] | None = None
+        self._context = context
+        self._ground = ground
+        self._sink = sink
+        self._earlier = earlier
+        self._damaged = False
+        self._offers: dict[str, Offer] = {}
+        self._lock = threading.Lock()  # workers ask in the threads of their connections
+
+    def answer(self, described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Answer one process: ``pruned`` maps benchmarks to reasons; or ``error`` says what is wrong.
+
+        The first question decides; benchmarks that it did not name run.
+
+        Args:
+            described: What the process has collected, see `pruning.describe`.
+        """
+        from pytest_anubis.selector.selector_error import SelectorError
+
+        with self._lock:
+            if self.event is None and described:
+                try:
+                    self._choose(described)
+                except SelectorError as error:
+                    return {"error": f"--anubis-select: {error}"}
+        pruned = self.event["pruned"] if self.event is not None else ()
+        return {"pruned": {item["benchmark"]: item["reason"] for item in pruned}}
+
+    def _choose(self, described: Sequence[Mapping[str, Any]]) -> None:
+        from pytest_anubis.selector.choice.choice_inputs import Offer, choose
+        from pytest_anubis.selector.choice.choice_record import choice_record
+
+        offers = [
+            Offer(
+                benchmark=one["benchmark"],
+                component=one["component"],
+                declared=one["cost"],
+                turns=-(-one["devices"] // max(1, self.lanes)),
+                pinned=one["pinned"],
+            )
+            for one in described
+        ]
+        wish = wish_of(self._context)
+        kept = None
+        if self._earlier is not None:
+            seed, kept = self._earlier.get("seed"), _earlier_plan(self._earlier)
+            if kept is not None and type(seed) is int and seed >= 0:
+                wish = replace(wish, seed=seed)
+            else:
+                kept, self._damaged = None, True
+        with solver_hushed():
+            choice = choose(self._ground, offers, wish)
+        if kept is not None:
+            choice = replace(choice, plan=replace(choice.plan, **kept))
+        self._offers = {offer.benchmark: offer for offer in offers}
+        self.choice = choice
+        pinned = [offer.benchmark for offer in offers if offer.pinned]
+        self.event = {"event": EVENT, **to_plain(choice_record(choice, wish, pinned=pinned))}
+        self._sink(self.event)
+
+    def lines(self, *, explain: bool, width: int | None = None) -> list[str]:
+        """Return the choice for the terminal; nothing before it is made."""
+        if self.event is None:
+            return []
+        lines = [f"anubis: {line}" for line in choice_lines(self.event)]
+        if self._damaged:
+            lines.append("anubis: the earlier choice in the journal is damaged: chosen anew")
+        return lines + (explain_lines(self.event, width=width) if explain else [])
+
+    def header(self) -> str:
+        """Say what the choice will go by."""
+        settings, ground = self._context.settings, self._ground
+        from pytest_anubis.report.text.numbers import percent
+
+        risk = ground.risk
+        known = "unknown" if risk is None else f"{percent(risk)} ({ground.basis})"
+        return (
+            f"anubis: selecting by {settings.select}: risk of an incident in "
+            f"{ground.horizon / 3600:g} h {known}"
+        )
+
+    def pruned_verdicts(self) -> list[MetricVerdict]:
+        """Return NOT_TESTED by decision for every benchmark that was left out."""
+        event = self.event
+        return [
+            MetricVerdict(
+                outcome=Outcome.NOT_TESTED,
+                reason=Reason.PRUNED,
+                text=f"left out by the Selector: {item['reason']}",
+                benchmark=item["benchmark"],
+                metric="",
+                component=self._offers[item["benchmark"]].component
+                if item["benchmark"] in self._offers
+                else "",
+                node=self._context.node,
+            )
+            for item in (event["pruned"] if event is not None else ())
+        ]
+
+    def risk_after(self, passed: Sequence[str]) -> float | None:
+        """Return the risk that is left once these benchmarks passed; None if none was left out."""
+        if self.choice is None or not self.choice.plan.pruned:
+            return None
+        return self.choice.risk_after(passed)
+
+    def unneeded(self) -> str:
+        """Say why nothing had to be measured; empty where something had to be."""
+        if self.event is None or self.event["method"] != "nothing" or self.event["chosen"]:
+            return ""
+        return choice_lines(self.event)[0]
+
+
+def answered(selection: Selection, described: Any) -> dict[str, Any]:
+    """Answer a worker whatever happens: one that waits for ever would look like a hang."""
+    try:
+        return selection.answer(described)
+    except Exception as error:
+        return {"error": f"--anubis-select: the choice could not be made: {error!r}"}
+
+
+def wish_of(context: RunContext) -> Wish:
+    """Return what the settings ask of the Selector; the seed is drawn from the run's name."""
+    from pytest_anubis.selector.choice.choice_inputs import Wish
+
+    settings = context.settings
+    drawn = int.from_bytes(hashlib.sha256(context.run_id.encode()).digest()[:4])
+    return Wish(
+        mode=settings.select or "all",
+        p0=settings.accepted_risk,
+        budget=settings.budget,
+        incident_cost=settings.incident_cost,
+        explore=settings.explore,
+        seed=drawn if settings.seed is None else settings.seed,
+    )
+
+
+def _earlier_plan(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the interrupted run had chosen, to stand in a plan's place; None if it is damaged."""
+    from pytest_anubis.selector.choice.choice_plan import Plan
+
+    names = ("chosen", "explored", "pruned", "method", "optimal", "reached", "cost", "full_cost")
+    try:
+        kept = from_plain(Plan, {name: event[name] for name in names}, where="selection")
+    except (WireError, KeyError):
+        return None
+    return {name: getattr(kept, name) for name in names}
+
+
+def history_exists(place: Path | str) -> bool:
+    """Say whether there is a history: a database is taken to have one, a folder has its file or not."""
+    return isinstance(place, str) or (place / HISTORY_NAME).exists()
+
+
+def freeze_ground(context: RunContext) -> Ground:
+    """Read what the choice rests on.
+
+    Raises:
+        pytest.UsageError: The history or the risk model cannot be used; one line says why.
+    """
+    from pytest_anubis.core.history import FleetHistory
+    from pytest_anubis.selector.choice.choice_inputs import freeze
+    from pytest_anubis.selector.risk.forecast import RiskModel
+    from pytest_anubis.selector.selector_error import SelectorError
+    from pytest_anubis.store.history.database import History, HistoryError
+    from pytest_anubis.store.history.fleet_history import read_fleet
+    from pytest_anubis.store.history.risk_model_files import MODEL_NAME, read_model
+
+    settings = context.settings
+    path: Path = settings.store / MODEL_NAME
+    place = str(settings.store)
+    try:
+        fleet, read = FleetHistory(), place
+        if history_exists(settings.history_place):  # opening one would make it
+            with History(settings.history_place) as history:
+                read = history.shown()
+                fleet = read_fleet(
+                    history, hardware_class=context.hardware_class, profile=settings.profile
+                )
+        model = None
+        if path.exists():
+            place = str(path)
+            model = RiskModel.from_plain(read_model(path))
+        place = read
+        return freeze(fleet, [context.node], now=time.time(), horizon=settings.horizon, model=model)
+    except HistoryError as error:
+        raise pytest.UsageError(f"--anubis-select: {error}") from error
+    except SelectorError as error:
+        raise pytest.UsageError(f"--anubis-select: {place}: {error}") from error

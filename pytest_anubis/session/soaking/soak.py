@@ -1,0 +1,225 @@
+"""Soaking: the benchmark set again and again until the time is over, each cycle a run of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis.session.soaking.cycle_reports import CycleFiles
+from pytest_anubis.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.report.pages.soak_page import Cycle
+    from pytest_anubis.validator.changes.trend import Trend
+
+FLAG = "--anubis-duration"
+
+_OURS = (FLAG, "--anubis-run-id", "--html", "--junitxml", "--junit-xml")
+_WORST = (3, 4, 2, 1, 20, 0)
+_LAST = (2, 4, 5)
+"""Exit codes after which going on is no use: interrupted by hand, wrong usage, nothing to run."""
+
+_INTERRUPTED = 2
+
+
+class Soak:
+    """A campaign of cycles.
+
+    Args:
+        config: The configuration, of which the command line is passed on.
+        settings: The resolved settings.
+        duration: Seconds; the cycle in progress at the end is finished.
+    """
+
+    def __init__(self, config: pytest.Config, settings: Settings, duration: float) -> None:
+        from pytest_anubis.session.context import new_run_id
+
+        self._config = config
+        self._settings = settings
+        self._duration = duration
+        self._base = settings.run_id or f"soak-{new_run_id('node')}"
+        self._arguments, self._files = split(config)
+        self._node = self._class = ""
+        self._cycles: list[Cycle] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = False
+
+    def run(self) -> int:
+        """Run cycles until the time is over, say how each ended and what moved, write the files.
+
+        A cycle is a process and a run of its own, so a crash costs one cycle, and its journal is closed.
+
+        An interrupt (Ctrl-C, SIGINT, SIGTERM) ends the cycle in progress and then the campaign.
+
+        Returns:
+            The worst exit code of all cycles: 1 if one was rejected, 20 if one was undecided, else 0. A trend
+            under ``--anubis-fail-on marginal`` is a rejection. 2 if it was interrupted.
+        """
+        with self._interrupts():
+            return self._run()
+
+    def _run(self) -> int:
+        begin = time.monotonic()
+        while not self._cycles or time.monotonic() - begin < self._duration:
+            cycle = self._one(len(self._cycles) + 1)
+            self._cycles.append(cycle)
+            spent = time.monotonic() - begin
+            _say(
+                f"anubis: cycle {cycle.number}, {spent / 3600:.2f} h, exit code {cycle.exit_code}: "
+                f"{cycle.headline}"
+            )
+            self._careful(
+                self._files.junit, functools.partial(self._files.write_junit, cycle.number)
+            )
+            self._write([], f"so far {len(self._cycles)} cycles in {spent / 3600:.2f} h")
+            if cycle.exit_code in _LAST or self._stopping:
+                break
+        return self._end((time.monotonic() - begin) / 3600)
+
+    def _one(self, number: int) -> Cycle:
+        from pytest_anubis.report.pages.soak_page import Cycle
+
+        run_id = f"{self._base}-{number:05d}"
+        # Ours first: after "--" they would be files. The duration may stand in addopts: no soak in a soak.
+        ours = [f"{FLAG}=", f"--anubis-run-id={run_id}", *self._files.of_cycle(number)]
+        command = [sys.executable, "-m", "pytest", *ours, *self._arguments]
+        # In a group of its own a terminal's Ctrl-C does not reach it: it gets exactly one, from us.
+        group = 0 if sys.platform != "win32" else None
+        with subprocess.Popen(
+            command, cwd=self._config.invocation_params.dir, process_group=group
+        ) as self._process:
+            if self._stopping:  # between two cycles
+                self._process.send_signal(signal.SIGINT)
+            code = self._process.wait()
+        record = _record(self._settings.store, run_id)
+        if record is None:
+            return Cycle(number=number, run=run_id, exit_code=code, headline="no verdict")
+        self._node, self._class = record.node, record.hardware_class
+        before = self._cycles[-1].exit_code if self._cycles else None
+        return Cycle(
+            number=number,
+            run=run_id,
+            started=record.started,
+            exit_code=code,
+            headline=record.node_verdict.headline if record.node_verdict else "no verdict",
+            # Thousands of cycles must fit into memory; the journals have everything.
+            measurements=tuple(
+                replace(one, telemetry=(), evidence=()) for one in record.measurements
+            ),
+            page=self._files.keep(number, code != before),
+        )
+
+    def _end(self, hours: float) -> int:
+        from pytest_anubis.validator import find_trends
+
+        codes = [cycle.exit_code for cycle in self._cycles]
+        trends: list[Trend] = find_trends([cycle.measurements for cycle in self._cycles])
+        for trend in trends:
+            _say(f"anubis: trend: MARGINAL {trend.text}")
+        counts = ", ".join(f"{codes.count(code)} x exit code {code}" for code in sorted(set(codes)))
+        by_hand = ", interrupted" if self._stopping else ""
+        ended = f"{len(codes)} cycles in {hours:.2f} h{by_hand}: {counts}"
+        _say(f"anubis: {ended}")
+        self._write([trend.text for trend in trends], ended)
+        if self._stopping:
+            return _INTERRUPTED
+        return worst_code(codes, decayed=bool(trends) and self._settings.fail_on == "marginal")
+
+    def _write(self, trends: list[str], ended: str) -> None:
+        """Write the campaign's page, after every cycle: what is there survives whatever comes."""
+        from pytest_anubis.report.pages.soak_page import soak_page
+
+        if self._files.html is not None:
+            page = soak_page(self._node, self._class, self._cycles, trends, ended)
+            self._careful(self._files.html, functools.partial(self._files.write_html, page))
+
+    def _careful(self, path: Path | None, write: Callable[[], None]) -> None:
+        """Write a file of the campaign; a full disk must not end a soak, whose journals are elsewhere."""
+        try:
+            write()
+        except OSError as error:
+            _say(f"anubis: {path}: cannot be written ({error.strerror}); the soak goes on")
+
+    @contextlib.contextmanager
+    def _interrupts(self) -> Iterator[None]:
+        """Pass an interrupt on to the cycle, which closes its journal, and stop after it."""
+
+        def interrupt(number: int, frame: object) -> None:
+            self._stopping = True
+            if self._process is not None:
+                self._process.send_signal(signal.SIGINT)
+
+        before = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ValueError):  # not in the main thread: nothing arrives here
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    before[number] = signal.signal(number, interrupt)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def worst_code(codes: Sequence[int], *, decayed: bool) -> int:
+    """Return a campaign's exit code.
+
+    Args:
+        codes: Those of its cycles.
+        decayed: A trend that counts as a rejection was found.
+    """
+    worst = min(codes, key=lambda code: _WORST.index(code) if code in _WORST else -1)
+    return 1 if decayed and worst in (0, 20) else worst
+
+
+def soak(config: pytest.Config, settings: Settings, duration: float) -> int:
+    """Soak for `duration` seconds; return the exit code, see `Soak.run`."""
+    return Soak(config, settings, duration).run()
+
+
+def split(config: pytest.Config) -> tuple[list[str], CycleFiles]:
+    """Return the command line of a cycle, and the files that every cycle would overwrite.
+
+    The command line is ours without the duration, the run's name and these files, which may stand in the ini
+    file as well.
+    """
+    kept: list[str] = []
+    skip = False
+    for argument in map(str, config.invocation_params.args):
+        if skip:
+            skip = False
+        elif argument in _OURS:
+            skip = True
+        elif not argument.startswith(tuple(f"{flag}=" for flag in _OURS)):
+            kept.append(argument)
+    folder = Path(config.invocation_params.dir)
+    page, junit = (config.getoption(name, None) for name in ("htmlpath", "xmlpath"))
+    return kept, CycleFiles(
+        html=folder / page if page else None, junit=folder / junit if junit else None
+    )
+
+
+def _record(store: Path, run_id: str) -> RunRecord | None:
+    from pytest_anubis.store.journal.journal_events import JournalError
+    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
+
+    try:
+        return read_journal(journal_path(store, run_id))
+    except JournalError:
+        return None
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

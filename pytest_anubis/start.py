@@ -1,0 +1,271 @@
+"""Start of a run with ``--anubis``: inventory, hardware class and baseline, then the rooms' plugins."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_anubis.session.collecting.declared_deadlines import declares_deadlines
+from pytest_anubis.session.context import RunContext, context_key, new_run_id, sink_key
+from pytest_anubis.session.measuring.call_phase import Judge
+from pytest_anubis.session.running.resume import SkipDone, check_same, find_earlier
+from pytest_anubis.settings import DEFAULT_BASELINES, Settings
+from pytest_anubis.wire import from_plain, to_plain
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.inventory import Inventory
+    from pytest_anubis.session.running.live_run import Run
+    from pytest_anubis.session.running.resume import Earlier
+
+PLAIN_KEY = "anubis"
+"""Key of our data in xdist's ``workerinput``."""
+
+
+def start(config: pytest.Config, settings: Settings) -> None:
+    """Find out what this run is about and register what carries it out.
+
+    Raises:
+        pytest.UsageError: The baseline or a recorded inventory cannot be used; one line says why.
+    """
+    worker_input = getattr(config, "workerinput", None)
+    if worker_input is not None:
+        _start_worker(config, worker_input)
+        return
+    context = prepare(config, settings)
+    earlier = None
+    if settings.resume:
+        earlier = find_earlier(settings)
+        check_same(earlier, context)
+        context = replace(context, run_id=earlier.record.run, done=earlier.done)
+    config.stash[context_key] = context
+    from pytest_anubis.session.running.live_run import Run
+    from pytest_anubis.session.running.terminal_plugin import Terminal
+
+    run = Run(config, context, earlier)
+    config.stash[sink_key] = run.sink
+    manager = config.pluginmanager
+    manager.register(run, "anubis-run")
+    if settings.select:
+        _select(config, run, earlier)
+    if earlier is not None:  # after the choice, which must see all tests
+        manager.register(SkipDone(), "anubis-resume")
+    gate = None
+    if context.judging:
+        from pytest_anubis.session.running.gate_plugin import Gate, golden_of
+
+        gate = Gate(context, run.sink, golden_of(context))
+        manager.register(gate, "anubis-gate")
+    manager.register(Terminal(config, run), "anubis-terminal")
+    manager.register(Judge(config, context), "anubis-judge")
+    if config.getoption("xmlpath", None):
+        from pytest_anubis.report.export.junit_export import JUnitDecision
+
+        manager.register(JUnitDecision(), "anubis-junit")
+    if manager.has_plugin("html") and config.getoption("htmlpath", None):
+        from pytest_anubis.report.pytest_html import HtmlReport
+
+        manager.register(HtmlReport(run), "anubis-html")
+    if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it
+        config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
+    elif _in_workers(config, context):
+        from pytest_anubis.distributed.workers import controller
+
+        controller.register(config, context, run.sink, run.selection)
+
+
+def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
+    """Freeze what the choice of benchmarks rests on, and let it be made once they are collected."""
+    from pytest_anubis.report.pages.choice_report import find_event
+    from pytest_anubis.session.selecting.pruning import Pruning, stands_down
+    from pytest_anubis.session.selecting.run_choice import Selection, freeze_ground
+
+    if stands_down(config):
+        return  # the terminal says so
+    before = find_event(earlier.record.events) if earlier is not None else None
+    run.selection = Selection(run.context, freeze_ground(run.context), run.sink, before)
+    config.pluginmanager.register(Pruning(run.selection.answer), "anubis-pruning")
+
+
+def _in_workers(config: pytest.Config, context: RunContext) -> bool:
+    """Say whether the tests run in worker processes, where a hang or a crash costs one test only.
+
+    That is so with any ``-n`` (``-n0``: one worker after the other's death), on every node with
+    accelerators, whose drivers are what hangs, and wherever there is a deadline: ``--anubis-timeout``,
+    or a test file that declares costs (a disk hangs as well as a driver). Other tests stay in this
+    process: a worker costs every test a millisecond or two. So do those of ``-s``, ``--trace`` and
+    ``--setup-show``, which are to be watched.
+    """
+    if not config.pluginmanager.has_plugin("xdist"):
+        return False
+    asked = config.getoption("numprocesses", None) is not None or bool(config.getoption("tx", None))
+    if asked or context.settings.timeout is not None or context.devices != ("cpu",):
+        return True
+    option = config.option
+    watched = option.capture == "no" or option.trace or option.setupshow or option.setuponly
+    return not watched and declares_deadlines(config)
+
+
+def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
+    context = replace(context_from_plain(worker_input[PLAIN_KEY]), root_pid=os.getppid())
+    config.stash[context_key] = context
+    from pytest_anubis.distributed.workers import worker
+
+    config.stash[sink_key] = worker.register(config, context, worker_input)
+    config.pluginmanager.register(Judge(config, context), "anubis-judge")
+    if context.settings.select:
+        from pytest_anubis.session.selecting.pruning import Pruning
+
+        config.pluginmanager.register(Pruning(worker.asking(config)), "anubis-pruning")
+    if context.done:
+        config.pluginmanager.register(SkipDone(), "anubis-resume")
+
+
+def prepare(config: pytest.Config, settings: Settings) -> RunContext:
+    """Read the inventory, name the hardware class and find its baseline.
+
+    Raises:
+        pytest.UsageError: A file that was named cannot be used.
+    """
+    from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+    from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain, redact
+    from pytest_anubis.hardware.inventory.visible_devices import visible
+
+    inventory = _inventory(settings)
+    usable = visible(
+        inventory.accelerators, os.environ
+    )  # workers are bound by what redaction hides
+    if settings.redact:
+        inventory = redact(inventory)
+    key, attributes = _extended(config, *hardware_class(inventory, settings.profile))
+    baseline, note = None, ""
+    if settings.mode == "judge":
+        baseline, note = find(settings, key)
+    node = inventory.node or platform.node()
+    return RunContext(
+        settings=settings,
+        run_id=settings.run_id or new_run_id(node),
+        node=node,
+        inventory=inventory_to_plain(inventory),
+        hardware_class=key,
+        attributes=attributes,
+        devices=usable.devices,
+        bindings=usable.bindings,
+        hidden=usable.notes,
+        baseline=baseline,
+        baseline_note=note,
+    )
+
+
+def _inventory(settings: Settings) -> Inventory:
+    from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+
+    return read_inventory() if settings.inventory is None else _recorded(settings.inventory)
+
+
+def _recorded(path: Path) -> Inventory:
+    from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
+
+    try:
+        return replay(path).inventory
+    except OSError as error:
+        raise pytest.UsageError(
+            f"--anubis-inventory: {path}: cannot be read ({error.strerror}); record one with "
+            "'anubis doctor --record FILE'"
+        ) from error
+    except RecordingError as error:
+        raise pytest.UsageError(f"--anubis-inventory: {error}") from error
+
+
+def _extended(
+    config: pytest.Config, key: str, attributes: dict[str, str]
+) -> tuple[str, dict[str, str]]:
+    """Add what users' hooks say about the class: to its attributes and to its key."""
+    from pytest_anubis.hardware.inventory.hardware_classes import slug
+
+    answers = config.hook.pytest_anubis_attributes(config=config, attributes=dict(attributes))
+    added: dict[str, str] = {}
+    for answer in answers:
+        if answer is None:
+            continue
+        if not isinstance(answer, Mapping) or not all(
+            isinstance(k, str) and isinstance(v, str) for k, v in answer.items()
+        ):
+            raise pytest.UsageError(
+                f"hook pytest_anubis_attributes returned {answer!r}; return a mapping of text to text"
+            )
+        added.update(answer)
+    parts = [slug(f"{name} {added[name]}") for name in sorted(added)]
+    return "_".join([key, *parts]), attributes | added
+
+
+def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
+    """Find and load the class's baseline.
+
+    Returns:
+        The baseline and an empty note, or None and one sentence that says what to do next.
+
+    Raises:
+        pytest.UsageError: The file cannot be used; nothing is judged against half a baseline.
+    """
+    from pytest_anubis.store.baselines.baseline_files import (
+        BaselineError,
+        find_baseline,
+        load_baseline,
+    )
+
+    # The folder that nobody named may be missing; there is no baseline then.
+    if settings.baselines.name != DEFAULT_BASELINES and not settings.baselines.exists():
+        raise pytest.UsageError(
+            f"--anubis-baselines: {settings.baselines}: no such file or folder; name one that is there"
+        )
+    try:
+        path = find_baseline(settings.baselines, key)
+        if path is not None:
+            return load_baseline(path, hardware_class=key), ""
+    except (OSError, BaselineError) as error:
+        raise pytest.UsageError(str(error)) from error
+    return None, (
+        f"no baseline for hardware class {key} in {settings.baselines}: learn one with "
+        "'anubis learn suites/' on machines known to be good, then run again"
+    )
+
+
+def context_to_plain(context: RunContext) -> dict[str, Any]:
+    """Return the context as plain types for a worker."""
+    data: dict[str, Any] = to_plain(context)
+    return data
+
+
+_REBUILT = ("settings", "baseline", "devices", "bindings", "hidden", "done")
+
+
+def context_from_plain(data: dict[str, Any]) -> RunContext:
+    """Build the context from what the controller sent."""
+    from pytest_anubis.core.baseline import Baseline
+
+    settings = dict(data["settings"])
+    for name in ("baselines", "store", "inventory", "scratch"):
+        settings[name] = _path(settings[name])
+    settings["goals_required"] = tuple(_path(path) for path in settings["goals_required"])
+    rest = {k: v for k, v in data.items() if k not in _REBUILT}
+    baseline = data["baseline"]
+    return RunContext(
+        settings=Settings(**settings),
+        baseline=None if baseline is None else from_plain(Baseline, baseline),
+        devices=tuple(data["devices"]),
+        bindings=tuple((variable, value) for variable, value in data["bindings"]),
+        hidden=tuple(data["hidden"]),
+        done=tuple(data["done"]),
+        **rest,
+    )
+
+
+def _path(text: str | None) -> Any:
+    return None if text is None else Path(text)

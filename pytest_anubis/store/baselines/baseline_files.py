@@ -1,0 +1,207 @@
+"""Baseline files: found by hardware class, checked before use, sealed with a digest, written atomically."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.baselines.baseline_form import (
+    BaselineError,
+    baseline_from_plain,
+    baseline_to_plain,
+    digest_of,
+)
+
+__all__ = [
+    "BaselineError",
+    "baseline_file_name",
+    "baseline_from_plain",
+    "baseline_to_plain",
+    "find_baseline",
+    "load_baseline",
+    "load_baselines",
+    "save_baseline",
+    "seal",
+]
+
+_LARGEST = 1 << 30  # bytes; a class with 100,000 criteria stays far below
+
+
+def baseline_file_name(hardware_class: str) -> str:
+    """Return the file name of a class's baseline: its key, with what a file name cannot hold as ``-``."""
+    name = re.sub(r"[^A-Za-z0-9._+@=-]+", "-", hardware_class).strip(".-")
+    return f"{name or 'unnamed'}.json"
+
+
+def find_baseline(folder: Path, hardware_class: str) -> Path | None:
+    """Return the file of a class's baseline, or None when there is none.
+
+    Args:
+        folder: A folder of baselines, or one baseline file, which then is the answer for every class
+            (`load_baseline` says when it is another class's).
+        hardware_class: Key of the class.
+    """
+    if folder.is_file():
+        return folder
+    path = folder / baseline_file_name(hardware_class)
+    return path if path.exists() else None  # what it is, loading tells
+
+
+def load_baseline(
+    path: Path, *, hardware_class: str | None = None, sealed: bool = True
+) -> Baseline:
+    """Read and check a baseline.
+
+    Args:
+        path: The file.
+        hardware_class: The class that it must be for; None takes any.
+        sealed: Insist that the content matches its digest. ``anubis baseline promote`` reads an edited
+            file with False and seals it again.
+
+    Returns:
+        The baseline, with its digest.
+
+    Raises:
+        BaselineError: The file cannot be read, is malformed, is another class's, or was edited after it
+            was sealed; one line that names the file, the place and the mend.
+    """
+    data = _read(path)
+    try:
+        baseline = baseline_from_plain(data)
+    except BaselineError as error:
+        raise BaselineError(f"{path}: {error}") from None
+    if hardware_class is not None and baseline.hardware_class != hardware_class:
+        raise BaselineError(
+            f"{path}: hardware_class: this baseline is for {baseline.hardware_class!r}, not for "
+            f"{hardware_class!r}; learn one for this class with `anubis learn`"
+        )
+    actual = digest_of(baseline)
+    if sealed and baseline.digest != actual:
+        raise BaselineError(
+            f"{path}: digest: the content was edited after it was sealed (digest "
+            f"{baseline.digest or 'missing'}, content {actual}); review it, then run "
+            f"`anubis baseline promote {path}`"
+        )
+    return dataclasses.replace(baseline, digest=actual)
+
+
+def load_baselines(folder: Path) -> dict[str, Baseline]:
+    """Read every baseline of a folder (or the one file), by hardware class.
+
+    Raises:
+        BaselineError: One is malformed, two are for one class, or a file's name is not its class's.
+    """
+    if folder.is_file():
+        baseline = load_baseline(folder)
+        return {baseline.hardware_class: baseline}
+    if not folder.is_dir():
+        raise BaselineError(
+            f"{folder}: no such folder or file; learn a baseline with 'anubis learn'"
+        )
+    found: dict[str, Baseline] = {}
+    for path in sorted(folder.glob("*.json")):
+        baseline = load_baseline(path)
+        name = baseline_file_name(baseline.hardware_class)
+        if path.name != name:
+            raise BaselineError(
+                f"{path}: hardware_class: a baseline for {baseline.hardware_class!r} must be named "
+                f"{name}; rename the file or move it out of this folder"
+            )
+        if baseline.hardware_class in found:
+            raise BaselineError(f"{path}: hardware_class: a second baseline for one class")
+        found[baseline.hardware_class] = baseline
+    return found
+
+
+def seal(baseline: Baseline) -> Baseline:
+    """Return the baseline as a file would hold it: numbers rounded, digest set.
+
+    Raises:
+        BaselineError: It holds something that no baseline file may hold.
+    """
+    rounded = baseline_from_plain(baseline_to_plain(baseline))
+    return dataclasses.replace(rounded, digest=digest_of(rounded))
+
+
+def save_baseline(baseline: Baseline, folder: Path) -> Path:
+    """Write a baseline atomically under its class's name, sealed.
+
+    Args:
+        baseline: What was learned.
+        folder: The folder, which is made; or the very file, if it ends in ``.json``.
+
+    Returns:
+        The file.
+
+    Raises:
+        BaselineError: The baseline is not valid or the disk refuses; an older file is left as it was.
+    """
+    plain = baseline_to_plain(seal(baseline))
+    name = baseline_file_name(baseline.hardware_class)
+    path = folder if folder.suffix == ".json" and not folder.is_dir() else folder / name
+    # A lone surrogate has no UTF-8; as an escape it is valid JSON.
+    content = (_pretty(plain, "") + "\n").encode("utf-8", "backslashreplace")
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise BaselineError(
+            f"{path}: cannot be written ({error.strerror}); choose another folder or make room"
+        ) from error
+    return path
+
+
+def _read(path: Path) -> Any:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise BaselineError(f"{path}: larger than 1 GiB, so it is no baseline")
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise BaselineError(
+            f"{path}: byte {error.start} is not UTF-8; restore the file or learn it again"
+        ) from None
+    try:
+        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+    except RecursionError:
+        raise BaselineError(f"{path}: nested too deeply, so it is no baseline") from None
+    except json.JSONDecodeError as error:
+        raise BaselineError(
+            f"{path} line {error.lineno} column {error.colno}: not valid JSON ({error.msg}); "
+            "restore the file or learn it again"
+        ) from None
+    except ValueError as error:
+        raise BaselineError(f"{path}: {str(error)[:120]}; mend it or learn it again") from None
+
+
+def _refuse(word: str) -> float:
+    raise ValueError(f"{word} is not a number that a baseline may hold")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"field {twice[:40]!r} stands twice in one object")
+    return found
+
+
+def _pretty(value: Any, indent: str) -> str:
+    """Format for people: one field a line, but a list of numbers or words stays on its line."""
+    inner = indent + "  "
+    if isinstance(value, dict) and value:
+        lines = (f"{inner}{_flat(key)}: {_pretty(value[key], inner)}" for key in sorted(value))
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return "[\n" + ",\n".join(inner + _pretty(v, inner) for v in value) + f"\n{indent}]"
+    return _flat(value)
+
+
+def _flat(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, ensure_ascii=False)

@@ -1,0 +1,348 @@
+"""Reading runs back: journals, imports and tables, from files or whole folders, as populations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.run import PlannedTest, Remarks, RunRecord
+from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
+from pytest_anubis.store.importers.import_result import ImportFileError
+from pytest_anubis.store.importers.superbench import import_superbench
+from pytest_anubis.store.importers.table import import_table
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import JOURNAL_NAME, read_journal
+from pytest_anubis.store.journal.run_remarks import INTERRUPTED, remarks_of
+from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
+from pytest_anubis.store.samples.gather import Gather
+
+Progress = Callable[[str], None]
+
+_TABLES = (".csv", ".tsv", ".parquet", ".pq")
+_BROKEN = ("failed", "error", "crashed")
+
+
+class RunsError(ValueError):
+    """There is nothing to read; the message is one line for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRun:
+    """A run that takes no part, and why.
+
+    Attributes:
+        run: Its id, empty when the file could not be read at all.
+        node: Its node.
+        path: Its file.
+        reason: One sentence.
+        damaged: The file could not be read: nobody knows which node is missing.
+    """
+
+    run: str
+    node: str
+    path: str
+    reason: str
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmeasuredTest:
+    """A test that recorded nothing, of which no other run knows the metrics either.
+
+    Attributes:
+        run: The run.
+        node: Its node.
+        hardware_class: The node's class.
+        plan: What was meant to be run.
+        result: How the test ended.
+    """
+
+    run: str
+    node: str
+    hardware_class: str
+    plan: PlannedTest
+    result: TestResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSet:
+    """Everything that was read.
+
+    Attributes:
+        populations: One per hardware class, benchmark, metric and group, sorted.
+        runs: The runs read, without their measurements, verdicts and events.
+        refused: Runs and files that take no part, with reasons.
+        unmeasured: Tests that recorded nothing and fit into no population.
+        remarks: (hardware class, node) -> what its journals say besides samples, of every node of a journal.
+        warnings: What was wrong inside the files, one line each.
+    """
+
+    populations: tuple[Population, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
+    refused: tuple[RefusedRun, ...] = ()
+    unmeasured: tuple[UnmeasuredTest, ...] = ()
+    remarks: Mapping[tuple[str, str], Remarks] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> dict[str, Mapping[str, str]]:
+        """Hardware class -> its attributes, as the first run that has any tells them."""
+        found: dict[str, Mapping[str, str]] = {}
+        for run in self.runs:
+            if not found.get(run.hardware_class):
+                found[run.hardware_class] = run.attributes
+        return found
+
+
+def read_runs(
+    paths: Iterable[Path],
+    *,
+    learning: bool = False,
+    profile: str = "",
+    progress: Progress | None = None,
+) -> RunSet:
+    """Read journals, imports, tables and folders of them.
+
+    Rows get a problem where a test failed on its own (``failed``), the machine was not quiet
+    (``disturbed``), nothing was recorded (``missing``), or values cannot be judged (``invalid``). A test
+    that failed only because its metric was judged bad keeps its sample.
+
+    Args:
+        paths: Files (``journal.jsonl``, ``.npz``, ``.csv``, ``.parquet``, SuperBench ``.jsonl``) or
+            folders that are searched for journals and ``.npz`` imports.
+        learning: Refuse runs that nothing may be learned from: rejected, interrupted or never finished,
+            disturbed throughout, or under acceptance and not accepted.
+        profile: Take only runs of this profile; empty takes all.
+        progress: Called with one short line now and then.
+
+    Raises:
+        RunsError: A path does not exist, or there is no run in any of them.
+    """
+    reader = _Reader(learning, profile)
+    for i, path in enumerate(_files(paths)):
+        if progress is not None:
+            progress(f"{i + 1}: {path}")
+        reader.file(path, progress)
+    return reader.result()
+
+
+def refusal(record: RunRecord) -> str:
+    """Say why nothing may be learned from a run, or return an empty string."""
+    decision = record.node_verdict.decision if record.node_verdict else None
+    if not record.ended:
+        return "the run never finished"
+    if record.exit_status in INTERRUPTED:
+        return f"the run was broken off (exit status {record.exit_status})"
+    if decision is Decision.REJECTED:
+        return "the node was rejected in this run"
+    if record.purpose == "acceptance" and decision is not Decision.ACCEPTED:
+        return "the node was under acceptance and not accepted; learn from `--anubis-mode=measure` runs"
+    if record.measurements and all(m.disturbance for m in record.measurements):
+        return "every measurement was disturbed: " + record.measurements[0].disturbance[0]
+    return ""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Collects what the files hold."""
+
+    learning: bool
+    profile: str
+    gather: Gather = field(default_factory=Gather)
+    runs: dict[tuple[str, str], RunRecord] = field(default_factory=dict)
+    refused: list[RefusedRun] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    silent: list[tuple[RunRecord, TestResult]] = field(default_factory=list)
+    remarks: dict[tuple[str, str], Remarks] = field(default_factory=dict)
+
+    def file(self, path: Path, progress: Progress | None) -> None:
+        try:
+            if path.suffix == SUFFIX:
+                self._columns(path, load_columns(path))
+            elif path.suffix.lower() in _TABLES:
+                table = import_table(path, progress=progress)
+                self.warnings += [f"{path} {line}" for line in (*table.wrong, *table.notes)]
+                self._columns(path, Columns(populations=table.populations, runs=table.runs))
+            elif _is_superbench(path):
+                summary = import_superbench(path, progress=progress)
+                self.warnings += [f"{path} {line}" for line in (*summary.wrong, *summary.notes)]
+                self._columns(path, Columns(populations=summary.populations, runs=summary.runs))
+            else:
+                self._journal(path, read_journal(path))
+        except (JournalError, ColumnsError, ImportFileError) as error:
+            self.refused.append(
+                RefusedRun(run="", node="", path=str(path), reason=str(error), damaged=True)
+            )
+
+    def _journal(self, path: Path, record: RunRecord) -> None:
+        self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
+        reason = ""
+        if (record.run, record.node) in self.runs:
+            reason = "a run of this id and node was read already"
+        elif self.profile and record.profile != self.profile:
+            reason = f"profile {record.profile or 'unknown'}, not {self.profile}"
+        elif self.learning:
+            reason = refusal(record)
+        if reason:
+            self.refused.append(
+                RefusedRun(run=record.run, node=record.node, path=str(path), reason=reason)
+            )
+            return
+        self.runs[record.run, record.node] = dataclasses.replace(
+            record, measurements=(), verdicts=(), events=()
+        )
+        key = (record.hardware_class, record.node)
+        self.remarks[key] = self.remarks.get(key, Remarks()).with_more(remarks_of(record))
+        self._samples(record)
+
+    def _samples(self, record: RunRecord) -> None:
+        broken = _broken_tests(record)
+        waived = {result.test for result in record.results if result.outcome == "xfailed"}
+        recorded = {measurement.test for measurement in record.measurements}
+        for measurement in record.measurements:
+            self.gather.add(
+                hardware_class=record.hardware_class,
+                benchmark=measurement.benchmark,
+                metric=measurement.metric,
+                component=measurement.component,
+                group=measurement.group,
+                node=record.node,
+                device=measurement.device,
+                run=record.run,
+                values=measurement.values,
+                problem=_problem(measurement, broken, waived),
+                looks=measurement.looks,
+            )
+        self.silent += [
+            (record, result)
+            for result in record.results
+            if result.test not in recorded
+            and (result.outcome in _BROKEN or result.outcome == "not reported")
+        ]
+
+    def _columns(self, path: Path, columns: Columns) -> None:
+        known = {(run.run, run.node) for run in columns.runs} & self.runs.keys()
+        if known:
+            run, node = min(known)
+            self.refused.append(
+                RefusedRun(
+                    run=run,
+                    node=node,
+                    path=str(path),
+                    reason="a run of this id and node was read already",
+                )
+            )
+            return
+        self.runs.update(((run.run, run.node), run) for run in columns.runs)
+        for population in columns.populations:
+            self.gather.add_population(population)
+
+    def result(self) -> RunSet:
+        if not self.runs and not self.refused:
+            raise RunsError("no run in any of these; expected journals, imports (.npz) or tables")
+        return RunSet(
+            unmeasured=tuple(self._place_silent()),
+            populations=self.gather.populations(),
+            runs=tuple(self.runs[key] for key in sorted(self.runs)),
+            refused=tuple(self.refused),
+            remarks=self.remarks,
+            warnings=tuple(self.warnings),
+        )
+
+    def _place_silent(self) -> Iterator[UnmeasuredTest]:
+        """Give tests without a measurement a row in every population of their benchmark."""
+        keys = self.gather.keys() if self.silent else []
+        for record, result in self.silent:
+            plan = next((plan for plan in record.planned if plan.test == result.test), None)
+            kind = "missing" if result.outcome == "not reported" else "failed"
+            text = f"test {result.outcome}" + (f": {result.text}" if result.text else "")
+            found = False
+            for (hardware_class, benchmark, _, group), metric, component in keys:
+                if (hardware_class, benchmark) != (record.hardware_class, result.benchmark):
+                    continue
+                found = True
+                self.gather.add(
+                    hardware_class=hardware_class,
+                    benchmark=benchmark,
+                    metric=metric,
+                    component=component,
+                    group=group,
+                    node=record.node,
+                    device=(plan.device if plan else "") or "node",
+                    run=record.run,
+                    values=(),
+                    problem=Problem(kind=kind, text=text),
+                )
+            if not found:
+                yield UnmeasuredTest(
+                    run=record.run,
+                    node=record.node,
+                    hardware_class=record.hardware_class,
+                    plan=plan or PlannedTest(test=result.test, benchmark=result.benchmark),
+                    result=result,
+                )
+
+
+def _broken_tests(record: RunRecord) -> dict[str, str]:
+    """Return test -> why it failed, for tests that failed on their own and not by their verdict."""
+    judged: dict[tuple[str, str], list[MetricVerdict]] = {}
+    for verdict in record.verdicts:
+        judged.setdefault((verdict.benchmark, verdict.device), []).append(verdict)
+    devices = {(m.test, m.benchmark, m.device) for m in record.measurements}
+    by_test: dict[str, list[MetricVerdict]] = {}
+    for test, benchmark, device in devices:
+        by_test.setdefault(test, []).extend(judged.get((benchmark, device), ()))
+    return {
+        result.test: f"test {result.outcome}: {result.text}"
+        for result in record.results
+        if result.outcome in (*_BROKEN, "not reported")
+        and not _failed_by_verdict(by_test.get(result.test, ()))
+    }
+
+
+def _failed_by_verdict(verdicts: Sequence[MetricVerdict]) -> bool:
+    bad = [v.reason for v in verdicts if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+    return bool(bad) and Reason.TEST_FAILED not in bad
+
+
+def _problem(
+    measurement: Measurement, broken: Mapping[str, str], waived: Collection[str]
+) -> Problem | None:
+    if measurement.test in waived:
+        return Problem(kind="waived", text="its test failed as its xfail mark expects")
+    if measurement.test in broken:
+        return Problem(kind="failed", text=broken[measurement.test])
+    if measurement.disturbance:
+        return Problem(kind="disturbed", text="; ".join(measurement.disturbance))
+    return None
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    seen: set[Path] = set()
+    for path in paths:
+        if path.is_dir():
+            found = sorted((*path.rglob(JOURNAL_NAME), *path.rglob(f"*{SUFFIX}")))
+        elif path.exists():
+            found = [path]
+        else:
+            raise RunsError(f"{path}: no such file or folder")
+        for file in found:
+            real = file.resolve()
+            if real not in seen:
+                seen.add(real)
+                yield file
+
+
+def _is_superbench(path: Path) -> bool:
+    """Tell a SuperBench summary from a journal by how its first line begins."""
+    if path.suffix != ".jsonl" or path.name == JOURNAL_NAME:
+        return False
+    try:
+        with path.open("rb") as lines:
+            return b'"node"' in (head := lines.read(4096)) and b'"event"' not in head
+    except OSError:
+        return False

@@ -1,0 +1,66 @@
+"""A node's own earlier runs out of the store, as what a new run of it can be compared with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.core.sample import Population
+from pytest_anubis.store.collected_runs import RunsError, read_runs
+from pytest_anubis.store.journal.journal_file import JOURNAL_NAME
+
+MOST = 20
+"""The latest runs are enough to know a node's own spread."""
+
+
+def earlier_populations(
+    store: Path, *, node: str, hardware_class: str, profile: str, before: str
+) -> tuple[Population, ...]:
+    """Return what a node measured in its latest earlier runs of the same class and profile.
+
+    Runs that nothing may be learned from (rejected, broken off, disturbed throughout) take no part; a
+    journal that cannot be read takes no part either, since this run must not fail for it.
+
+    Args:
+        store: Folder of the store.
+        node: Name of the node.
+        hardware_class: Key of its class.
+        profile: Profile of this run.
+        before: Id of this run, which is left out.
+    """
+    found = []
+    for started, path in _journals(store, node, hardware_class, profile, before):
+        found.append((started, str(path), path))
+    latest = [path for _, _, path in sorted(found, reverse=True)[:MOST]]
+    if not latest:
+        return ()
+    try:
+        return read_runs(latest, learning=True).populations
+    except RunsError:
+        return ()
+
+
+def _journals(
+    store: Path, node: str, hardware_class: str, profile: str, before: str
+) -> Iterator[tuple[str, Path]]:
+    for path in (store / "runs").glob(f"*/{JOURNAL_NAME}"):
+        head = _head(path)
+        same = (
+            head.get("node") == node
+            and head.get("hardware_class") == hardware_class
+            and head.get("profile") == profile
+        )
+        if same and head.get("run") != before:
+            yield str(head.get("started", "")), path
+
+
+def _head(path: Path) -> dict[str, Any]:
+    """Return the first event of a journal, empty if it cannot be read."""
+    try:
+        with path.open("rb") as lines:
+            event = json.loads(lines.readline())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return event if isinstance(event, dict) else {}

@@ -1,0 +1,6 @@
+"""The database of all nodes: runs, verdicts, incidents, defects, and the file of a fitted risk model.
+
+Samples in full stay in journals and imports. Open ``tables.py`` for the schema, ``database.py`` for its use.
+
+PYTEST_DONT_REWRITE
+"""

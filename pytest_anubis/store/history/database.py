@@ -1,0 +1,388 @@
+"""The history: runs, verdicts, incidents and defects of all nodes, in SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, Self
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from pytest_anubis.core.history import NODE_STATES, NodeRecord, RunSummary
+from pytest_anubis.store.history import tables as schema
+
+HISTORY_NAME = "history.sqlite"
+
+_WAIT = 30.0  # seconds that a writer waits for another one
+
+
+class HistoryError(ValueError):
+    """The history cannot be read or written, or must not be; the message is one line for people."""
+
+
+class History:
+    """An open history; use it as a context manager or close it.
+
+    Args:
+        target: A store folder, which gets ``history.sqlite``, or a database URL such as
+            ``postgresql+psycopg://user@host/anubis``.
+
+    Raises:
+        HistoryError: The database cannot be opened, or has another schema.
+    """
+
+    def __init__(self, target: Path | str) -> None:
+        if isinstance(target, str) and "://" in target:
+            self.name = target
+        else:
+            path = Path(target) / HISTORY_NAME
+            self.name = f"sqlite:///{path}"
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise HistoryError(
+                    f"{path}: cannot be made ({error.strerror}); choose another store folder"
+                ) from error
+        self._engine = _engine(self.name)
+        try:
+            self._prepare()
+        except BaseException:  # an interrupt too leaves no connection behind
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; doing it twice is harmless."""
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Give a connection for reading.
+
+        Raises:
+            HistoryError: The database refuses.
+        """
+        with self._told(), self._engine.connect() as connection:
+            yield connection.execution_options(anubis_reads=True)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Give a connection whose changes are kept together, or not at all.
+
+        Raises:
+            HistoryError: The database refuses.
+        """
+        with self._told(), self._engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            # The first line says what; the rest is the statement.
+            cause = getattr(error, "orig", None) or error
+            said = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
+            raise HistoryError(f"{self.shown()}: {said[:160]}") from error
+
+    def shown(self) -> str:
+        """Return its URL for people, without a password."""
+        with contextlib.suppress(SQLAlchemyError):
+            return sa.make_url(self.name).render_as_string(hide_password=True)
+        return "history"
+
+    def _prepare(self) -> None:
+        with self.writing() as connection:
+            schema.metadata.create_all(connection)
+            found = connection.execute(
+                sa.select(schema.meta.c.value).where(schema.meta.c.name == "schema")
+            ).scalar()
+            if found is None:
+                connection.execute(
+                    schema.meta.insert().values(name="schema", value=str(schema.VERSION))
+                )
+            elif found != str(schema.VERSION):
+                raise HistoryError(
+                    f"{self.shown()}: history of schema {found[:20]}, this version reads "
+                    f"{schema.VERSION}; use the version of pytest-anubis that wrote it"
+                )
+
+    # Nodes
+
+    def add_node(
+        self,
+        name: str,
+        *,
+        hardware_class: str = "",
+        since: float | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add a node, or update what is known about it.
+
+        Args:
+            name: Its name.
+            hardware_class: Its class; empty leaves a known one.
+            since: When it was put into service, seconds since 1970; default now.
+            attributes: Further facts; None leaves known ones.
+
+        Raises:
+            HistoryError: The name is empty or unprintable.
+        """
+        with self.writing() as connection:
+            number = node_number(connection, name, hardware_class=hardware_class, since=since)
+            if since is not None or attributes is not None:
+                changes: dict[str, Any] = {} if since is None else {"since": since}
+                if attributes is not None:
+                    changes["attributes"] = json.dumps(dict(attributes), sort_keys=True)
+                connection.execute(
+                    schema.nodes.update().where(schema.nodes.c.id == number).values(changes)
+                )
+
+    def nodes(self) -> tuple[NodeRecord, ...]:
+        """Return all nodes, sorted by name."""
+        table, states = schema.nodes, schema.states
+        with self.reading() as connection:
+            latest: dict[int, str] = {
+                row.node_id: row.state
+                for row in connection.execute(
+                    sa.select(states.c.node_id, states.c.state).order_by(states.c.at, states.c.id)
+                )
+            }
+            rows = connection.execute(sa.select(table).order_by(table.c.name)).all()
+        return tuple(
+            NodeRecord(
+                name=row.name,
+                hardware_class=row.hardware_class,
+                since=row.since,
+                state=latest.get(row.id, "in service"),
+                attributes=json.loads(row.attributes),
+            )
+            for row in rows
+        )
+
+    def set_state(
+        self,
+        node: str,
+        state: str,
+        *,
+        at: float | None = None,
+        note: str = "",
+        now: float | None = None,
+    ) -> None:
+        """Note that a node's state changed: ``in service``, ``drained``, ``repair``, ``removed``.
+
+        Raises:
+            HistoryError: The node or the state is unknown, or the time lies in the future.
+        """
+        if state not in NODE_STATES:
+            raise HistoryError(f"state {state[:40]!r} is none of {', '.join(NODE_STATES)}")
+        moment = past(at, now)
+        with self.writing() as connection:
+            connection.execute(
+                schema.states.insert().values(
+                    node_id=known_node(connection, node), at=moment, state=state, note=note
+                )
+            )
+
+    # Runs
+
+    def node_history(self, node: str, *, limit: int | None = None) -> tuple[RunSummary, ...]:
+        """Return a node's runs in time order, the latest `limit` of them.
+
+        Raises:
+            HistoryError: The node is unknown.
+        """
+        table, verdicts = schema.runs, schema.verdicts
+        with self.reading() as connection:
+            number = known_node(connection, node)
+            rows = connection.execute(
+                sa.select(table)
+                .where(table.c.node_id == number)
+                .order_by(table.c.started.desc(), table.c.id.desc())
+                .limit(limit)
+            ).all()
+            found = {
+                row.id: connection.execute(
+                    sa.select(verdicts).where(verdicts.c.run_id == row.id).order_by(verdicts.c.id)
+                ).all()
+                for row in rows
+            }
+        return tuple(_summary(node, row, found[row.id]) for row in reversed(rows))
+
+    def durations(self, hardware_class: str, *, profile: str = "") -> dict[str, float]:
+        """Return each benchmark's median duration in seconds on a class, by benchmark.
+
+        Args:
+            hardware_class: The class; empty takes all.
+            profile: Only runs of this profile; empty takes all.
+        """
+        table, runs = schema.durations, schema.runs
+        query = (
+            sa.select(table.c.benchmark, table.c.seconds)
+            .join(runs, runs.c.id == table.c.run_id)
+            .order_by(table.c.benchmark)
+        )
+        if hardware_class:
+            query = query.where(runs.c.hardware_class == hardware_class)
+        if profile:
+            query = query.where(runs.c.profile == profile)
+        found: dict[str, list[float]] = {}
+        with self.reading() as connection:
+            for benchmark, seconds in connection.execute(query):
+                found.setdefault(benchmark, []).append(seconds)
+        return {benchmark: float(median(values)) for benchmark, values in found.items()}
+
+
+def node_number(
+    connection: sa.Connection,
+    name: str,
+    *,
+    hardware_class: str = "",
+    since: float | None = None,
+) -> int:
+    """Return the number of a node, which is added if it is new.
+
+    Raises:
+        HistoryError: The name is empty or unprintable.
+    """
+    table = schema.nodes
+    if not name.strip() or not name.isprintable():
+        raise HistoryError(f"node name {name[:40]!r} is empty or unprintable")
+    row = connection.execute(sa.select(table).where(table.c.name == name)).one_or_none()
+    if row is None:
+        values = {
+            "name": name,
+            "hardware_class": hardware_class,
+            "since": time.time() if since is None else since,
+        }
+        key = connection.execute(table.insert().values(values)).inserted_primary_key
+        return int(key[0]) if key else 0
+    if hardware_class and hardware_class != row.hardware_class:
+        connection.execute(
+            table.update().where(table.c.id == row.id).values(hardware_class=hardware_class)
+        )
+    return int(row.id)
+
+
+def known_node(connection: sa.Connection, name: str) -> int:
+    """Return the number of a node that must be known.
+
+    Raises:
+        HistoryError: It is not.
+    """
+    table = schema.nodes
+    number = connection.execute(sa.select(table.c.id).where(table.c.name == name)).scalar()
+    if number is None:
+        raise HistoryError(unknown_node(name))
+    return int(number)
+
+
+def unknown_node(name: str) -> str:
+    """Return the words about a node that the history does not know."""
+    return (
+        f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or --add-nodes "
+        "of 'anubis history add' and 'import', makes it known"
+    )
+
+
+def past(at: float | None, now: float | None = None) -> float:
+    """Return a moment that does not lie in the future; None is now.
+
+    Raises:
+        HistoryError: It is not finite or lies more than a minute ahead of this clock.
+    """
+    present = time.time() if now is None else now
+    moment = present if at is None else at
+    if not math.isfinite(moment):
+        raise HistoryError(f"the time {moment} is not a time")
+    if moment > present + 60:
+        raise HistoryError(f"{shown_time(moment)} lies in the future; mend the date")
+    return moment
+
+
+def moment_of(text: str) -> float:
+    """Return seconds since 1970 of ISO 8601 text (without a zone: UTC) or a number of seconds.
+
+    Raises:
+        HistoryError: It is neither.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text.strip())
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise HistoryError(f"{text[:40]!r} is not a date such as 2026-01-31T12:00:00Z") from None
+
+
+def shown_time(moment: float) -> str:
+    """Return a moment as ISO 8601 text, UTC."""
+    try:
+        return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{moment:g} s"
+
+
+def _engine(url: str) -> sa.Engine:
+    try:
+        engine = sa.create_engine(url)
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        said = str(error).splitlines()[0][:120]
+        raise HistoryError(
+            f"history URL: {said}; write e.g. postgresql+psycopg://user@host/anubis and install "
+            "`pytest-anubis[postgres]`"
+        ) from None
+    if engine.dialect.name == "sqlite":
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves
+    for pragma in ("journal_mode=WAL", f"busy_timeout={_WAIT * 1000:.0f}", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A transaction that reads first and then writes cannot wait for another writer; one that takes the
+    # lock at once can.
+    reads = connection.get_execution_options().get("anubis_reads", False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _summary(node: str, row: Any, verdicts: Any) -> RunSummary:
+    return RunSummary(
+        run=row.run,
+        node=node,
+        hardware_class=row.hardware_class,
+        profile=row.profile,
+        purpose=row.purpose,
+        started=row.started,
+        seconds=None if row.ended is None else max(0.0, row.ended - row.started),
+        decision=row.decision,
+        headline=row.headline,
+        baseline=row.baseline,
+        outcomes=dict(Counter(verdict.outcome for verdict in verdicts)),
+        similarities={
+            (verdict.benchmark, verdict.metric, verdict.device): verdict.similarity
+            for verdict in verdicts
+            if verdict.similarity is not None
+        },
+    )

@@ -1,0 +1,141 @@
+"""Defects in the history: components that validation found bad, and the benchmarks that showed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from pytest_anubis.core.history import DEFECT_STATES, Defect
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History, HistoryError, known_node, past
+
+
+def add_defect(
+    history: History,
+    *,
+    node: str,
+    benchmarks: Iterable[str],
+    component: str = "",
+    kind: str = "",
+    found: float | None = None,
+    state: str = "confirmed",
+    note: str = "",
+    now: float | None = None,
+) -> int:
+    """Record a defect by hand, e.g. from an older system, and return its number.
+
+    Raises:
+        HistoryError: The node or the state is unknown, no benchmark is named, or the time lies ahead.
+    """
+    exposed = sorted(set(benchmarks))
+    if not exposed or not all(name.strip() for name in exposed):
+        raise HistoryError("a defect needs the benchmarks that exposed it; name at least one")
+    _check_state(state)
+    moment = past(found, now)
+    with history.writing() as connection:
+        number = known_node(connection, node)
+        nodes = schema.nodes
+        key = connection.execute(
+            schema.defects.insert().values(
+                node_id=number,
+                hardware_class=connection.execute(
+                    sa.select(nodes.c.hardware_class).where(nodes.c.id == number)
+                ).scalar_one(),
+                found=moment,
+                component=component,
+                kind=kind or component,
+                state=state,
+                closed=None if state == "open" else moment,
+                note=note,
+            )
+        ).inserted_primary_key
+        defect = int(key[0]) if key else 0
+        connection.execute(
+            schema.defect_benchmarks.insert(),
+            [{"defect_id": defect, "benchmark": name} for name in exposed],
+        )
+    return defect
+
+
+def close_defect(
+    history: History, number: int, state: str, *, note: str = "", now: float | None = None
+) -> None:
+    """Say what became of a defect: ``confirmed``, ``false alarm``, or ``open`` again.
+
+    Raises:
+        HistoryError: There is no such defect, or the state is none of the three.
+    """
+    _check_state(state)
+    changes: dict[str, Any] = {
+        "state": state,
+        "closed": None if state == "open" else past(None, now),
+    }
+    if note:
+        changes["note"] = note
+    table = schema.defects
+    with history.writing() as connection:
+        changed = connection.execute(table.update().where(table.c.id == number).values(changes))
+        if not changed.rowcount:
+            raise HistoryError(f"there is no defect {number}; 'anubis history defects' lists them")
+
+
+def defects(
+    history: History, *, hardware_class: str = "", node: str = "", state: str = ""
+) -> tuple[Defect, ...]:
+    """Return defects in time order.
+
+    Args:
+        history: The history.
+        hardware_class: Only of this class; empty takes all.
+        node: Only of this node; empty takes all.
+        state: Only in this state; empty takes all.
+
+    Raises:
+        HistoryError: The node or the state is unknown.
+    """
+    table, nodes, runs = schema.defects, schema.nodes, schema.runs
+    query = (
+        sa.select(table, nodes.c.name, runs.c.run)
+        .join(nodes, nodes.c.id == table.c.node_id)
+        .outerjoin(runs, runs.c.id == table.c.run_id)
+        .order_by(table.c.found, table.c.id)
+    )
+    if hardware_class:
+        query = query.where(table.c.hardware_class == hardware_class)
+    if state:
+        _check_state(state)
+        query = query.where(table.c.state == state)
+    exposed: dict[int, list[str]] = {}
+    with history.reading() as connection:
+        if node:
+            query = query.where(table.c.node_id == known_node(connection, node))
+        rows = connection.execute(query).all()
+        pairs = schema.defect_benchmarks
+        for number, benchmark in connection.execute(
+            sa.select(pairs.c.defect_id, pairs.c.benchmark).order_by(pairs.c.benchmark)
+        ):
+            exposed.setdefault(number, []).append(benchmark)
+    return tuple(_defect(row, exposed.get(row.id, ())) for row in rows)
+
+
+def _defect(row: Any, exposed: Iterable[str]) -> Defect:
+    return Defect(
+        number=row.id,
+        node=row.name,
+        hardware_class=row.hardware_class,
+        run=row.run or "",
+        found=row.found,
+        component=row.component,
+        kind=row.kind,
+        benchmarks=tuple(exposed),
+        state=row.state,
+        closed=row.closed,
+        note=row.note,
+    )
+
+
+def _check_state(state: str) -> None:
+    if state not in DEFECT_STATES:
+        raise HistoryError(f"state {state[:40]!r} is none of {', '.join(DEFECT_STATES)}")

@@ -1,0 +1,121 @@
+"""The whole fleet out of the history at once: what a choice of benchmarks and a risk model rest on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from pytest_anubis.core.history import FleetHistory, Incident, NodeRecord, RunSummary
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.defect_records import defects
+from pytest_anubis.store.history.incident_records import incidents
+
+
+def read_fleet(history: History, *, hardware_class: str = "", profile: str = "") -> FleetHistory:
+    """Return everything that the history knows about the fleet.
+
+    Args:
+        history: The history.
+        hardware_class: Class whose durations and experience are wanted, and whose defects: they and
+            those of an unknown class, or all if it has none. Empty takes all.
+        profile: Durations of this profile only; empty takes all.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    happened = incidents(history)
+    found = defects(history)
+    if hardware_class and any(item.hardware_class == hardware_class for item in found):
+        found = tuple(item for item in found if item.hardware_class in (hardware_class, ""))
+    return FleetHistory(
+        nodes=_nodes(history, happened),
+        incidents=happened,
+        defects=found,
+        runs=_runs(history),
+        durations=history.durations(hardware_class, profile=profile),
+        experience=_experience(history, hardware_class),
+        components=_components(history),
+        gone=_gone(history),
+    )
+
+
+def _nodes(history: History, happened: tuple[Incident, ...]) -> tuple[NodeRecord, ...]:
+    """Return all nodes; one that had an incident before it was first measured was in service then."""
+    first: dict[str, float] = {}
+    for incident in happened:
+        first[incident.node] = min(incident.started, first.get(incident.node, incident.started))
+    return tuple(
+        replace(node, since=min(node.since, first.get(node.name, node.since)))
+        for node in history.nodes()
+    )
+
+
+def _runs(history: History) -> dict[str, tuple[RunSummary, ...]]:
+    """Return every node's runs with the lowest similarity of each: one query, however many there are."""
+    runs, verdicts, nodes = schema.runs, schema.verdicts, schema.nodes
+    lowest = (
+        sa.select(verdicts.c.run_id, sa.func.min(verdicts.c.similarity).label("lowest"))
+        .group_by(verdicts.c.run_id)
+        .subquery()
+    )
+    query = (
+        sa.select(nodes.c.name, runs.c.run, runs.c.hardware_class, runs.c.started, runs.c.decision)
+        .add_columns(lowest.c.lowest)
+        .join(nodes, nodes.c.id == runs.c.node_id)
+        .outerjoin(lowest, lowest.c.run_id == runs.c.id)
+        .order_by(runs.c.started, runs.c.id)
+    )
+    found: dict[str, list[RunSummary]] = {}
+    with history.reading() as connection:
+        for row in connection.execute(query):
+            known = {} if row.lowest is None else {("", "", ""): row.lowest}
+            found.setdefault(row.name, []).append(
+                RunSummary(
+                    run=row.run,
+                    node=row.name,
+                    hardware_class=row.hardware_class,
+                    started=row.started,
+                    decision=row.decision,
+                    similarities=known,
+                )
+            )
+    return {node: tuple(runs) for node, runs in found.items()}
+
+
+def _experience(history: History, hardware_class: str) -> dict[str, int]:
+    table, runs = schema.durations, schema.runs
+    query = (
+        sa.select(table.c.benchmark, sa.func.count())
+        .join(runs, runs.c.id == table.c.run_id)
+        .group_by(table.c.benchmark)
+    )
+    if hardware_class:
+        query = query.where(runs.c.hardware_class == hardware_class)
+    with history.reading() as connection:
+        return {benchmark: int(count) for benchmark, count in connection.execute(query)}
+
+
+def _components(history: History) -> dict[str, str]:
+    table = schema.samples
+    query = (
+        sa.select(table.c.benchmark, sa.func.max(table.c.component))
+        .where(table.c.component != "")
+        .group_by(table.c.benchmark)
+    )
+    with history.reading() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _gone(history: History) -> dict[str, float]:
+    """Return when nodes whose latest state is ``removed`` were taken out."""
+    states, nodes = schema.states, schema.nodes
+    query = (
+        sa.select(nodes.c.name, states.c.state, states.c.at)
+        .join(nodes, nodes.c.id == states.c.node_id)
+        .order_by(states.c.at, states.c.id)
+    )
+    with history.reading() as connection:
+        latest = {row.name: (row.state, row.at) for row in connection.execute(query)}
+    return {name: at for name, (state, at) in latest.items() if state == "removed"}

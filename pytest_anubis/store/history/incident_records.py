@@ -1,0 +1,289 @@
+"""Incidents in the history: what users suffered, entered one by one or from a table."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from pytest_anubis.core.history import Incident
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import (
+    History,
+    HistoryError,
+    known_node,
+    moment_of,
+    node_number,
+    past,
+    shown_time,
+    unknown_node,
+)
+
+_DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 3600.0}
+_NEEDED = ("node", "kind", "started")
+_MAY_BE = ("duration", "component", "note")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentImport:
+    """What became of a file of incidents.
+
+    Attributes:
+        added: How many are new.
+        known: How many were in the history already.
+        wrong: One line for each that was left out, with its number.
+    """
+
+    added: int
+    known: int
+    wrong: tuple[str, ...] = ()
+
+
+def add_incident(
+    history: History, incident: Incident, *, add_node: bool = False, now: float | None = None
+) -> bool:
+    """Record one incident.
+
+    One that is known already gets the duration that it lacks: incidents are told while they last.
+
+    Args:
+        history: The history.
+        incident: What happened.
+        add_node: Add the node if it is unknown, in service since the incident.
+        now: The present, seconds since 1970; default this clock's.
+
+    Returns:
+        False when it was known already.
+
+    Raises:
+        HistoryError: The node is unknown, the kind empty, the time in the future, or the duration
+            negative or longer than the time since.
+    """
+    present = time.time() if now is None else now
+    _check(incident, present)
+    with history.writing() as connection:
+        number = (
+            node_number(connection, incident.node, since=incident.started)
+            if add_node
+            else known_node(connection, incident.node)
+        )
+        table = schema.incidents
+        there = connection.execute(
+            sa.select(table.c.id, table.c.duration).where(
+                table.c.node_id == number,
+                table.c.kind == incident.kind,
+                table.c.started == incident.started,
+            )
+        ).first()
+        if there is not None:
+            if there.duration is None:
+                _set_duration(connection, there.id, incident.duration)
+            return False
+        connection.execute(table.insert().values(_row(number, incident)))
+    return True
+
+
+def import_incidents(
+    history: History, path: Path, *, add_nodes: bool = False, now: float | None = None
+) -> IncidentImport:
+    """Read incidents from CSV; good lines are kept, wrong ones listed by number.
+
+    Columns: ``node, kind, started`` and, if wanted, ``duration`` (hours, or with a unit: ``90s``,
+    ``30m``, ``2h``, ``1d``), ``component``, ``note``. Reading a file twice adds nothing; a duration that
+    was not known yet is filled in.
+
+    Args:
+        history: The history.
+        path: The file.
+        add_nodes: Add unknown nodes, in service since their first incident here.
+        now: The present, seconds since 1970; default this clock's.
+
+    Raises:
+        HistoryError: The file cannot be read, lacks a column, or the database refuses.
+    """
+    present = time.time() if now is None else now
+    wrong: list[tuple[int, str]] = []
+    good: list[tuple[int, Incident]] = []
+    for line, row in _lines(path):
+        try:
+            good.append((line, _incident(row, present)))
+        except HistoryError as error:
+            wrong.append((line, str(error)))
+    with history.writing() as connection:
+        nodes = _nodes(connection, [item for _, item in good] if add_nodes else [])
+        table = schema.incidents
+        columns = (table.c.id, table.c.node_id, table.c.kind, table.c.started, table.c.duration)
+        there: dict[tuple[int, str, float], tuple[int, float | None]] = {
+            (row.node_id, row.kind, row.started): (row.id, row.duration)
+            for row in connection.execute(sa.select(*columns))
+        }
+        rows: list[dict[str, Any]] = []
+        known = 0
+        for line, item in good:
+            if item.node not in nodes:
+                wrong.append((line, unknown_node(item.node)))
+                continue
+            key = (nodes[item.node], item.kind, item.started)
+            if key not in there:
+                there[key] = (0, item.duration)
+                rows.append(_row(nodes[item.node], item))
+                continue
+            known += 1
+            number, duration = there[key]
+            if number and duration is None:
+                _set_duration(connection, number, item.duration)
+        if rows:
+            connection.execute(table.insert(), rows)
+    lines = tuple(f"{path} line {line}: {text}" for line, text in sorted(wrong))
+    return IncidentImport(added=len(rows), known=known, wrong=lines)
+
+
+def withdraw_incident(history: History, number: int) -> None:
+    """Take out an incident that was entered by mistake.
+
+    Raises:
+        HistoryError: There is no such incident.
+    """
+    table = schema.incidents
+    with history.writing() as connection:
+        if not connection.execute(table.delete().where(table.c.id == number)).rowcount:
+            raise HistoryError(
+                f"there is no incident {number}; 'anubis history incidents' lists them"
+            )
+
+
+def _set_duration(connection: sa.Connection, number: int, duration: float | None) -> None:
+    table = schema.incidents
+    connection.execute(table.update().where(table.c.id == number).values(duration=duration))
+
+
+def _nodes(connection: sa.Connection, more: Sequence[Incident]) -> dict[str, int]:
+    """Return every node's number, after adding those of `more` that are new."""
+    table = schema.nodes
+    nodes: dict[str, int] = {
+        row.name: row.id for row in connection.execute(sa.select(table.c.name, table.c.id))
+    }
+    for item in sorted(more, key=lambda item: item.started):
+        if item.node not in nodes:
+            nodes[item.node] = node_number(connection, item.node, since=item.started)
+    return nodes
+
+
+def incidents(history: History, *, node: str = "") -> tuple[Incident, ...]:
+    """Return all incidents, or those of one node, in time order.
+
+    Raises:
+        HistoryError: The node is unknown.
+    """
+    table, nodes = schema.incidents, schema.nodes
+    query = (
+        sa.select(table, nodes.c.name)
+        .join(nodes, nodes.c.id == table.c.node_id)
+        .order_by(table.c.started, table.c.id)
+    )
+    with history.reading() as connection:
+        if node:
+            query = query.where(table.c.node_id == known_node(connection, node))
+        rows = connection.execute(query).all()
+    return tuple(
+        Incident(
+            node=row.name,
+            kind=row.kind,
+            started=row.started,
+            duration=row.duration,
+            component=row.component,
+            note=row.note,
+            number=row.id,
+        )
+        for row in rows
+    )
+
+
+def seconds_of(text: str) -> float | None:
+    """Return a duration in seconds: hours, or with a unit (``90s``, ``30m``, ``2h``, ``1d``); empty: None.
+
+    Raises:
+        HistoryError: It is no duration, or negative.
+    """
+    if not text.strip():
+        return None
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise HistoryError(f"duration {text[:40]!r} is none; write hours, or 90s, 30m, 2h, 1d")
+    found = float(match[1]) * _SECONDS[match[2]]
+    if found < 0:
+        raise HistoryError(f"duration {text[:40]!r} is negative")
+    return found
+
+
+def _check(incident: Incident, now: float) -> None:
+    if not incident.node.strip() or not incident.node.isprintable():
+        raise HistoryError(f"node {incident.node[:40]!r} is empty or unprintable")
+    if not incident.kind.strip() or not incident.kind.isprintable():
+        raise HistoryError(f"kind {incident.kind[:40]!r} is empty or unprintable")
+    past(incident.started, now)
+    duration = incident.duration
+    if duration is None:
+        return
+    if not math.isfinite(duration) or duration < 0:
+        raise HistoryError(f"duration {duration:g} s is negative or no number")
+    if incident.started + duration > now + 60:
+        raise HistoryError(
+            f"it would last until {shown_time(incident.started + duration)}, in the future; leave the "
+            "duration empty while it lasts"
+        )
+
+
+def _row(node: int, incident: Incident) -> dict[str, Any]:
+    return {
+        "node_id": node,
+        "kind": incident.kind,
+        "started": incident.started,
+        "duration": incident.duration,
+        "component": incident.component,
+        "note": incident.note,
+    }
+
+
+def _incident(row: Mapping[str, str], now: float) -> Incident:
+    incident = Incident(
+        node=row["node"].strip(),
+        kind=row["kind"].strip(),
+        started=moment_of(row["started"]),
+        duration=seconds_of(row.get("duration", "")),
+        component=row.get("component", "").strip(),
+        note=row.get("note", "").strip(),
+    )
+    _check(incident, now)
+    return incident
+
+
+def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            reader = csv.reader(file)
+            head = [name.strip().lower() for name in next(reader, [])]
+            for name in _NEEDED:
+                if name not in head:
+                    raise HistoryError(
+                        f"{path} line 1: column {name!r} is missing; needed are {', '.join(_NEEDED)}, "
+                        f"possible {', '.join(_MAY_BE)}"
+                    )
+            found = []
+            for row in reader:
+                if row:
+                    padded = row + [""] * (len(head) - len(row))
+                    found.append((reader.line_num, dict(zip(head, padded, strict=False))))
+            return found
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be read ({error.strerror})") from error
+    except csv.Error as error:
+        raise HistoryError(f"{path}: not CSV ({error})") from error

@@ -1,0 +1,64 @@
+"""The file of a fitted risk model: plain JSON, checked before use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.history.database import HistoryError
+
+MODEL_NAME = "risk-model.json"
+FORMAT = "anubis-risk-model"
+_MOST = 64 << 20  # bytes; a network of any sensible size is far smaller
+
+
+def save_model(path: Path, plain: Mapping[str, Any], *, created: str) -> None:
+    """Write a risk model.
+
+    Args:
+        path: The file.
+        plain: The model as plain data.
+        created: ISO 8601, UTC.
+
+    Raises:
+        HistoryError: The file cannot be written.
+    """
+    document = {"format": FORMAT, "created": created, **plain}
+    try:
+        text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, (text + "\n").encode())
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def read_model(path: Path) -> dict[str, Any]:
+    """Read a risk model as plain data; its content is for the caller to check.
+
+    Raises:
+        HistoryError: The file cannot be read, or is no risk model.
+    """
+    try:
+        if path.stat().st_size > _MOST:
+            raise HistoryError(f"{path}: larger than {_MOST >> 20} MiB, no risk model of ours")
+        found: Any = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise (
+            error
+            if isinstance(error, HistoryError)
+            else HistoryError(f"{path}: not valid JSON ({str(error)[:60]})")
+        ) from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise HistoryError(
+            f"{path}: not a risk model (format {FORMAT!r}); write one with 'anubis risk --save'"
+        )
+    return found
+
+
+def _refuse(word: str) -> float:
+    raise ValueError(f"{word} is not JSON")

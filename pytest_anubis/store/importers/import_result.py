@@ -1,0 +1,240 @@
+"""What an import gives: populations, the runs they stand for, and every line that was wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.store.samples.columnar_files import (
+    SUFFIX,
+    Columns,
+    Origin,
+    origin_of,
+    save_columns,
+)
+from pytest_anubis.store.samples.gather import Gather
+
+Unit = tuple[str, Metric, str]  # benchmark, metric, device
+Progress = Callable[[str], None]
+
+UNCLASSIFIED = "unclassified"
+IMPORTS_FOLDER = "imports"
+
+_MANY = 1000
+
+
+class ImportFileError(ValueError):
+    """A file cannot be imported at all; the message is one line for people."""
+
+
+class DoubleImportError(ValueError):
+    """A file with this content was imported before; the message is one line for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongLine:
+    """One line (or key) that was left out.
+
+    Attributes:
+        line: Its number, from 1; 0 when the file has no lines that count.
+        text: What is wrong and how to mend it.
+    """
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.text}" if self.line else self.text
+
+
+class WrongLines:
+    """Collects wrong lines: the first thousand by number, all others counted."""
+
+    def __init__(self) -> None:
+        self.lines: list[WrongLine] = []
+        self.count = 0
+
+    def add(self, line: int, text: str) -> None:
+        """Take note of one."""
+        self.count += 1
+        if self.count <= _MANY:
+            self.lines.append(WrongLine(line=line, text=text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The good part of a file, and the rest.
+
+    Attributes:
+        source: The file.
+        populations: All samples, one population per hardware class, benchmark, metric and group.
+        runs: One per run and node in the file.
+        lines: How many lines were read, the head not counted.
+        values: How many values were kept.
+        wrong: The first thousand wrong lines.
+        wrong_count: How many lines were wrong.
+        notes: What else people should know, one line each.
+    """
+
+    source: Path
+    populations: tuple[Population, ...]
+    runs: tuple[RunRecord, ...]
+    lines: int
+    values: int
+    wrong: tuple[WrongLine, ...] = ()
+    wrong_count: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def save_import(imported: Imported, store: Path) -> Path:
+    """Keep an import in the store as ``imports/<file name>.npz``.
+
+    The same file again replaces it; another file of this name gets a name with a piece of its digest.
+
+    Raises:
+        DoubleImportError: The same content is there from another file: its nodes would count twice.
+        ColumnsError: The disk refuses.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.source.name).strip(".-") or "import"
+    path = store / IMPORTS_FOLDER / f"{name}{SUFFIX}"
+    origin = _origin(imported.source)
+    if origin is not None:
+        path = _place(path, origin)
+    return save_columns(
+        Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
+    )
+
+
+def _place(path: Path, origin: Origin) -> Path:
+    """Return where an import is to stand, if `path` is its name and others are there already."""
+    taken, mine = False, None
+    for other in sorted(path.parent.glob(f"*{SUFFIX}")):
+        known = origin_of(other)
+        if known is None:
+            continue
+        if known.path == origin.path:
+            mine = other
+        elif known.digest == origin.digest:
+            raise DoubleImportError(
+                f"{origin.path}: left out, its content stands in {other} already (from {known.path}) and "
+                "would count twice; remove that file first to import this one"
+            )
+        taken = taken or other == path
+    if taken and mine is None:
+        return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
+    return mine or path
+
+
+def _origin(path: Path) -> Origin | None:
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Origin(digest=digest, path=str(path.resolve()))
+    except OSError:
+        return None
+
+
+def runs_of(populations: tuple[Population, ...], started: str) -> tuple[RunRecord, ...]:
+    """Return one run record per run and node that occurs in populations, sorted.
+
+    Args:
+        populations: What was imported.
+        started: The date that the file bears, for want of a better one.
+    """
+    found = {
+        (run, node, population.hardware_class)
+        for population in populations
+        for run, node in set(zip(population.runs, population.nodes, strict=True))
+    }
+    return tuple(
+        RunRecord(run=run, node=node, hardware_class=name, started=started, ended=started)
+        for run, node, name in sorted(found)
+    )
+
+
+def import_samples(
+    path: Path,
+    samples: Mapping[Unit, Sequence[float]],
+    failed: Mapping[Unit, Problem],
+    *,
+    node: str,
+    hardware_class: str,
+    run: str,
+    component: str,
+    lines: int,
+    wrong: WrongLines,
+    notes: Sequence[str] = (),
+) -> Imported:
+    """Make an import of the samples that one log holds of one node.
+
+    Args:
+        path: The log.
+        samples: (benchmark, metric, device) -> values in time order.
+        failed: What failed; its values are not taken.
+        node: The node.
+        hardware_class: Its class.
+        run: The run's id; empty: the file's name.
+        component: What all of it exercises.
+        lines: How many lines were read.
+        wrong: What was left out.
+        notes: What else people should know.
+    """
+    gather = Gather()
+    for unit, values in samples.items():
+        benchmark, metric, device = unit
+        gather.add(
+            hardware_class=hardware_class,
+            benchmark=benchmark,
+            metric=metric,
+            component=component,
+            group="",
+            node=node,
+            device=device,
+            run=run or run_name(path),
+            values=() if unit in failed else values,
+            problem=failed.get(unit),
+        )
+    populations = gather.populations()
+    return Imported(
+        source=path,
+        populations=populations,
+        runs=runs_of(populations, file_date(path)),
+        lines=lines,
+        values=sum(len(population.values) for population in populations),
+        wrong=tuple(wrong.lines),
+        wrong_count=wrong.count,
+        notes=tuple(notes),
+    )
+
+
+def run_name(path: Path) -> str:
+    """Return the run id of an imported file: its name without the ending."""
+    return path.name.split(".")[0] or "import"
+
+
+def file_date(path: Path) -> str:
+    """Return when the file was last written, ISO 8601, UTC; empty when that cannot be read."""
+    try:
+        moment = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, OverflowError, ValueError):
+        return ""
+    return moment.isoformat(timespec="seconds")
+
+
+def read_text(path: Path) -> str:
+    """Read a whole text file.
+
+    Raises:
+        ImportFileError: It cannot be read.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig", "replace")
+    except OSError as error:
+        raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error

@@ -1,0 +1,255 @@
+"""The journal: an append-only record of one run, one JSON object per line, written before all else.
+
+A line is handed to the kernel whole, by one ``write`` on a descriptor opened for appending, so a killed
+process loses at most the event in flight. The disk is asked to keep what it has once a second, so a power
+cut loses about the last second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.fields import number_to_json
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.replay import Replay
+
+JOURNAL_NAME = "journal.jsonl"
+RUNS_FOLDER = "runs"
+
+_SYNC_EVERY = 1.0  # seconds
+_SYNC_ALWAYS = frozenset({"run_started", "node_verdict", "run_finished"})
+_KEEP = 64 * 1024 * 1024  # bytes kept in memory while the disk takes nothing
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class Journal:
+    """Writes the journal of one run; safe to call from several threads of one process.
+
+    Make one with `create` or `open_existing`. Trouble with the disk never raises: it is said once through
+    `warn`, what could not be written is kept (up to 64 MiB) and tried again with every later event.
+
+    Attributes:
+        path: The journal's file.
+        trouble: What went wrong with writing, empty while all is well.
+        lost: How many events could not be kept at all.
+    """
+
+    def __init__(self, path: Path, descriptor: int, warn: Callable[[str], None] | None) -> None:
+        self.path = path
+        self.trouble = ""
+        self.lost = 0
+        self._descriptor = descriptor
+        self._warn = warn or _to_stderr
+        self._lock = threading.Lock()
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._synced = time.monotonic()
+        self._torn = False
+
+    @classmethod
+    def create(
+        cls, store: Path, run_id: str, *, warn: Callable[[str], None] | None = None
+    ) -> Journal:
+        """Start the journal ``<store>/runs/<run_id>/journal.jsonl`` of a new run.
+
+        Args:
+            store: The store's folder, e.g. ``.anubis``; it and its parents are made.
+            run_id: Letters, digits, ``.``, ``_``, ``-``; must be new.
+            warn: Called once, with one line, when the disk does not take an event; default: stderr.
+
+        Raises:
+            JournalError: The id is not valid or taken, or the folder cannot be made.
+        """
+        if _RUN_ID.fullmatch(run_id) is None:
+            raise JournalError(
+                f"run id {run_id!r}: use letters, digits, '.', '_' and '-', at most 128 characters"
+            )
+        path = journal_path(store, run_id)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            return cls(path, os.open(path, flags, 0o644), warn)
+        except FileExistsError:
+            raise JournalError(f"{path}: this run exists already; choose another run id") from None
+        except OSError as error:
+            raise JournalError(
+                f"{path}: cannot start a journal ({error.strerror}); choose another store folder"
+            ) from error
+
+    @classmethod
+    def open_existing(cls, path: Path, *, warn: Callable[[str], None] | None = None) -> Journal:
+        """Go on with a journal; a last line that was cut short is closed, and reported when read.
+
+        Args:
+            path: The journal or its run's folder.
+            warn: As in `create`.
+
+        Raises:
+            JournalError: There is no such journal, or it cannot be written.
+        """
+        path = _journal_file(path)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        except OSError as error:
+            raise JournalError(f"{path}: cannot go on with it ({error.strerror})") from error
+        journal = cls(path, descriptor, warn)
+        size = os.fstat(descriptor).st_size
+        journal._torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        return journal
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Append one event at once; adds ``at``, the time in seconds since 1970, if it has none."""
+        plain = dict(event)
+        plain.setdefault("at", round(time.time(), 3))
+        line = _line(plain)
+        with self._lock:
+            if self._descriptor < 0:
+                self._fail("the journal is closed already", line)
+                return
+            self._keep(line)
+            self._drain()
+            if not self._waiting:
+                self._sync(always=plain.get("event") in _SYNC_ALWAYS)
+
+    def close(self) -> None:
+        """Write what still waits, ask the disk to keep it, and close; doing it twice is harmless."""
+        with self._lock:
+            if self._descriptor < 0:
+                return
+            self._drain()
+            self._sync(always=True)
+            if self._waiting:
+                self.lost += len(self._waiting)
+                self._warn(
+                    f"{self.path}: {len(self._waiting)} events could not be written "
+                    f"({self.trouble}); this journal is incomplete"
+                )
+                self._waiting.clear()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _keep(self, line: bytes) -> None:
+        if self._waiting_bytes + len(line) > _KEEP:
+            self.lost += 1
+            return
+        self._waiting.append(line)
+        self._waiting_bytes += len(line)
+
+    def _drain(self) -> None:
+        while self._waiting:
+            line = self._waiting[0]
+            # A line that was cut short before is closed first, so that it spoils no other.
+            data = b"\n" + line if self._torn else line
+            try:
+                written = os.write(self._descriptor, data)
+            except OSError as error:
+                self._fail(error.strerror or str(error))
+                return
+            if written < len(data):
+                self._torn = self._torn or written > 0
+                self._fail("the disk took only part of an event")
+                return
+            self._torn = False
+            self._waiting.popleft()
+            self._waiting_bytes -= len(line)
+
+    def _sync(self, *, always: bool) -> None:
+        now = time.monotonic()
+        if always or now - self._synced >= _SYNC_EVERY:
+            self._synced = now
+            # A pipe or a memory file system cannot do this, and need not.
+            with contextlib.suppress(OSError):
+                os.fdatasync(self._descriptor)
+
+    def _fail(self, text: str, line: bytes | None = None) -> None:
+        if line is not None:
+            self.lost += 1
+        if not self.trouble:
+            self.trouble = text
+            self._warn(
+                f"{self.path}: events cannot be written ({text}); the run goes on, they are kept in "
+                "memory and tried again; make room on the disk"
+            )
+
+
+def journal_path(store: Path, run_id: str) -> Path:
+    """Return where the journal of a run lies in a store."""
+    return store / RUNS_FOLDER / run_id / JOURNAL_NAME
+
+
+def read_journal(path: Path) -> RunRecord:
+    """Read a journal back.
+
+    A last line that was cut short, and lines in the middle that are not valid events, are left out and
+    reported by number in the record's ``warnings``.
+
+    Args:
+        path: The journal or its run's folder.
+
+    Raises:
+        JournalError: The file is missing, is no journal, or has another schema; one line.
+    """
+    path = _journal_file(path)
+    replay = Replay(path.name)
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                replay.line(number, line)
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be read ({error.strerror})") from error
+    except JournalError as error:
+        raise JournalError(f"{path}: {error}") from None
+    try:
+        return replay.record()
+    except JournalError as error:
+        raise JournalError(f"{path}: {error}") from None
+
+
+def _journal_file(path: Path) -> Path:
+    return path / JOURNAL_NAME if path.is_dir() else path
+
+
+def _line(event: Mapping[str, Any]) -> bytes:
+    try:
+        text = json.dumps(event, allow_nan=False, separators=(",", ":"), default=_plain)
+    except ValueError:  # NaN or an infinity somewhere deep inside
+        text = json.dumps(_finite(event), allow_nan=False, separators=(",", ":"), default=_plain)
+    return text.encode("ascii") + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return number_to_json(value)
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return _finite(value.tolist()) if hasattr(value, "tolist") else value
+
+
+def _plain(value: Any) -> Any:
+    # numpy's scalars and arrays know how to become plain; of all else the words are kept, because an
+    # event that cannot be written would be a measurement lost.
+    return _finite(value.tolist()) if hasattr(value, "tolist") else str(value)
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"anubis: {text}\n")

@@ -1,0 +1,283 @@
+"""Columnar run files: whole fleets of samples in one compressed file of arrays, read back in a moment.
+
+The file is numpy's zip of arrays without pickles. Names stand once in a JSON header, rows refer to them by
+number, and the rows of one population lie together, so that reading is slicing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import IntArray, Population, Problem
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.fields import Fields
+from pytest_anubis.store.journal.journal_events import (
+    metric_from_plain,
+    metric_to_plain,
+    run_started_event,
+)
+from pytest_anubis.store.journal.replay import head_of
+from pytest_anubis.wire import from_plain, to_plain
+
+FORMAT = "anubis-columns"
+SCHEMA = 1
+SUFFIX = ".npz"
+
+_ARRAYS = {
+    "header": np.uint8,
+    "population": np.int64,
+    "node": np.int32,
+    "device": np.int32,
+    "run": np.int32,
+    "offsets": np.int64,
+    "values": np.float64,
+    "problem_row": np.int64,
+    "problem": np.int32,
+}
+
+
+class ColumnsError(ValueError):
+    """A columnar run file cannot be used; the message is one line for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Which file was imported: its SHA-256, and its absolute path then."""
+
+    digest: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """What one columnar file holds.
+
+    Attributes:
+        populations: All samples, one population per hardware class, benchmark, metric and group.
+        runs: The runs that they come from, without their measurements.
+        origin: The file that they were imported from; None if there is none.
+    """
+
+    populations: tuple[Population, ...]
+    runs: tuple[RunRecord, ...]
+    origin: Origin | None = None
+
+
+def save_columns(columns: Columns, path: Path) -> Path:
+    """Write a columnar file atomically; `path` should end in ``.npz``.
+
+    Raises:
+        ColumnsError: The disk refuses.
+    """
+    populations = columns.populations
+    nodes, devices, runs = _Names(), _Names(), _Names()
+    kinds: dict[Problem, int] = {}
+    rows = np.concatenate([[0], np.cumsum([len(p) for p in populations])]).astype(np.int64)
+    sizes = _join([np.diff(p.offsets) for p in populations], np.int64)
+    marked = [(rows[i] + r, q) for i, p in enumerate(populations) for r, q in p.problems.items()]
+    arrays: dict[str, Any] = {
+        "population": rows,
+        "node": _join([nodes.codes(p.nodes) for p in populations], np.int32),
+        "device": _join([devices.codes(p.devices) for p in populations], np.int32),
+        "run": _join([runs.codes(p.runs) for p in populations], np.int32),
+        "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        "values": _join([p.values for p in populations], np.float64),
+        "problem_row": np.array([row for row, _ in marked], dtype=np.int64),
+        "problem": np.array([kinds.setdefault(q, len(kinds)) for _, q in marked], dtype=np.int32),
+    }
+    header = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "populations": [_key_to_plain(p) for p in populations],
+        "nodes": list(nodes.numbers),
+        "devices": list(devices.numbers),
+        "runs": list(runs.numbers),
+        "problems": [{"kind": q.kind, "text": q.text} for q in kinds],
+        "records": [_run_to_plain(run) for run in columns.runs],
+    }
+    text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode("ascii")
+    arrays["header"] = np.frombuffer(text, dtype=np.uint8)
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    if columns.origin is not None:  # beside the arrays, so that it is found without reading them
+        with zipfile.ZipFile(out, "a") as archive:
+            archive.comment = json.dumps(to_plain(columns.origin)).encode("ascii")
+    try:
+        write_atomically(path, out.getvalue())
+    except OSError as error:
+        raise ColumnsError(f"{path}: cannot be written ({error.strerror})") from error
+    return path
+
+
+def load_columns(path: Path) -> Columns:
+    """Read a columnar file back, checked.
+
+    Raises:
+        ColumnsError: The file cannot be read, is damaged, or has another schema; one line.
+    """
+    try:
+        arrays = _load_arrays(path)
+        header = Fields(json.loads(arrays["header"].tobytes()), "header", ColumnsError)
+        if header.raw("format") != FORMAT or header.raw("schema") != SCHEMA:
+            raise ColumnsError(
+                f"not a columnar run file of schema {SCHEMA}; import the results again"
+            )
+        _check(arrays, header)
+        return Columns(
+            populations=_populations(arrays, header), runs=_runs(header), origin=origin_of(path)
+        )
+    except ColumnsError as error:
+        raise ColumnsError(f"{path}: {error}") from None
+    except OSError as error:
+        raise ColumnsError(f"{path}: cannot be read ({error.strerror})") from error
+    except Exception as error:  # zip, zlib, numpy and json have a dozen kinds for damaged bytes
+        said = " ".join(str(error).split())[:60]
+        raise ColumnsError(
+            f"{path}: damaged or no columnar run file ({said}); import the results again"
+        ) from None
+
+
+def origin_of(path: Path) -> Origin | None:
+    """Return which file a columnar file was imported from; None if it does not say."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            plain = json.loads(archive.comment or b"null")
+        return from_plain(Origin, plain, where="comment") if plain is not None else None
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return None  # whoever reads the samples is told what is wrong with it
+
+
+class _Names:
+    """Numbers names in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def codes(self, names: Sequence[str]) -> IntArray:
+        """Return one number per name, shape (n,)."""
+        numbers = self.numbers
+        for name in dict.fromkeys(names):
+            numbers.setdefault(name, len(numbers))
+        return np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
+
+
+def _join(parts: Iterable[Any], kind: Any) -> Any:
+    found = list(parts)
+    return np.concatenate(found).astype(kind, copy=False) if found else np.empty(0, dtype=kind)
+
+
+def _load_arrays(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise ColumnsError("damaged or no columnar run file; import the results again")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in _ARRAYS}
+    for name, kind in _ARRAYS.items():
+        if arrays[name].dtype != kind or arrays[name].ndim != 1:
+            raise ColumnsError(f"array {name}: expected one row of {np.dtype(kind).name}")
+    return arrays
+
+
+def _check(arrays: dict[str, Any], header: Fields) -> None:
+    units = len(arrays["node"])
+    for name, total, count in (
+        ("population", units, len(header.items("populations", needed=True)) + 1),
+        ("offsets", len(arrays["values"]), units + 1),
+    ):
+        bounds = arrays[name]
+        fits = len(bounds) == count and bounds[0] == 0 and bounds[-1] == total
+        if not fits or np.any(np.diff(bounds) < 0):
+            raise ColumnsError(f"array {name}: the bounds do not fit; import the results again")
+    for name, words, length in (
+        ("node", "nodes", units),
+        ("device", "devices", units),
+        ("run", "runs", units),
+        ("problem", "problems", len(arrays["problem_row"])),
+    ):
+        codes, count = arrays[name], len(header.items(words, needed=True))
+        inside = not len(codes) or (codes.min() >= 0 and codes.max() < count)
+        if len(codes) != length or not inside:
+            raise ColumnsError(f"array {name}: refers to names that are not there")
+    rows = arrays["problem_row"]
+    if len(rows) and (rows.min() < 0 or rows.max() >= units):
+        raise ColumnsError("array problem_row: refers to rows that are not there")
+
+
+def _populations(arrays: dict[str, Any], header: Fields) -> tuple[Population, ...]:
+    names = {
+        name: np.array(header.texts(words), dtype=object)[arrays[name]].tolist()
+        for name, words in (("node", "nodes"), ("device", "devices"), ("run", "runs"))
+        if len(arrays[name])
+    }
+    problems = [
+        Problem(kind=item.text("kind"), text=item.text("text"))
+        for item in header.children("problems")
+    ]
+    order = np.argsort(arrays["problem_row"], kind="stable")
+    marked, which = arrays["problem_row"][order], arrays["problem"][order]
+    bounds, offsets = arrays["population"].tolist(), arrays["offsets"]
+    found = []
+    for i, key in enumerate(header.children("populations")):
+        first, last = bounds[i], bounds[i + 1]
+        lo, hi = np.searchsorted(marked, (first, last))
+        start = offsets[first] if first < len(offsets) else 0
+        found.append(
+            Population(
+                hardware_class=key.text("hardware_class"),
+                benchmark=key.text("benchmark"),
+                metric=metric_from_plain(key.child("metric")),
+                component=key.text("component"),
+                group=key.text("group"),
+                nodes=tuple(names["node"][first:last]) if names else (),
+                devices=tuple(names["device"][first:last]) if names else (),
+                runs=tuple(names["run"][first:last]) if names else (),
+                values=arrays["values"][start : offsets[last]],
+                offsets=offsets[first : last + 1] - start,
+                problems={
+                    int(row) - first: problems[code]
+                    for row, code in zip(marked[lo:hi], which[lo:hi], strict=True)
+                },
+            )
+        )
+    return tuple(found)
+
+
+def _runs(header: Fields) -> tuple[RunRecord, ...]:
+    return tuple(
+        head_of(Fields(item, f"header.records[{i}]", ColumnsError))
+        for i, item in enumerate(header.items("records"))
+    )
+
+
+def _key_to_plain(population: Population) -> dict[str, Any]:
+    return {
+        "hardware_class": population.hardware_class,
+        "benchmark": population.benchmark,
+        "metric": metric_to_plain(population.metric),
+        "component": population.component,
+        "group": population.group,
+    }
+
+
+def _run_to_plain(run: RunRecord) -> dict[str, Any]:
+    return run_started_event(
+        run=run.run,
+        node=run.node,
+        started=run.started,
+        hardware_class=run.hardware_class,
+        attributes=run.attributes,
+        profile=run.profile,
+        purpose=run.purpose,
+        inventory=run.inventory,
+        settings=run.settings,
+    )

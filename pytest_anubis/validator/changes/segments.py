@@ -1,0 +1,288 @@
+"""Segments: abrupt changes and slow ramps in the values of one run, in time order.
+
+The length of the current segment has a belief that is updated with every value (Bayesian online change
+point detection: Adams and MacKay 2007, arXiv 0710.3742). A segment's values have an unknown mean and
+variance under a conjugate normal-inverse-gamma prior, so its predictive distribution is Student's t, and
+single outliers do not end a segment. A piecewise constant model does not see slow heating; a rank test for
+a monotone ramp does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.validator.changes.steady_state import steady_from
+from pytest_anubis.validator.similarity.distance import trouble
+
+HAZARD = 1 / 300
+CERTAIN = 0.95
+AGE = 8
+"""A segment counts once it has this many values."""
+FEWEST = 3 * AGE
+LEAST_CHANGE = 0.02
+PRUNE = -25.0
+FIRST = 30
+MOST = 1024
+"""A longer series is searched through the medians of equally long stretches."""
+DISTINCT = 4.0
+"""A change must exceed this many standard deviations of the means of equally long earlier stretches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What changed for the worse within a run.
+
+    Attributes:
+        kind: ``step`` for an abrupt change, ``ramp`` for a slow one.
+        onset: Index of the first value of the changed segment (of the second half, for a ramp).
+        size: How much worse, relative to what came before; .05 is a loss of 5 %.
+        probability: Belief in the change, in [0, 1].
+        until: Index after the last value of the changed segment.
+        lasting: Whether the rest of the run is that much worse as a whole; what has passed by its end was
+            as likely a neighbour as the hardware.
+    """
+
+    kind: str
+    onset: int
+    size: float
+    probability: float
+    until: int
+    lasting: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segments:
+    """What the values of one run look like in time.
+
+    Attributes:
+        count: Number of values.
+        warmup: How many values at the beginning are not steady yet; they are left out of the search.
+        change: The change for the worse with the strongest belief; None if there is none.
+    """
+
+    count: int
+    warmup: int = 0
+    change: Change | None = None
+
+    def sentence(self) -> str:
+        """Say in one phrase what was found, empty if nothing."""
+        if self.change is None:
+            return ""
+        where = f"value {self.change.onset + 1} of {self.count}"
+        if self.change.kind == "ramp":
+            return f"slowly degraded by {self.change.size:.1%} over the run"
+        back = "" if self.change.until >= self.count else f" until value {self.change.until}"
+        return (
+            f"degraded by {self.change.size:.1%} from {where}{back} "
+            f"(probability {self.change.probability:.3f})"
+        )
+
+
+def segments(
+    values: npt.ArrayLike,
+    better: Direction = "lower",
+    *,
+    hazard: float = HAZARD,
+    least_change: float = LEAST_CHANGE,
+    certain: float = CERTAIN,
+) -> Segments:
+    """Search the values of one run, in time order, for a change for the worse.
+
+    Args:
+        values: Shape (n,); fewer than 24 values, or values that are no sample, have no segments.
+        better: Which direction is a loss; an exact metric has none.
+        hazard: Chance per value that a segment ends.
+        least_change: Smallest relative loss that counts; use .05 on a shared CPU.
+        certain: Belief at which a change is reported.
+
+    Returns:
+        The strongest change with onset, size and probability, and where steady state begins.
+    """
+    series = np.asarray(values, dtype=np.float64)
+    series = series if series.ndim == 1 else series.ravel()
+    if better == "equal" or trouble(series, least=FEWEST) is not None:
+        return Segments(count=series.size)
+    if series.min() == series.max():
+        return Segments(count=series.size)
+    size = -(-series.size // MOST)
+    thin = series if size == 1 else _medians_of(series, size)
+    warmup = steady_from(thin, better)
+    steady = thin[warmup:]
+    change = _step(steady, better, hazard, least_change, certain)
+    if change is None:
+        change = _ramp(steady, better, least_change)
+    if change is not None:
+        until = min((change.until + warmup) * size, series.size)
+        until = series.size if change.until == len(steady) else until
+        change = replace(
+            change,
+            onset=(change.onset + warmup) * size,
+            until=until,
+            lasting=change.kind == "ramp"
+            or _loss(*_sides(steady, change.onset), better) > least_change,
+        )
+    return Segments(count=series.size, warmup=warmup * size, change=change)
+
+
+def _sides(series: FloatArray, onset: int) -> tuple[float, float]:
+    return float(np.median(series[:onset])), float(np.median(series[onset:]))
+
+
+def _medians_of(series: FloatArray, size: int) -> FloatArray:
+    """Return the medians of successive stretches of `size` values; what is left at the end is dropped."""
+    whole = len(series) // size * size
+    return np.asarray(np.median(series[:whole].reshape(-1, size), axis=1))
+
+
+def with_segments(verdict: MetricVerdict, found: Segments) -> MetricVerdict:
+    """Add a change to a verdict: a lasting one makes a PASS MARGINAL; else it is evidence."""
+    text = found.sentence()
+    if found.change is None or not text:
+        return verdict
+    evidence = (*verdict.evidence, text)
+    if verdict.outcome is not Outcome.PASS or verdict.disturbance or not found.change.lasting:
+        return replace(verdict, evidence=evidence)
+    return replace(
+        verdict,
+        outcome=Outcome.MARGINAL,
+        reason=Reason.CHANGE_POINT,
+        text=f"{verdict.metric} passes as a whole, but {text}",
+        evidence=evidence,
+    )
+
+
+def _step(
+    series: FloatArray, better: Direction, hazard: float, least_change: float, certain: float
+) -> Change | None:
+    best: Change | None = None
+    for now, (starts, belief) in enumerate(_beliefs(series, hazard), start=1):
+        late = (starts >= AGE) & (now - starts >= AGE)
+        probability = float(belief[late].sum())
+        if probability <= certain or (best is not None and probability < best.probability):
+            continue
+        onset = int(starts[late][np.argmax(belief[late])])
+        # Medians: an outlier does not end a segment, and it must not make one look worse either.
+        before, after = float(np.median(series[:onset])), float(np.median(series[onset:now]))
+        size = _loss(before, after, better)
+        if size > least_change and _distinct(series, onset, now):
+            best = Change(
+                kind="step", onset=onset, size=size, probability=min(probability, 1.0), until=now
+            )
+    return None if best is None else replace(best, until=_end(series, best, better))
+
+
+def _end(series: FloatArray, change: Change, better: Direction) -> int:
+    """Return where a changed segment ends: the belief is strongest somewhere within it.
+
+    It goes on while stretches of `AGE` values stay on the worse side of the middle between before and
+    after.
+    """
+    before = float(np.median(series[: change.onset]))
+    after = float(np.median(series[change.onset : change.until]))
+    middle, end = (before + after) / 2, change.until
+    while end < len(series):
+        typical = float(np.median(series[end : end + AGE]))
+        if (typical > middle) == (better == "higher"):
+            break
+        end = min(end + AGE, len(series))
+    return end
+
+
+def _beliefs(series: FloatArray, hazard: float) -> list[tuple[npt.NDArray[np.int64], FloatArray]]:
+    """Return after every value the possible starts of the current segment and the belief in each."""
+    from scipy.special import gammaln
+
+    first = series[:FIRST]
+    scale = max(_noise(first), 1e-4 * float(np.median(series)), 1e-300)
+    middle, weight, shape = float(np.median(first)), 0.02, 1.0
+    starts = np.array([0], dtype=np.int64)
+    log_belief = np.zeros(1)
+    m, k, a, b = (np.array([x]) for x in (middle, weight, shape, shape * scale**2))
+    out = []
+    for now, x in enumerate(series):
+        spread = b * (k + 1) / (a * k)
+        predicted = (
+            gammaln(a + 0.5)
+            - gammaln(a)
+            - 0.5 * np.log(2 * a * math.pi * spread)
+            - (a + 0.5) * np.log1p((x - m) ** 2 / (2 * a * spread))
+        )
+        if now > 0:
+            fresh = (
+                float(np.logaddexp.reduce(log_belief))
+                + math.log(hazard)
+                + float(_student(x, middle, weight, shape, shape * scale**2))
+            )
+            grown = log_belief + math.log1p(-hazard) + predicted
+            log_belief = np.append(grown, fresh)
+            starts = np.append(starts, now)
+            m, k, a, b = (
+                np.append(old, new)
+                for old, new in zip(
+                    (m, k, a, b), (middle, weight, shape, shape * scale**2), strict=True
+                )
+            )
+        log_belief = log_belief - np.logaddexp.reduce(log_belief)
+        b = b + k * (x - m) ** 2 / (2 * (k + 1))
+        m = (k * m + x) / (k + 1)
+        k = k + 1
+        a = a + 0.5
+        keep = log_belief > PRUNE
+        starts, log_belief = starts[keep], log_belief[keep]
+        m, k, a, b = m[keep], k[keep], a[keep], b[keep]
+        out.append((starts, np.exp(log_belief)))
+    return out
+
+
+def _student(x: float, m: float, k: float, a: float, b: float) -> float:
+    spread = b * (k + 1) / (a * k)
+    constant = math.lgamma(a + 0.5) - math.lgamma(a) - 0.5 * math.log(2 * a * math.pi * spread)
+    return constant - (a + 0.5) * math.log1p((x - m) ** 2 / (2 * a * spread))
+
+
+def _loss(before: float, after: float, better: Direction) -> float:
+    """Return the relative loss from one typical value to another."""
+    if better == "higher":
+        return 1 - after / before if before > 0 else 0.0
+    return 1 - before / after if after > 0 else 0.0
+
+
+def _distinct(series: FloatArray, onset: int, now: int) -> bool:
+    """Say whether a change stands out from the wandering of equally long stretches before it."""
+    length = min(now - onset, max(AGE // 2, onset // 4))
+    stretches = np.median(series[onset % length : onset].reshape(-1, length), axis=1)
+    if len(stretches) < 3:
+        return True
+    middle = float(np.median(stretches))
+    wander = max(float(stretches.std(ddof=1)), _noise(series[:onset]) / math.sqrt(length))
+    return abs(float(np.median(series[onset:now])) - middle) > DISTINCT * wander
+
+
+def _noise(series: FloatArray) -> float:
+    """Return the standard deviation between successive values, without outliers and trends."""
+    return 1.4826 * float(np.median(np.abs(np.diff(series)))) / math.sqrt(2)
+
+
+def _ramp(series: FloatArray, better: Direction, least_change: float) -> Change | None:
+    """Find a slow monotone loss: Mann and Kendall's rank test on the medians of sixteen stretches."""
+    parts = np.array([np.median(part) for part in np.array_split(series, 16)])
+    n = len(parts)
+    quarter = n // 4
+    size = _loss(float(parts[:quarter].mean()), float(parts[-quarter:].mean()), better)
+    if size <= least_change:
+        return None
+    pairs = np.sign(parts[None, :] - parts[:, None])[np.triu_indices(n, 1)]
+    score = float(pairs.sum()) * (1 if better == "lower" else -1)
+    z = score / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    probability = 0.5 * (1 + math.erf(z / math.sqrt(2)))
+    if probability <= 0.9999:
+        return None
+    count = len(series)
+    return Change(kind="ramp", onset=count // 2, size=size, probability=probability, until=count)

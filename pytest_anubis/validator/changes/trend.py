@@ -1,0 +1,127 @@
+"""Trends over the cycles of a soak: metrics that became worse while the node was under load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.validator.similarity.distance import one_sided
+
+LEAST_CYCLES = 6
+"""Fewest cycles in which a trend is looked for."""
+
+LOSS = 0.02
+"""Loss of similarity, last third against first third, below which no trend is worth a word."""
+
+ERROR = 0.01
+"""Chance that a steady node shows any trend at all, over all its metrics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """A metric that became worse over a campaign.
+
+    Attributes:
+        benchmark: Benchmark id.
+        metric: The metric.
+        device: Where.
+        component: What the benchmark exercises.
+        first: Median of the first third of the cycles, in the metric's unit.
+        last: Median of the last third.
+        similarity: One-sided similarity of the last third's values to the first third's.
+        chance: Chance of such an order of the cycles' medians where nothing changes.
+        cycles: How many cycles measured it.
+    """
+
+    benchmark: str
+    metric: Metric
+    device: str
+    component: str
+    first: float
+    last: float
+    similarity: float
+    chance: float
+    cycles: int
+
+    @property
+    def text(self) -> str:
+        """The trend in one sentence."""
+        name, unit = self.metric.name, self.metric.unit
+        return (
+            f"{self.benchmark} {name} {self.device}: {100 * (1 - self.similarity):.1f} % worse at the end "
+            f"(median {self.first:.4g} {unit} in the first third, {self.last:.4g} {unit} in the last) over "
+            f"{self.cycles} cycles"
+        )
+
+
+def find_trends(cycles: Sequence[Sequence[Measurement]]) -> list[Trend]:
+    """Return the metrics that became worse over the cycles, the greatest loss first.
+
+    A trend is both costly and no accident: the values of the last third of the cycles are less than
+    1 - `LOSS` similar to those of the first third, and the medians of the cycles are ordered (Mann 1945,
+    Kendall 1938; one-sided, normal approximation, corrected for ties) beyond a chance of `ERROR` shared by
+    all metrics (Bonferroni). Samples that were taken while the machine was disturbed take no part.
+
+    Args:
+        cycles: What each cycle recorded, in time order.
+    """
+    series: dict[tuple[str, str, str], list[Measurement]] = {}
+    for measurements in cycles:
+        for one in measurements:
+            usable = one.values and not one.disturbance and all(map(math.isfinite, one.values))
+            if usable and one.metric.better != "equal":
+                key = (one.benchmark, one.metric.name, one.device)
+                series.setdefault(key, []).append(one)
+    found = []
+    for samples in series.values():
+        if len(samples) < LEAST_CYCLES:
+            continue
+        trend = _trend(samples)
+        if trend.similarity < 1 - LOSS and trend.chance < ERROR / len(series):
+            found.append(trend)
+    return sorted(found, key=lambda trend: trend.similarity)
+
+
+def _trend(samples: Sequence[Measurement]) -> Trend:
+    third = len(samples) // 3
+    first = [value for one in samples[:third] for value in one.values]
+    last = [value for one in samples[-third:] for value in one.values]
+    one = samples[0]
+    medians = np.array([np.median(sample.values) for sample in samples])
+    worse = -medians if one.metric.better == "higher" else medians
+    return Trend(
+        benchmark=one.benchmark,
+        metric=one.metric,
+        device=one.device,
+        component=one.component,
+        first=float(np.median(first)),
+        last=float(np.median(last)),
+        similarity=one_sided(last, first, one.metric.better),
+        chance=rising_chance(worse),
+        cycles=len(samples),
+    )
+
+
+def rising_chance(values: np.ndarray) -> float:
+    """Return the chance that numbers in random order rise as much as these (Mann-Kendall, one-sided).
+
+    Args:
+        values: Numbers in time order, shape (n,).
+    """
+    count = len(values)
+    differences = np.sign(values[None, :] - values[:, None])
+    score = float(np.triu(differences, 1).sum())
+    _, ties = np.unique(values, return_counts=True)
+
+    def spread(n: np.ndarray | int) -> np.ndarray | float:
+        return n * (n - 1) * (2 * n + 5) / 18
+
+    variance = float(spread(count) - np.sum(spread(ties)))
+    if variance <= 0:
+        return 1.0
+    return 0.5 * math.erfc((score - 1) / math.sqrt(2 * variance))  # 1: correction for continuity

@@ -1,0 +1,127 @@
+"""Backtest: which past verdicts a new baseline would turn, and what it would cost in false rejections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.sample import Population
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.validator.judging.column_judging import (
+    OUTCOMES,
+    JudgedColumns,
+    judge_populations,
+)
+
+Key = tuple[str, str, str, str]
+"""Scope, node, device, run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """One unit whose verdict on one metric changes."""
+
+    node: str
+    device: str
+    run: str
+    benchmark: str
+    metric: str
+    scope: str
+    before: Outcome
+    after: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtest:
+    """What a new baseline would have said about past runs.
+
+    Attributes:
+        flips: Verdicts that change, ordered by benchmark, metric, node, device, run.
+        nodes: How many node runs were judged.
+        rejected_before: Node runs with a FAIL under the old baseline.
+        rejected_after: Node runs with a FAIL under the new one.
+        newly_rejected: Names of the nodes that only the new one rejects.
+        newly_passed: Names of the nodes that only the old one rejects.
+        per_thousand: Rejections in a thousand node runs that the old baseline did not reject: an upper
+            estimate of the new one's false rejections; None without such runs.
+        stated: What the new baseline states itself, per thousand; None if only alpha decides.
+    """
+
+    flips: tuple[Flip, ...]
+    nodes: int
+    rejected_before: int
+    rejected_after: int
+    newly_rejected: tuple[str, ...]
+    newly_passed: tuple[str, ...]
+    per_thousand: float | None
+    stated: float | None
+
+
+def backtest(populations: Sequence[Population], old: Baseline, new: Baseline) -> Backtest:
+    """Judge past runs by two baselines of one class and compare.
+
+    Args:
+        populations: Past runs, of the baselines' hardware class.
+        old: The baseline in force.
+        new: The one that may replace it.
+    """
+    flips: list[Flip] = []
+    before: set[tuple[str, str]] = set()
+    after: set[tuple[str, str]] = set()
+    everyone: set[tuple[str, str]] = set()
+    for population in populations:
+        everyone.update(zip(population.nodes, population.runs, strict=True))
+        was = dict(_outcomes(population, old))
+        now = dict(_outcomes(population, new))
+        before.update((node, run) for (_, node, _, run), o in was.items() if o is Outcome.FAIL)
+        after.update((node, run) for (_, node, _, run), o in now.items() if o is Outcome.FAIL)
+        flips.extend(_flips(population, was, now))
+    sound = everyone - before
+    return Backtest(
+        flips=tuple(
+            sorted(flips, key=lambda f: (f.benchmark, f.metric, f.node, f.device, f.run, f.scope))
+        ),
+        nodes=len(everyone),
+        rejected_before=len(before),
+        rejected_after=len(after),
+        newly_rejected=tuple(sorted({node for node, _ in after - before})),
+        newly_passed=tuple(sorted({node for node, _ in before - after})),
+        per_thousand=1000 * len(after & sound) / len(sound) if sound else None,
+        stated=1000 * new.error_rate
+        if new.error_rate is not None and new.factor is not None
+        else None,
+    )
+
+
+def _flips(
+    population: Population, was: Mapping[Key, Outcome], now: Mapping[Key, Outcome]
+) -> Iterator[Flip]:
+    for key in sorted(was.keys() | now.keys()):
+        old, new = was.get(key, Outcome.NOT_TESTED), now.get(key, Outcome.NOT_TESTED)
+        if old is not new:
+            scope, node, device, run = key
+            yield Flip(
+                node=node,
+                device=device,
+                run=run,
+                benchmark=population.benchmark,
+                metric=population.metric.name,
+                scope=scope,
+                before=old,
+                after=new,
+            )
+
+
+def _outcomes(population: Population, baseline: Baseline) -> Iterator[tuple[Key, Outcome]]:
+    for judged in judge_populations([population], baseline):
+        scope = judged.criterion.scope if judged.criterion is not None else "unit"
+        yield from _of(judged, scope)
+
+
+def _of(judged: JudgedColumns, scope: str) -> Iterator[tuple[Key, Outcome]]:
+    population = judged.population
+    for node, device, run, code in zip(
+        population.nodes, population.devices, population.runs, judged.outcome.tolist(), strict=True
+    ):
+        yield (scope, node, device, run), OUTCOMES[code]

@@ -1,0 +1,309 @@
+"""Judging whole populations in columns, so that a fleet of a million samples needs no loop over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.baseline import Baseline, Criterion, Finding
+from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.changes.segments import Segments, with_segments
+from pytest_anubis.validator.judging.sample_judging import (
+    Subject,
+    conclude,
+    criterion_for,
+    judge_row,
+)
+from pytest_anubis.validator.judging.sequential_test import CONFIRM
+from pytest_anubis.validator.similarity.pooling import pooled
+from pytest_anubis.validator.similarity.usable_rows import Rows, rows_of
+
+OUTCOMES = (
+    Outcome.PASS,
+    Outcome.MARGINAL,
+    Outcome.FAIL,
+    Outcome.INCONCLUSIVE,
+    Outcome.NOT_TESTED,
+)
+REASONS = tuple(Reason)
+PASS, MARGINAL, FAIL, INCONCLUSIVE, NOT_TESTED = range(5)
+_FROM_PROBLEM = {
+    "failed": (FAIL, Reason.TEST_FAILED),
+    "missing": (NOT_TESTED, Reason.NOT_REPORTED),
+    "disturbed": (INCONCLUSIVE, Reason.DISTURBED),
+    "invalid": (INCONCLUSIVE, Reason.INVALID),
+    "unit": (INCONCLUSIVE, Reason.WRONG_UNIT),
+    "waived": (NOT_TESTED, Reason.WAIVED),
+}
+Codes = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JudgedColumns:
+    """The verdicts on one population against one criterion; all arrays have shape (n,).
+
+    Attributes:
+        population: What was judged; row i of every array is its unit i.
+        criterion: What it was judged against; None if there is none.
+        similarity: One-sided similarity, NaN where there is none.
+        value: Median of the unit's values, NaN where there is none.
+        outcome: Index into ``OUTCOMES``.
+        reason: Index into ``REASONS``.
+        threshold: Similarity at which the outcome changes, NaN where nothing was compared.
+        shift: The finding that the whole class has moved, if it has (see ``shift.settle_shift``).
+        changes: Row -> what changed for the worse within its run (see ``runs_in_time.find_changes``).
+        unsearched: How many samples looked as if they had changed, but were not searched.
+    """
+
+    population: Population
+    criterion: Criterion | None
+    similarity: FloatArray
+    value: FloatArray
+    outcome: Codes
+    reason: Codes
+    threshold: FloatArray
+    shift: Finding | None = None
+    changes: Mapping[int, Segments] = field(default_factory=dict)
+    unsearched: int = 0
+
+    def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
+        """Return the full verdict on one unit."""
+        full = self.settled(row, baseline)
+        found = self.changes.get(row)
+        return full if found is None else with_segments(full, found)
+
+    def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
+        """Return the verdict on one unit's values as a whole, whatever their order in time."""
+        population, criterion = self.population, self.criterion
+        problem = population.problems.get(row)
+        outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
+        if criterion is None or problem is not None or np.isnan(self.similarity[row]):
+            plain = judge_row(population, row, criterion, baseline)
+            if problem is None or problem.kind == "disturbed":
+                return plain
+            return _problem(plain, outcome, reason, f"{population.metric.name}: {problem.text}")
+        sizes = population.offsets[row + 1] - population.offsets[row]
+        metric = population.metric
+        base = Subject(
+            benchmark=population.benchmark,
+            metric=metric.name,
+            unit=metric.unit,
+            better=metric.better,
+            component=population.component or criterion.component,
+            node=population.nodes[row],
+            device=population.devices[row],
+            group=population.group,
+            scope=criterion.scope,
+            count=int(sizes),
+            value=float(self.value[row]),
+            baseline=baseline.digest if baseline else "",
+            action=metric.action or criterion.metric.action,
+        )
+        alike = float(self.similarity[row])
+        full = conclude(
+            base, alike, criterion_for(alike, criterion, population.looks.get(row, 1)), baseline
+        )
+        if reason is not Reason.CLASS_SHIFT or self.shift is None:
+            return full
+        text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
+        return replace(full, outcome=outcome, reason=reason, text=text)
+
+    @property
+    def reference(self) -> Reference:
+        """What decided, where anything was compared."""
+        return Reference.FLEET
+
+    def alien(self, baseline: Baseline) -> bool:
+        """Say whether the population is of another hardware class than the baseline."""
+        return self.population.hardware_class not in ("", baseline.hardware_class)
+
+    def verdicts(self, baseline: Baseline | None = None) -> Iterator[MetricVerdict]:
+        """Yield the full verdict on every unit, in the population's order."""
+        for row in range(len(self.population)):
+            yield self.verdict(row, baseline)
+
+
+def _problem(plain: MetricVerdict, outcome: Outcome, reason: Reason, text: str) -> MetricVerdict:
+    return replace(
+        plain,
+        outcome=outcome,
+        reason=reason,
+        text=text,
+        similarity=None,
+        threshold=None,
+        reference=Reference.NONE,
+    )
+
+
+def judge_columns(
+    population: Population, criterion: Criterion | None, *, baseline: Baseline | None = None
+) -> JudgedColumns:
+    """Judge every unit of a population against one criterion.
+
+    Args:
+        population: The units; pooled first if the criterion's scope is ``node``.
+        criterion: What is normal, None if there is none.
+        baseline: Only tells "no criterion" from "no baseline" when `criterion` is None.
+
+    Returns:
+        Arrays over the units; a failed or missing test is its own verdict, never "slow".
+    """
+    if criterion is not None and criterion.scope == "node":
+        population = pooled(population)
+    rows = rows_of(population)
+    n = rows.total
+    similarity, threshold = np.full(n, np.nan), np.full(n, np.nan)
+    outcome = np.full(n, INCONCLUSIVE, dtype=np.int8)
+    reason = np.full(n, REASONS.index(Reason.NO_BASELINE), dtype=np.int8)
+    if criterion is None:
+        if baseline is not None:
+            outcome[:] = NOT_TESTED
+            reason[:] = REASONS.index(Reason.NO_CRITERION)
+    elif _other_scale(population, criterion):
+        reason[:] = REASONS.index(Reason.WRONG_UNIT)
+    else:
+        similarity = _similarities(rows, criterion)
+        alpha = 1.0 if criterion.metric.better == "equal" else criterion.alpha
+        limit = _limits(similarity, criterion, population.looks)
+        verdict_table(similarity, alpha, limit, outcome, reason, threshold)
+        few = np.diff(population.offsets) < criterion.least
+        if few.any():
+            outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
+            similarity[few] = threshold[few] = np.nan
+    _problems(population, rows, criterion, baseline, outcome, reason)
+    return JudgedColumns(
+        population=population,
+        criterion=criterion,
+        similarity=similarity,
+        value=rows.medians(),
+        outcome=outcome,
+        reason=reason,
+        threshold=threshold,
+    )
+
+
+def _other_scale(population: Population, criterion: Criterion) -> bool:
+    ours, theirs = population.metric, criterion.metric
+    return (ours.unit, ours.better) != (theirs.unit, theirs.better)
+
+
+def _similarities(rows: Rows, criterion: Criterion) -> FloatArray:
+    if criterion.metric.better == "equal":
+        out = np.full(rows.total, np.nan)
+        for block in rows.blocks:
+            out[block.index] = (block.values == criterion.centre[0]).mean(axis=1)
+        return out
+    centre = np.asarray(criterion.centre)
+    return np.maximum(0.0, 1 - rows.losses(centre, criterion.metric.better))
+
+
+def _limits(similarity: FloatArray, criterion: Criterion, looks: Mapping[int, int]) -> FloatArray:
+    """Return the learned limit as it holds for each unit, shape (n,) or (); see `criterion_for`."""
+    if criterion.metric.better == "equal":
+        return np.asarray(1.0)
+    limit = np.nan if criterion.limit is None else criterion.limit
+    if criterion.hasty is None or criterion.limit is None:
+        return np.asarray(limit)
+    limits = np.where(similarity >= criterion.limit, criterion.limit, criterion.hasty)
+    limits[[row for row, count in looks.items() if count >= CONFIRM]] = criterion.limit
+    return limits
+
+
+def verdict_table(
+    similarity: FloatArray,
+    alpha: float,
+    limit: FloatArray,
+    outcome: Codes,
+    reason: Codes,
+    threshold: FloatArray,
+) -> None:
+    """Fill in the verdict table for all units at once; the same cells as `judging.decide`.
+
+    Args:
+        similarity: Shape (n,), one-sided; NaN leaves a unit as it is.
+        alpha: Practical limit.
+        limit: Shape (n,) or (), the learned limit; NaN where there is none.
+        outcome: Shape (n,), filled in.
+        reason: Shape (n,), filled in.
+        threshold: Shape (n,), filled in.
+    """
+    known = ~np.isnan(similarity)
+    tight = np.broadcast_to(np.where(np.isnan(limit), alpha, limit), similarity.shape)
+    with np.errstate(invalid="ignore"):
+        costly = similarity < alpha
+        unusual = similarity < tight
+    cells = (
+        (~costly & ~unusual, PASS, Reason.WITHIN, tight),
+        (costly & ~unusual, PASS, Reason.UNDETECTABLE, tight),
+        (~costly & unusual, MARGINAL, Reason.UNUSUAL, np.full_like(tight, alpha)),
+        (costly & unusual, FAIL, Reason.BEYOND, np.minimum(alpha, tight)),
+    )
+    for cell, code, why, where in cells:
+        chosen = cell & known
+        outcome[chosen], reason[chosen] = code, REASONS.index(why)
+        threshold[chosen] = where[chosen]
+
+
+def _problems(
+    population: Population,
+    rows: Rows,
+    criterion: Criterion | None,
+    baseline: Baseline | None,
+    outcome: Codes,
+    reason: Codes,
+) -> None:
+    for row, problem in rows.problems.items():
+        code, why = _FROM_PROBLEM.get(problem.kind, (INCONCLUSIVE, Reason.INVALID))
+        if problem.kind == "disturbed":
+            # Its values exist: they may pass, but never reject.
+            plain = judge_row(population, row, criterion, baseline)
+            code, why = OUTCOMES.index(plain.outcome), plain.reason
+        elif problem.kind == "invalid" and not population.sample(row).size:
+            why = Reason.TOO_FEW
+        outcome[row], reason[row] = code, REASONS.index(why)
+
+
+def judge_populations(
+    populations: Sequence[Population], baseline: Baseline
+) -> Iterator[JudgedColumns]:
+    """Judge many populations of one baseline's class in columns: units first, then pooled nodes.
+
+    Args:
+        populations: Of any metrics; one of another hardware class is judged against nothing.
+        baseline: All criteria of the class; looked up once, not once per population.
+
+    Yields:
+        For every population its units' verdicts, then the nodes' where there is such a criterion.
+    """
+    known = {(c.benchmark, c.metric.name, c.group, c.scope): c for c in baseline.criteria}
+    for population in populations:
+        if population.hardware_class not in ("", baseline.hardware_class):
+            yield judge_columns(population, None)
+            continue
+        key = (population.benchmark, population.metric.name, population.group)
+        yield judge_columns(population, known.get((*key, "unit")), baseline=baseline)
+        whole = known.get((*key, "node"))
+        if whole is not None:
+            yield judge_columns(population, whole, baseline=baseline)
+
+
+def judge_population(population: Population, baseline: Baseline) -> list[MetricVerdict]:
+    """Judge every unit of a population on its own, then every node's pooled values.
+
+    Args:
+        population: Samples of one metric, of nodes of the baseline's hardware class.
+        baseline: All criteria of that class.
+
+    Returns:
+        One verdict per unit in the population's order, then one per node and run where the baseline has
+        a criterion for pooled values. A population of another hardware class has no baseline.
+    """
+    return [
+        verdict
+        for judged in judge_populations([population], baseline)
+        for verdict in judged.verdicts(None if judged.alien(baseline) else baseline)
+    ]

@@ -1,0 +1,208 @@
+"""The own past: every device beside its own earlier runs, all metrics of a node sharing one error rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import FloatArray, Population, population_of
+from pytest_anubis.core.verdict import MetricVerdict, Reference
+from pytest_anubis.validator.judging.column_judging import OUTCOMES, REASONS, JudgedColumns
+from pytest_anubis.validator.judging.peer_judging import shared_limits
+from pytest_anubis.validator.judging.sample_judging import judge_row
+from pytest_anubis.validator.learning.criterion_learning import (
+    FEWEST,
+    LearnedCriterion,
+    learn_criterion,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PastColumns(JudgedColumns):
+    """Verdicts by the own past.
+
+    Attributes:
+        known: Row -> its verdict; the other rows have too short a past, or are part of it.
+    """
+
+    known: Mapping[int, MetricVerdict]
+
+    @property
+    def reference(self) -> Reference:
+        """What decided."""
+        return Reference.SELF
+
+    def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
+        """Return the verdict on one unit; `baseline` only decides what is said where there is no past."""
+        found = self.known.get(row)
+        return found if found is not None else JudgedColumns.settled(self, row, baseline)
+
+
+def judge_latest(
+    judged: Sequence[JudgedColumns], started: Mapping[tuple[str, str], str]
+) -> list[JudgedColumns]:
+    """Judge the latest run of every node by its earlier ones, where nothing else could judge.
+
+    Args:
+        judged: Populations that neither a criterion nor peers say anything about.
+        started: (run, node) -> when it began, ISO 8601; runs without it are ordered by their names.
+
+    Returns:
+        The same, with the verdicts on the latest runs of units with at least three earlier ones.
+    """
+    latest = [_latest(one.population, started) for one in judged]
+    parts = [_part(one.population, rows) for one, rows in zip(judged, latest, strict=True)]
+    verdicts = judge_by_history(parts, [one.population for one in judged])
+    return [
+        _with(one, {rows[place]: verdict for place, verdict in found.items()}) if found else one
+        for one, rows, found in zip(judged, latest, verdicts, strict=True)
+    ]
+
+
+def _latest(population: Population, started: Mapping[tuple[str, str], str]) -> list[int]:
+    """Return the rows of each node's latest run, of units that were measured often enough."""
+    newest: dict[str, tuple[str, str]] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for node, device, run in zip(
+        population.nodes, population.devices, population.runs, strict=True
+    ):
+        key = (started.get((run, node), ""), run)
+        newest[node] = max(newest.get(node, key), key)
+        counts[node, device] = counts.get((node, device), 0) + 1
+    return [
+        row
+        for row, (node, device, run) in enumerate(
+            zip(population.nodes, population.devices, population.runs, strict=True)
+        )
+        if newest[node][1] == run and counts[node, device] > FEWEST
+    ]
+
+
+def _part(population: Population, rows: Sequence[int]) -> Population:
+    problems = {
+        place: population.problems[row]
+        for place, row in enumerate(rows)
+        if row in population.problems
+    }
+    return population_of(
+        [population.sample(row) for row in rows],
+        metric=population.metric,
+        benchmark=population.benchmark,
+        nodes=[population.nodes[row] for row in rows],
+        devices=[population.devices[row] for row in rows],
+        runs=[population.runs[row] for row in rows],
+        hardware_class=population.hardware_class,
+        component=population.component,
+        group=population.group,
+        problems=problems,
+    )
+
+
+def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> PastColumns:
+    outcome, reason = judged.outcome.copy(), judged.reason.copy()
+    similarity, threshold = judged.similarity.copy(), judged.threshold.copy()
+    for row, verdict in known.items():
+        outcome[row] = OUTCOMES.index(verdict.outcome)
+        reason[row] = REASONS.index(verdict.reason)
+        similarity[row] = np.nan if verdict.similarity is None else verdict.similarity
+        threshold[row] = np.nan if verdict.threshold is None else verdict.threshold
+    return PastColumns(
+        population=judged.population,
+        criterion=None,
+        similarity=similarity,
+        value=judged.value,
+        outcome=outcome,
+        reason=reason,
+        threshold=threshold,
+        known=known,
+    )
+
+
+def judge_by_history(
+    populations: Sequence[Population],
+    history: Sequence[Population],
+    *,
+    alpha: float = 0.95,
+    error_rate: float = 0.01,
+) -> list[dict[int, MetricVerdict]]:
+    """Judge every device by its own earlier runs, all metrics of a node sharing one error rate.
+
+    Args:
+        populations: What was measured now.
+        history: Earlier healthy runs, of the same nodes or more; rows with a problem take no part.
+        alpha: Practical limit.
+        error_rate: Chance that a healthy node is rejected on any metric or device.
+
+    Returns:
+        For every population row -> verdict, of the devices with at least three earlier runs.
+    """
+    found: dict[str, list[tuple[int, int, LearnedCriterion, int]]] = {}
+    known = {(p.benchmark, p.metric.name, p.group): p for p in history}
+    for number, population in enumerate(populations):
+        old = known.get((population.benchmark, population.metric.name, population.group))
+        if old is None or (old.metric.unit, old.metric.better) != (
+            population.metric.unit,
+            population.metric.better,
+        ):
+            continue
+        rows = _rows_by_unit(old)
+        for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
+            earlier = [r for r in rows.get(unit, ()) if old.runs[r] != population.runs[row]]
+            learned = _learned([old.sample(r) for r in earlier], old.metric, alpha, old.benchmark)
+            if learned is not None and learned.criterion is not None:
+                found.setdefault(unit[0], []).append((number, row, learned, len(earlier)))
+    verdicts: list[dict[int, MetricVerdict]] = [{} for _ in populations]
+    for node in sorted(found):
+        noisy = [item.spread for _, _, item, _ in found[node] if item.spread is not None]
+        limits = iter(shared_limits(noisy, error_rate=error_rate, alpha=alpha))
+        for number, row, item, count in found[node]:
+            criterion = item.criterion
+            if criterion is not None and item.spread is not None:
+                criterion = replace(criterion, limit=next(limits), hasty=None)
+            verdicts[number][row] = _by_history(populations[number], row, criterion, count)
+    return verdicts
+
+
+def _rows_by_unit(population: Population) -> dict[tuple[str, str], list[int]]:
+    rows: dict[tuple[str, str], list[int]] = {}
+    for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
+        if row not in population.problems:
+            rows.setdefault(unit, []).append(row)
+    return rows
+
+
+def _by_history(
+    population: Population, row: int, criterion: Criterion | None, count: int
+) -> MetricVerdict:
+    return judge_row(
+        population,
+        row,
+        criterion,
+        reference=Reference.SELF,
+        learned_from=f"{count} earlier runs of this device",
+    )
+
+
+def _learned(
+    samples: Sequence[FloatArray], metric: Metric, alpha: float, benchmark: str
+) -> LearnedCriterion | None:
+    """Learn from samples as from runs of one machine; None with fewer than three."""
+    if len(samples) < FEWEST:
+        return None
+    count = len(samples)
+    return learn_criterion(
+        population_of(
+            [np.asarray(sample, dtype=np.float64) for sample in samples],
+            metric=metric,
+            benchmark=benchmark,
+            nodes=["same"] * count,
+            devices=["same"] * count,
+            runs=[str(i) for i in range(count)],
+        ),
+        alpha=alpha,
+        one_machine=True,
+    )

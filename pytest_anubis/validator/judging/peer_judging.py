@@ -1,0 +1,359 @@
+"""Peers: every device of a node beside the other devices of the same node, without any baseline.
+
+The centre for one device is the pointwise median of the quantile functions of the others; the limit is
+the prediction bound for one more device, from the others' own spread. All metrics and devices of a node
+share one error rate, so that a healthy node is rejected at the stated rate, however much is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.sample import FloatArray, IntArray, Population
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.judging.column_judging import (
+    FAIL,
+    INCONCLUSIVE,
+    MARGINAL,
+    OUTCOMES,
+    REASONS,
+    JudgedColumns,
+    verdict_table,
+)
+from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
+from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_limits
+from pytest_anubis.validator.similarity.distance import worse
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, name_codes, rows_of
+
+FEWEST = 3
+"""Fewest other devices that can judge one."""
+GAP = 3.0
+"""Peers beyond the practical limit are left out of the spread when they lie this many times further from
+the centre than the furthest of those within: a second slow device must not hide the first."""
+CHUNK = 1 << 20
+BATCHES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PeerColumns(JudgedColumns):
+    """Verdicts on devices by their peers; all arrays have shape (n,).
+
+    Attributes:
+        expected: Median of the other devices' centre, NaN where there are too few of them.
+        limit: Learned limit, NaN where there is none.
+        peers: How many other devices there are to compare with.
+        alpha: Practical limit.
+    """
+
+    expected: FloatArray
+    limit: FloatArray
+    peers: IntArray
+    alpha: float
+
+    @property
+    def reference(self) -> Reference:
+        """What decided."""
+        return Reference.PEERS
+
+    def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
+        """Return the verdict on one device's values as a whole; `baseline` has no part in it."""
+        population = self.population
+        problem = population.problems.get(row)
+        plain = judge_row(population, row, None)
+        name, count = population.metric.name, int(self.peers[row])
+        outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
+        if np.isnan(self.similarity[row]):
+            text = f"{name} has {count} other devices to compare with, {FEWEST} needed"
+            if problem is not None and problem.kind != "disturbed":
+                text = f"{name}: {problem.text}"
+            elif reason is Reason.NO_CRITERION:
+                text = f"{name}: the other devices of this node do not agree on one value"
+            return replace(plain, outcome=outcome, reason=reason, text=text)
+        limit = float(self.limit[row])
+        criterion = Criterion(
+            benchmark=population.benchmark,
+            metric=population.metric,
+            centre=(float(self.expected[row]),),
+            alpha=self.alpha,
+            limit=None if np.isnan(limit) else limit,
+            nodes=1,
+            units=count,
+        )
+        return conclude(
+            plain,
+            float(self.similarity[row]),
+            criterion,
+            None,
+            Reference.PEERS,
+            f"{count} other devices of this node",
+        )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Seen:
+    """One population beside its peers; arrays over its rows, NaN where nothing can be compared."""
+
+    population: Population
+    rows: Rows
+    disturbed: BoolArray
+    peers: IntArray
+    loss: FloatArray
+    expected: FloatArray
+    deviation: FloatArray
+    shape: FloatArray
+    within: FloatArray
+    agreeing: IntArray
+
+
+def judge_by_peers(
+    populations: Sequence[Population], *, alpha: float = 0.95, error_rate: float = 0.01
+) -> list[PeerColumns]:
+    """Judge every device of every node against the other devices of its node, in the same run.
+
+    Args:
+        populations: All that was measured, so that a node's error rate is shared by all of it; devices
+            of different groups are never compared.
+        alpha: Practical limit.
+        error_rate: Chance that any device of a healthy node is rejected on any metric.
+
+    Returns:
+        One entry a population, in order. INCONCLUSIVE where a device has fewer than three usable peers
+        or they do not agree; a failed test is its own verdict.
+    """
+    seen = [_beside_peers(population, alpha) for population in populations]
+    limits = _limits(seen, alpha, error_rate)
+    return [_judged(one, limit, alpha) for one, limit in zip(seen, limits, strict=True)]
+
+
+def _beside_peers(population: Population, alpha: float) -> _Seen:
+    total = len(population)
+    disturbed = np.zeros(total, dtype=np.bool_)
+    for row, problem in population.problems.items():
+        disturbed[row] = problem.kind == "disturbed"
+    hard = {row: p for row, p in population.problems.items() if not disturbed[row]}
+    rows = rows_of(replace(population, problems=hard))
+    seen = _Seen(
+        population=population,
+        rows=rows,
+        disturbed=disturbed,
+        peers=np.zeros(total, dtype=np.int64),
+        **{
+            name: np.full(total, np.nan)
+            for name in ("loss", "expected", "deviation", "shape", "within")
+        },
+        agreeing=np.zeros(total, dtype=np.int64),
+    )
+    if not rows.blocks:
+        return seen
+    exact = population.metric.better == "equal"
+    columns = None if exact else rows.quantile_columns(rows.grid()).astype(np.float64)
+    within = np.zeros(total) if exact else _within(population, rows)
+    for members in _groups(population, rows.usable):
+        if columns is None:
+            _exact(seen, members)
+            continue
+        size = max(1, CHUNK // (members.shape[1] * len(columns)))
+        for start in range(0, len(members), size):
+            _leave_one_out(seen, members[start : start + size], columns, within, alpha)
+    return seen
+
+
+def _groups(population: Population, usable: BoolArray) -> Iterator[IntArray]:
+    """Yield the usable rows of one node and run as arrays (groups, devices), one for each size."""
+    _, node = name_codes(population.nodes)
+    run_names, run = name_codes(population.runs)
+    rows = np.flatnonzero(usable)
+    _, owner, counts = np.unique(
+        (node * len(run_names) + run)[rows], return_inverse=True, return_counts=True
+    )
+    order = rows[np.argsort(owner, kind="stable")]
+    starts = np.concatenate([[0], np.cumsum(counts)])[:-1]
+    for size in np.unique(counts):
+        yield order[starts[counts == size][:, None] + np.arange(size)]
+
+
+def _leave_one_out(
+    seen: _Seen, members: IntArray, columns: FloatArray, within: FloatArray, alpha: float
+) -> None:
+    """Compare each of G devices with the median of the others; `members` is (k, G)."""
+    values = columns.T[members]  # (k, G, g)
+    quiet = ~seen.disturbed[members]
+    better = seen.population.metric.better
+    for place in range(members.shape[1]):
+        others = quiet.copy()
+        others[:, place] = False
+        count = others.sum(axis=1)
+        own = members[:, place]
+        seen.peers[own] = count
+        enough = count >= FEWEST
+        if not enough.any():
+            continue
+        chosen, theirs, mask = own[enough], values[enough], others[enough]
+        centre = _median_of(theirs, mask)
+        below, above = _sides(theirs, centre)
+        seen.loss[chosen] = worse(below[:, place], above[:, place], better)
+        seen.expected[chosen] = np.median(centre, axis=1)
+        kept = _without_strays(below + above, mask, alpha)
+        means = theirs.mean(axis=2)
+        middle = np.maximum((means * kept).sum(axis=1) / kept.sum(axis=1), 1e-300)
+        apart = np.where(kept, means / middle[:, None] - 1, 0.0)
+        degrees = np.maximum(kept.sum(axis=1) - 1, 1)
+        seen.deviation[chosen] = np.sqrt((apart**2).sum(axis=1) / degrees)
+        seen.shape[chosen] = np.where(kept, np.minimum(below, above), 0.0).max(axis=1)
+        noise = np.where(kept, within[members[enough]], 0.0).sum(axis=1)
+        seen.within[chosen] = np.sqrt(noise / kept.sum(axis=1))
+        seen.agreeing[chosen] = kept.sum(axis=1)
+
+
+def _median_of(values: FloatArray, mask: BoolArray) -> FloatArray:
+    """Return the medians (k, g) over the devices in the mask (k, G) of values (k, G, g)."""
+    ordered = np.sort(np.where(mask[:, :, None], values, np.inf), axis=1)
+    count = mask.sum(axis=1)
+    low = np.take_along_axis(ordered, ((count - 1) // 2)[:, None, None], axis=1)[:, 0]
+    high = np.take_along_axis(ordered, (count // 2)[:, None, None], axis=1)[:, 0]
+    return np.asarray((low + high) / 2)
+
+
+def _sides(values: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the one-sided distances (k, G) of values (k, G, g) to centres (k, g)."""
+    gap = values - centre[:, None, :]
+    over = np.maximum(gap, 0).mean(axis=2)
+    under = np.maximum(-gap, 0).mean(axis=2)
+    union = centre.mean(axis=1)[:, None] + over
+    union[union == 0] = 1.0
+    return under / union, over / union
+
+
+def _without_strays(distance: FloatArray, mask: BoolArray, alpha: float) -> BoolArray:
+    """Return the mask without a minority beyond the practical limit that a clear gap separates."""
+    inside = mask & (distance <= 1 - alpha)
+    outside = mask & ~inside
+    furthest = np.where(inside, distance, 0.0).max(axis=1)
+    nearest = np.where(outside, distance, np.inf).min(axis=1)
+    count = inside.sum(axis=1)
+    stray = (count >= FEWEST) & (2 * count > mask.sum(axis=1)) & (nearest > GAP * furthest)
+    return np.where(stray[:, None], inside, mask)
+
+
+def _within(population: Population, rows: Rows) -> FloatArray:
+    """Return each row's relative variance of its mean, from batches in time; 0 if too short."""
+    out = np.zeros(rows.total)
+    sizes = np.diff(population.offsets)
+    for size in np.unique(sizes[rows.usable]):
+        if size < 2 * BATCHES:
+            continue
+        index = np.flatnonzero(rows.usable & (sizes == size))
+        matrix = population.values[np.asarray(population.offsets)[index][:, None] + np.arange(size)]
+        means = np.stack([p.mean(axis=1) for p in np.array_split(matrix, BATCHES, axis=1)], axis=1)
+        whole = np.maximum(matrix.mean(axis=1), 1e-300)
+        out[index] = means.var(axis=1, ddof=1) / BATCHES / whole**2
+    return out
+
+
+def _exact(seen: _Seen, members: IntArray) -> None:
+    """Compare exact results: the value that more than half of the others show always."""
+    population = seen.population
+    for group in members.tolist():
+        constants = {}
+        for row in group:
+            values = population.sample(row)
+            constants[row] = float(values[0]) if values.min() == values.max() else None
+        for row in group:
+            others = [constants[r] for r in group if r != row and not seen.disturbed[r]]
+            seen.peers[row] = len(others)
+            if len(others) < FEWEST:
+                continue
+            common = max(
+                sorted({c for c in others if c is not None}), key=others.count, default=None
+            )
+            if common is not None and 2 * others.count(common) > len(others):
+                seen.expected[row] = common
+                seen.loss[row] = float((population.sample(row) != common).mean())
+
+
+def _limits(seen: Sequence[_Seen], alpha: float, error_rate: float) -> list[FloatArray]:
+    """Return every row's learned limit: all metrics and devices of a node share its error rate."""
+    out = [np.full(len(one.population), np.nan) for one in seen]
+    places: dict[str, list[tuple[int, int]]] = {}
+    for number, one in enumerate(seen):
+        for row in np.flatnonzero(~np.isnan(one.deviation)).tolist():
+            places.setdefault(one.population.nodes[row], []).append((number, row))
+    for node in sorted(places):
+        spreads = [
+            RunSpread(
+                float(seen[i].deviation[row]),
+                int(seen[i].agreeing[row]),
+                float(seen[i].shape[row]),
+                float(seen[i].within[row]),
+            )
+            for i, row in places[node]
+        ]
+        found = shared_limits(spreads, error_rate=error_rate, alpha=alpha)
+        for (i, row), limit in zip(places[node], found, strict=True):
+            out[i][row] = limit
+    return out
+
+
+def shared_limits(spreads: Sequence[RunSpread], *, error_rate: float, alpha: float) -> list[float]:
+    """Return learned limits at which a healthy node is rejected, and warned about, at the stated rate.
+
+    What can reject (beyond alpha too) shares the rate among the metrics that could get there by noise. A
+    mere warning, within alpha, is held to the same rate shared by all metrics: of hundreds of quiet
+    comparisons one would otherwise always be unusual. No further look confirms what peers or the past say.
+
+    Args:
+        spreads: All that is compared of one node, in any order.
+        error_rate: Chance of a rejection, and of a warning, of a healthy node.
+        alpha: Practical limit.
+    """
+    rejecting = machine_limits(spreads, error_rate=error_rate, alpha=alpha)
+    warning = machine_limits(spreads, error_rate=error_rate, alpha=1.0)
+    return [
+        min(reject.hasty, max(warn.hasty, alpha))
+        for reject, warn in zip(rejecting, warning, strict=True)
+    ]
+
+
+def _judged(seen: _Seen, limit: FloatArray, alpha: float) -> PeerColumns:
+    population, rows = seen.population, seen.rows
+    similarity = np.maximum(0.0, 1 - seen.loss)
+    count = len(population)
+    outcome = np.full(count, INCONCLUSIVE, dtype=np.int8)
+    reason = np.full(count, REASONS.index(Reason.NO_BASELINE), dtype=np.int8)
+    threshold = np.full(count, np.nan)
+    enough = rows.usable & (seen.peers >= FEWEST)
+    reason[enough] = REASONS.index(Reason.NO_CRITERION)
+    strict = population.metric.better == "equal"
+    verdict_table(
+        similarity,
+        1.0 if strict else alpha,
+        np.ones(count) if strict else limit,
+        outcome,
+        reason,
+        threshold,
+    )
+    spoiled = seen.disturbed & ((outcome == FAIL) | (outcome == MARGINAL))
+    outcome[spoiled], reason[spoiled] = INCONCLUSIVE, REASONS.index(Reason.DISTURBED)
+    for row, problem in rows.problems.items():
+        failed = problem.kind == "failed"
+        missing = problem.kind == "missing"
+        word = Outcome.FAIL if failed else Outcome.NOT_TESTED if missing else Outcome.INCONCLUSIVE
+        why = Reason.TEST_FAILED if failed else Reason.NOT_REPORTED if missing else Reason.INVALID
+        outcome[row], reason[row] = OUTCOMES.index(word), REASONS.index(why)
+    return PeerColumns(
+        population=replace(population, problems={**rows.problems, **population.problems}),
+        criterion=None,
+        similarity=similarity,
+        value=rows.medians(),
+        outcome=outcome,
+        reason=reason,
+        threshold=threshold,
+        expected=seen.expected,
+        limit=limit,
+        peers=seen.peers,
+        alpha=alpha,
+    )

@@ -1,0 +1,112 @@
+"""Population shift: when most nodes of a class move together, it is one finding, not many rejections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Finding
+from pytest_anubis.core.verdict import Reason
+from pytest_anubis.validator.judging.column_judging import (
+    FAIL,
+    INCONCLUSIVE,
+    MARGINAL,
+    REASONS,
+    JudgedColumns,
+)
+from pytest_anubis.validator.similarity.centre import median_centre
+from pytest_anubis.validator.similarity.distance import worse
+from pytest_anubis.validator.similarity.usable_rows import name_codes, rows_of
+
+FEWEST = 5
+MOST = 0.5
+"""More than this share of the nodes must have moved, and this share of those must still agree."""
+NAMED = 5
+ADVICE = (
+    ": look for a change of driver, firmware or settings, and learn a new baseline if it is meant"
+)
+
+
+def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
+    """Tell a class that moved together from nodes that are slow.
+
+    If more than half of at least five nodes left the healthy spread on the same side, and those that did
+    agree with each other to the practical limit, the class has moved (a driver, a firmware, a BIOS
+    setting). Units that fit the new centre become INCONCLUSIVE: the baseline is out of date for them.
+    Units that are slow beside the new centre as well keep their verdict. A class that became better is
+    reported too, and no verdict changes.
+
+    Args:
+        judged: Verdicts on one metric of many nodes.
+
+    Returns:
+        The verdicts, changed where the class has moved, and the finding if it has.
+    """
+    criterion = judged.criterion
+    if criterion is None or criterion.metric.better == "equal":
+        return judged, None
+    population = judged.population
+    rows = rows_of(population)
+    if not rows.blocks:
+        return judged, None
+    limit = criterion.alpha if criterion.limit is None else max(criterion.alpha, criterion.limit)
+    below, above = rows.sides(np.asarray(criterion.centre))
+    lost = worse(below, above, criterion.metric.better)
+    gained = worse(above, below, criterion.metric.better)
+    _, codes = name_codes(population.nodes)
+    everyone = len(np.unique(codes[rows.usable]))
+    for side, distance in (("worse", lost), ("better", gained)):
+        moved = rows.usable & (np.nan_to_num(distance) > 1 - limit)
+        nodes = len(np.unique(codes[moved]))
+        if everyone < FEWEST or nodes <= MOST * everyone:
+            continue
+        centre = median_centre(rows.quantile_columns(rows.grid()), moved)
+        low, high = rows.sides(centre)
+        fits = rows.usable & (np.nan_to_num(low + high, nan=1.0) <= 1 - criterion.alpha)
+        if (moved & fits).sum() <= MOST * moved.sum():
+            continue
+        finding = _finding(judged, side, nodes, everyone, float(np.median(centre)))
+        if side == "better":
+            return replace(judged, shift=finding), finding
+        outcome, reason = judged.outcome.copy(), judged.reason.copy()
+        excused = fits & ((outcome == FAIL) | (outcome == MARGINAL))
+        excused &= reason != REASONS.index(Reason.TEST_FAILED)
+        outcome[excused], reason[excused] = INCONCLUSIVE, REASONS.index(Reason.CLASS_SHIFT)
+        return replace(judged, outcome=outcome, reason=reason, shift=finding), finding
+    return judged, None
+
+
+def class_findings(hardware_class: str, shifts: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Put the shifts of a class's metrics into one finding: one update of a driver moves many of them.
+
+    Args:
+        hardware_class: Key of the class.
+        shifts: Those of its metrics, of single units and of pooled nodes.
+    """
+    by_metric = {(shift.benchmark, shift.metric): shift for shift in reversed(shifts)}
+    if len(by_metric) <= 1:
+        return tuple(by_metric.values())
+    told = [shift.text.removesuffix(ADVICE) for _, shift in sorted(by_metric.items())]
+    more = f"; and {len(told) - NAMED} more" if len(told) > NAMED else ""
+    return (
+        Finding(
+            kind="class-shift",
+            text=f"{len(told)} metrics of hardware class {hardware_class or '(unnamed)'} moved on most "
+            f"nodes together ({'; '.join(told[:NAMED])}{more}){ADVICE}",
+        ),
+    )
+
+
+def _finding(judged: JudgedColumns, side: str, nodes: int, everyone: int, middle: float) -> Finding:
+    criterion = judged.criterion
+    metric = judged.population.metric
+    expected = float(np.median(criterion.centre)) if criterion is not None else middle
+    return Finding(
+        kind="class-shift",
+        benchmark=judged.population.benchmark,
+        metric=metric.name,
+        text=f"{metric.name}: {nodes} of {everyone} nodes moved together and are {side} "
+        f"(typical {middle:.6g} against {expected:.6g} {metric.unit}){ADVICE}",
+    )

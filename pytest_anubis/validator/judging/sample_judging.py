@@ -1,0 +1,356 @@
+"""Judging one sample against one criterion, and saying why."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.judging.sequential_test import CONFIRM
+from pytest_anubis.validator.similarity.distance import one_sided, trouble
+
+
+class Call(NamedTuple):
+    """A cell of the verdict table and the threshold that decided."""
+
+    outcome: Outcome
+    reason: Reason
+    threshold: float
+
+
+class Subject(NamedTuple):
+    """What was measured, without any judgement: the fields of a verdict that say so."""
+
+    benchmark: str
+    metric: str
+    unit: str
+    better: str
+    component: str
+    node: str
+    device: str
+    group: str
+    scope: str
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
+    value: float | None
+    baseline: str
+    action: str
+    disturbance: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+
+class Said(NamedTuple):
+    """What the sentence of a verdict is made of."""
+
+    outcome: Outcome
+    reason: Reason
+    similarity: float
+    threshold: float
+    expected: float
+    reference: Reference
+    population: str
+
+
+def decide(similarity: float, criterion: Criterion) -> Call:
+    """Apply the verdict table (docs/validator.md) to a one-sided similarity.
+
+    Beyond both limits: FAIL. Beyond the learned one only: MARGINAL. Beyond the practical one only: PASS,
+    listed as unable to detect that loss. Without a learned limit the practical one decides alone.
+    """
+    alpha, limit = criterion.alpha, criterion.limit
+    if criterion.metric.better == "equal":
+        if similarity >= 1.0:
+            return Call(Outcome.PASS, Reason.WITHIN, 1.0)
+        return Call(Outcome.FAIL, Reason.BEYOND, 1.0)
+    costly = similarity < alpha
+    if limit is None:
+        if costly:
+            return Call(Outcome.FAIL, Reason.BEYOND, alpha)
+        return Call(Outcome.PASS, Reason.WITHIN, alpha)
+    unusual = similarity < limit
+    if unusual and costly:
+        return Call(Outcome.FAIL, Reason.BEYOND, min(alpha, limit))
+    if unusual:
+        return Call(Outcome.MARGINAL, Reason.UNUSUAL, alpha)
+    return Call(Outcome.PASS, Reason.UNDETECTABLE if costly else Reason.WITHIN, limit)
+
+
+def judge_sample(
+    values: npt.ArrayLike,
+    criterion: Criterion | None,
+    baseline: Baseline | None = None,
+    *,
+    metric: Metric | None = None,
+    benchmark: str = "",
+    component: str = "",
+    node: str = "",
+    device: str = "",
+    group: str = "",
+    disturbance: Sequence[str] = (),
+    evidence: Sequence[str] = (),
+    looks: int = 1,
+    reference: Reference = Reference.FLEET,
+    population: str = "",
+) -> MetricVerdict:
+    """Judge all values of one metric from one unit under test.
+
+    Args:
+        values: Shape (n,), in the metric's unit, in time order; may be anything: NaN, infinite, negative
+            or too few values are INCONCLUSIVE with a reason.
+        criterion: What is normal; None if there is none.
+        baseline: The baseline that the criterion is from; None if there is none.
+        metric: The metric as recorded; a unit or direction other than the criterion's is never compared.
+        benchmark: Benchmark id; that of the criterion if empty.
+        component: Component to blame; that of the criterion if empty.
+        node: Name of the node.
+        device: Device within the node.
+        group: Label of comparable units; that of the criterion if empty.
+        disturbance: What disturbed the machine; such a sample can pass, but it cannot reject.
+        evidence: Telemetry and change points, in words.
+        looks: How many looks the values come from (`closer_look`).
+        reference: What the criterion stands for.
+        population: What the criterion was learned from, in words; made from the criterion if empty.
+
+    Returns:
+        The verdict with every field that explains it; never an exception for bad samples.
+    """
+    known = metric or (criterion.metric if criterion else None)
+    array = np.asarray(values, dtype=np.float64)
+    array = array if array.ndim == 1 else array.ravel()  # which copies
+    base = MetricVerdict(
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.NO_BASELINE,
+        text="",
+        benchmark=benchmark or (criterion.benchmark if criterion else ""),
+        metric=known.name if known else "",
+        unit=known.unit if known else "",
+        better=known.better if known else "",
+        component=component or (criterion.component if criterion else ""),
+        node=node,
+        device=device,
+        group=group or (criterion.group if criterion else ""),
+        scope=criterion.scope if criterion else "unit",
+        count=int(array.size),
+        value=_middle(array),
+        baseline=baseline.digest if baseline else "",
+        disturbance=tuple(disturbance),
+        evidence=tuple(evidence),
+        action=known.action if known else "",
+    )
+    if criterion is None:
+        return _without_criterion(base, baseline)
+    if metric is not None and (metric.unit, metric.better) != (
+        criterion.metric.unit,
+        criterion.metric.better,
+    ):
+        return _other_unit(base, metric, criterion)
+    problem = trouble(array, least=criterion.least)
+    if problem is not None:
+        few = array.size < criterion.least
+        return replace(
+            base,
+            reason=Reason.TOO_FEW if few else Reason.INVALID,
+            text=f"{base.metric} cannot be judged: {problem}",
+        )
+    better = criterion.metric.better
+    if better == "equal":
+        alike = float((array == criterion.centre[0]).mean())
+    else:
+        alike = one_sided(array, criterion.centre, better)
+    held = criterion_for(alike, criterion, looks)
+    return conclude(base, alike, held, baseline, reference, population)
+
+
+def judge_row(
+    population: Population,
+    row: int,
+    criterion: Criterion | None,
+    baseline: Baseline | None = None,
+    *,
+    reference: Reference = Reference.FLEET,
+    learned_from: str = "",
+) -> MetricVerdict:
+    """Judge one unit of a population, with all that the population says about it (see ``judge_sample``).
+
+    Args:
+        population: Samples of one metric.
+        row: Which of its units; only a problem of the kind "disturbed" has a part in the verdict.
+        criterion: What is normal; None if there is none.
+        baseline: The baseline that the criterion is from; None if there is none.
+        reference: What the criterion stands for.
+        learned_from: What the criterion was learned from, in words; made from it if empty.
+    """
+    problem = population.problems.get(row)
+    disturbed = problem is not None and problem.kind == "disturbed"
+    return judge_sample(
+        population.sample(row),
+        criterion,
+        baseline,
+        metric=population.metric,
+        benchmark=population.benchmark,
+        component=population.component,
+        node=population.nodes[row],
+        device=population.devices[row],
+        group=population.group,
+        disturbance=(problem.text,) if problem is not None and disturbed else (),
+        looks=population.looks.get(row, 1),
+        reference=reference,
+        population=learned_from,
+    )
+
+
+def criterion_for(alike: float, criterion: Criterion, looks: int = 1) -> Criterion:
+    """Return the criterion as it holds for a sample: a loss that was not confirmed has a wider limit."""
+    if criterion.hasty is None or criterion.limit is None or looks >= CONFIRM:
+        return criterion
+    return replace(criterion, limit=criterion.hasty) if alike < criterion.limit else criterion
+
+
+def _middle(array: FloatArray) -> float | None:
+    """Return the median, None without finite values; of a billion equal values in constant memory."""
+    low, high = (float(array.min()), float(array.max())) if array.size else (np.nan, np.nan)
+    if low == high:
+        return low if np.isfinite(low) else None
+    return float(np.median(array)) if np.isfinite(low) and np.isfinite(high) else None
+
+
+def conclude(
+    base: MetricVerdict | Subject,
+    alike: float,
+    criterion: Criterion,
+    baseline: Baseline | None,
+    reference: Reference = Reference.FLEET,
+    population: str = "",
+) -> MetricVerdict:
+    """Complete a verdict from a one-sided similarity; a disturbed sample cannot reject.
+
+    Args:
+        base: What was measured, with its value.
+        alike: One-sided similarity of the sample to the criterion.
+        criterion: What it was compared with.
+        baseline: Where the criterion is from.
+        reference: What the criterion stands for.
+        population: What it was learned from, in words.
+    """
+    outcome, reason, threshold = decide(alike, criterion)
+    if base.disturbance and outcome in (Outcome.FAIL, Outcome.MARGINAL):
+        outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
+    rests = population or rests_on(criterion, baseline)
+    said = Said(outcome, reason, alike, threshold, criterion.typical, reference, rests)
+    return MetricVerdict(
+        outcome=outcome,
+        reason=reason,
+        text=_sentence(base, said, criterion),
+        benchmark=base.benchmark,
+        metric=base.metric,
+        unit=base.unit,
+        better=base.better,
+        component=base.component,
+        node=base.node,
+        device=base.device,
+        group=base.group,
+        scope=base.scope,
+        count=base.count,
+        value=base.value,
+        expected=criterion.typical,
+        bound=bound_of(criterion.typical, threshold, criterion.metric.better),
+        similarity=alike,
+        threshold=threshold,
+        practical=criterion.alpha,
+        learned=criterion.limit,
+        percentile=percentile(base.value, criterion),
+        reference=reference,
+        baseline=base.baseline,
+        population=rests,
+        disturbance=base.disturbance,
+        evidence=base.evidence,
+        action=base.action,
+    )
+
+
+def bound_of(expected: float, threshold: float, better: Direction) -> float:
+    """Return the median at which a uniformly worse sample would just cross the threshold."""
+    if better == "equal":
+        return expected
+    return expected * threshold if better == "higher" else expected / max(threshold, 1e-9)
+
+
+def percentile(value: float | None, criterion: Criterion) -> float | None:
+    """Return the share of healthy units, in percent, whose median is no better than this value."""
+    if value is None or not criterion.medians or criterion.metric.better == "equal":
+        return None
+    medians = criterion.medians  # in order
+    if criterion.metric.better == "higher":
+        return 100 * bisect_right(medians, value) / len(medians)
+    return 100 * (1 - bisect_left(medians, value) / len(medians))
+
+
+def rests_on(criterion: Criterion, baseline: Baseline | None) -> str:
+    """Say in words what a criterion was learned from."""
+    if criterion.nodes == 1 or (baseline is not None and baseline.one_machine):
+        what = "runs" if baseline is None or baseline.one_machine else "devices"
+        return f"{criterion.units} {what} of one machine"
+    return f"{criterion.nodes} nodes"
+
+
+def _without_criterion(base: MetricVerdict, baseline: Baseline | None) -> MetricVerdict:
+    if baseline is None:
+        text = (
+            f"{base.metric or 'this metric'} was measured, but there is no baseline to judge it by"
+        )
+        return replace(base, text=text)
+    text = f"the baseline has no criterion for {base.metric or 'this metric'} yet"
+    return replace(base, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
+
+
+def _other_unit(base: MetricVerdict, metric: Metric, criterion: Criterion) -> MetricVerdict:
+    if metric.unit != criterion.metric.unit:
+        what = f"recorded in {metric.unit}, the baseline has {criterion.metric.unit}"
+    else:
+        what = f"recorded as better={metric.better}, the baseline has {criterion.metric.better}"
+    return replace(
+        base,
+        reason=Reason.WRONG_UNIT,
+        text=f"{metric.name} cannot be judged: {what}; learn a new baseline or mend the benchmark",
+    )
+
+
+def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -> str:
+    name, unit = base.metric, base.unit
+    if base.better == "equal":
+        expected = f"{said.expected:g} {unit}"
+        if said.outcome is Outcome.PASS:
+            return f"{name} is exactly {expected} as expected"
+        share = f"{1 - said.similarity:.3g} of {base.count} values differ"
+        return _with_disturbance(base, said, f"{name} must be exactly {expected}, but {share}")
+    loss, value = 1 - said.similarity, base.value or 0.0
+    state = f"{name} is {value:.4g} {unit}, expected {said.expected:.4g} {unit}"
+    if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
+        state += f" by {said.population}"
+    if loss > 0.02:
+        shift = 1 - min(value, said.expected) / max(value, said.expected, 1e-300)
+        state += " (medians); its distribution" if shift < loss / 2 else ""
+    if said.reason is Reason.WITHIN:
+        limit = 1 - said.threshold
+        return f"{state}: {loss:.2%} worse, within the limit of {limit:.2%} ({said.population})"
+    practical = 1 - criterion.alpha
+    spread = "" if criterion.limit is None else f"the healthy spread of {1 - criterion.limit:.2%}"
+    if said.reason is Reason.UNDETECTABLE:
+        return f"{state}: {loss:.1%} worse, but within {spread}, so this metric cannot show such a loss"
+    if said.reason is Reason.UNUSUAL:
+        return f"{state}: {loss:.2%} worse, beyond {spread} but within the practical limit of {practical:.3g}"
+    limits = f"the practical limit of {practical:.1%}" + (f" and {spread}" if spread else "")
+    return _with_disturbance(base, said, f"{state}: {loss:.1%} worse, beyond {limits}")
+
+
+def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:
+    if said.reason is not Reason.DISTURBED:
+        return text
+    return f"{text}; but the machine was disturbed ({'; '.join(base.disturbance)}): measure again"

@@ -1,0 +1,97 @@
+"""Looking closer: a bounded sequential test that asks for more rounds only while the call is close."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.validator.similarity.distance import one_sided, trouble
+
+STAGES = 16
+"""Most stages, the first one included."""
+CONFIRM = 11
+"""A loss is only believed after this many stages: what passes within seconds never rejects a node."""
+PLAIN, PLAIN_STAGES = 2.0, 5
+"""A loss this many times as large as the limit is plain, and believed after this many stages."""
+
+
+def closer_look(
+    stages: Sequence[npt.ArrayLike],
+    criterion: Criterion,
+    *,
+    error: float = 0.01,
+    most: int = STAGES,
+) -> Literal["enough", "more"]:
+    """Say whether a measurement should be taken again.
+
+    The loss of all values together is compared with the loss at which the verdict becomes FAIL. Its
+    standard error takes the correlation of successive values into account. While the Student-t interval
+    at ``error / most`` (Bonferroni over the looks) contains the limit, more is asked for; so a verdict
+    that stops early agrees with that of an endless measurement with probability ``1 - error`` at least.
+    A loss is confirmed by ``CONFIRM`` stages before it may reject, a plain one by ``PLAIN_STAGES``.
+
+    Args:
+        stages: The values of each stage in time order.
+        criterion: What they are compared with.
+        error: Chance that an early stop decides otherwise than endless measurement would.
+        most: Largest number of stages.
+
+    Returns:
+        ``enough``: judge what there is; ``more``: take another stage.
+    """
+    from scipy.special import stdtrit
+
+    if criterion.metric.better == "equal" or len(stages) >= most:
+        return "enough"
+    parts = [np.asarray(stage, dtype=np.float64) for stage in stages]
+    values = np.concatenate(parts) if parts else np.empty(0)
+    if trouble(values) is not None:
+        return "enough"
+    loss = 1 - one_sided(values, criterion.centre, criterion.metric.better)
+    threshold = fail_loss(criterion)
+    middle = float(np.mean(criterion.centre))
+    if middle <= 0:
+        return "enough"
+    deviation, degrees = _standard_error(parts)
+    if degrees < 1:
+        return "more" if loss > threshold else "enough"
+    half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
+    if loss <= threshold:
+        return "more" if loss + half > threshold else "enough"
+    plain = max(PLAIN * threshold, 1 - (criterion.hasty or 1.0))
+    if len(parts) >= PLAIN_STAGES and loss - half > plain:
+        return "enough"
+    return "more" if len(parts) < CONFIRM or loss - half < threshold else "enough"
+
+
+def fail_loss(criterion: Criterion) -> float:
+    """Return the one-sided loss beyond which the verdict is FAIL: the larger of the two limits."""
+    practical = 1 - criterion.alpha
+    return practical if criterion.limit is None else max(practical, 1 - criterion.limit)
+
+
+def _standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
+    """Return the standard error of the mean of all values, and its degrees of freedom.
+
+    The mean of n values with autocorrelation r between neighbours has the variance of
+    ``n (1 - r) / (1 + r)`` independent ones. Deviations are taken from the mean of all stages, so that
+    a difference between stages counts as noise of long memory.
+    """
+    values = np.concatenate(parts)
+    n = len(values)
+    if n < 2:
+        return 0.0, 0.0
+    centre = values.mean()
+    variance = float(((values - centre) ** 2).sum()) / (n - 1)
+    if variance == 0:
+        return 0.0, n - 1.0
+    pairs = [float(((p[1:] - centre) * (p[:-1] - centre)).sum()) for p in parts]
+    correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), 0.95)
+    effective = max(n * (1 - correlation) / (1 + correlation), 2.0)
+    return math.sqrt(variance / effective), effective - 1

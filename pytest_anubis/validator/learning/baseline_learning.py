@@ -1,0 +1,272 @@
+"""Learning a whole baseline: all criteria of one hardware class, with one stated error rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.sample import Population
+from pytest_anubis.validator.changes.steady_state import shortest_window
+from pytest_anubis.validator.learning.criterion_learning import (
+    LearnedCriterion,
+    LearnError,
+    detectable,
+    learn_criterion,
+)
+from pytest_anubis.validator.learning.fleet_thresholds import (
+    HealthyTail,
+    fleet_limits,
+    healthy_tail,
+)
+from pytest_anubis.validator.learning.machine_thresholds import machine_limits
+from pytest_anubis.validator.learning.subpopulations import second_population
+from pytest_anubis.validator.similarity.centre import Method
+
+Progress = Callable[[int, int], None]
+Learned = tuple[LearnedCriterion, "HealthyTail | None"]
+
+
+def learn_baseline(
+    populations: Sequence[Population],
+    *,
+    hardware_class: str,
+    attributes: Mapping[str, str] | None = None,
+    created: str,
+    alpha: float = 0.95,
+    method: Method = "median",
+    error_rate: float | None = 0.01,
+    confidence: float | None = 0.9,
+    node_attributes: Mapping[str, Mapping[str, str]] | None = None,
+    one_machine: bool | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> Baseline:
+    """Learn the baseline of one hardware class.
+
+    Args:
+        populations: One for each (benchmark, metric, group); all of one hardware class.
+        hardware_class: Key of the class.
+        attributes: What the key was made of.
+        created: Date and time, ISO 8601, UTC (this room has no clock).
+        alpha: Practical limit.
+        method: ``median`` or ``medoid``.
+        error_rate: Chance that a healthy node is beyond any learned limit; None for alpha alone.
+        confidence: Wanted confidence of that rate.
+        node_attributes: Node -> attributes, to name what separates a second population.
+        one_machine: Whether all units are runs of one machine; None: they are, if there is one node and
+            more than one run of it.
+        progress: Called with (done, all) after every criterion.
+        executor: Learns the populations in parallel; the result is the same.
+
+    Raises:
+        LearnError: No population, two hardware classes, two populations of one metric, mixed units, or a
+            unit that appears twice in one run.
+    """
+    _check(populations, hardware_class)
+    single = _one_machine(populations) if one_machine is None else one_machine
+    tasks = _tasks(populations, single)
+    limited = len(tasks) if error_rate is not None and not single else 0
+    learn = partial(_learn, alpha=alpha, method=method, one_machine=single, limited=limited)
+    results: list[Learned] = []
+    for done in executor.map(learn, tasks) if executor else map(learn, tasks):
+        results.append(done)
+        if progress is not None:
+            progress(len(results), len(tasks))
+    found = [result for result in results if result[0].criterion is not None]
+    if single:
+        criteria, factor, reached, notes = _machine(found, error_rate), None, None, ""
+    else:
+        fleet = fleet_limits(
+            [item for item, _ in found],
+            [tail for _, tail in found],
+            error_rate=error_rate,
+            confidence=confidence,
+        )
+        criteria, factor, reached, notes = (
+            fleet.criteria,
+            fleet.factor,
+            fleet.confidence,
+            fleet.note,
+        )
+    return Baseline(
+        hardware_class=hardware_class,
+        attributes=dict(attributes or {}),
+        criteria=_in_order(criteria),
+        created=created,
+        nodes=tuple(sorted({node for p in populations for node in set(p.nodes)})),
+        runs=tuple(sorted({run for p in populations for run in set(p.runs)} - {""})),
+        one_machine=single,
+        error_rate=error_rate,
+        confidence=reached,
+        factor=factor,
+        method=method,
+        exclusions=_exclusions(results),
+        findings=_findings(results, criteria, notes, alpha, node_attributes),
+    )
+
+
+def _learn(
+    task: tuple[Population, Scope], *, alpha: float, method: Method, one_machine: bool, limited: int
+) -> Learned:
+    population, scope = task
+    learned = learn_criterion(
+        population, alpha=alpha, method=method, one_machine=one_machine, scope=scope
+    )
+    if learned.criterion is not None and scope == "unit" and population.metric.better != "equal":
+        window = shortest_window(population, learned.rows.usable & ~learned.flagged)
+        learned = replace(learned, criterion=replace(learned.criterion, window=window))
+    return learned, healthy_tail(learned, criteria=limited) if limited else None
+
+
+def _tasks(populations: Sequence[Population], single: bool) -> list[tuple[Population, Scope]]:
+    tasks: list[tuple[Population, Scope]] = []
+    for population in populations:
+        tasks.append((population, "unit"))
+        several = len(set(population.nodes)) < len(
+            set(zip(population.nodes, population.devices, strict=True))
+        )
+        if several and not single and population.metric.better != "equal":
+            tasks.append((population, "node"))
+    return tasks
+
+
+def _check(populations: Sequence[Population], hardware_class: str) -> None:
+    if not populations:
+        raise LearnError("nothing to learn from: no population was given")
+    seen: dict[tuple[str, str, str], Population] = {}
+    checked: set[tuple[int, int, int]] = set()
+    for population in populations:
+        name = f"{population.benchmark} {population.metric.name}"
+        if population.hardware_class not in ("", hardware_class):
+            raise LearnError(
+                f"{name}: hardware class {population.hardware_class!r} among runs of {hardware_class!r}; "
+                "learn one baseline for each class"
+            )
+        key = (population.benchmark, population.metric.name, population.group)
+        other = seen.setdefault(key, population)
+        if other is not population:
+            ours, theirs = population.metric, other.metric
+            if (ours.unit, ours.better) != (theirs.unit, theirs.better):
+                raise LearnError(
+                    f"{name}: mixed units or directions ({theirs.unit}, {theirs.better} and "
+                    f"{ours.unit}, {ours.better}); mend the benchmark or learn the runs apart"
+                )
+            raise LearnError(f"{name}: two populations of the same metric; join them into one")
+        same = (id(population.nodes), id(population.devices), id(population.runs))
+        if same not in checked:
+            checked.add(same)
+            _check_units(population, name)
+
+
+def _check_units(population: Population, name: str) -> None:
+    units = list(zip(population.nodes, population.devices, population.runs, strict=True))
+    if len(set(units)) == len(units):
+        return
+    known: set[tuple[str, str, str]] = set()
+    for node, device, run in units:
+        if (node, device, run) in known:
+            where = f" in run {run}" if run else ""
+            raise LearnError(
+                f"{name}: node {node!r}, device {device!r} appears twice{where}; "
+                "give every run its id, or drop the duplicate"
+            )
+        known.add((node, device, run))
+
+
+def _one_machine(populations: Sequence[Population]) -> bool:
+    nodes = {node for population in populations for node in set(population.nodes)}
+    runs = {run for population in populations for run in set(population.runs)}
+    return len(nodes) == 1 and len(runs) > 1
+
+
+def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criterion, ...]:
+    noisy = [item for item, _ in found if item.spread is not None]
+    limits = machine_limits(
+        [item.spread for item in noisy if item.spread is not None],
+        error_rate=error_rate if error_rate is not None else 0.01,
+    )
+    by_item = {id(item): limit for item, limit in zip(noisy, limits, strict=True)}
+    out = []
+    for item, _ in found:
+        criterion = item.criterion
+        if criterion is None:
+            continue
+        if id(item) in by_item:
+            limit = by_item[id(item)]
+            criterion = replace(
+                criterion,
+                limit=limit.confirmed,
+                hasty=limit.hasty,
+                spread=limit.scale,
+                detectable=detectable(criterion.metric.better, criterion.alpha, limit.confirmed),
+                notes=(
+                    *criterion.notes,
+                    f"one machine: the limit is the spread of its {criterion.units} runs with a margin "
+                    "for how few they are; more runs tighten it",
+                ),
+            )
+        out.append(criterion)
+    return tuple(out)
+
+
+def _in_order(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+    return tuple(
+        sorted(criteria, key=lambda c: (c.benchmark, c.metric.name, c.group, c.scope != "unit"))
+    )
+
+
+def _exclusions(results: Sequence[Learned]) -> tuple[Exclusion, ...]:
+    every = {exclusion for item, _ in results for exclusion in item.exclusions}
+    return tuple(sorted(every, key=lambda e: (e.benchmark, e.metric, e.node, e.device, e.reason)))
+
+
+def _findings(
+    results: Sequence[Learned],
+    criteria: Sequence[Criterion],
+    note: str,
+    alpha: float,
+    node_attributes: Mapping[str, Mapping[str, str]] | None,
+) -> tuple[Finding, ...]:
+    found: list[Finding] = []
+    for item, _ in results:
+        findings = item.findings
+        if findings and item.criterion is not None and node_attributes:
+            centre = np.asarray(item.criterion.centre)
+            findings = second_population(item.population, item.rows, centre, alpha, node_attributes)
+        found.extend(findings)
+    for criterion in criteria:
+        text = _unrepeatable(criterion)
+        if text:
+            found.append(
+                Finding(
+                    kind="not-repeatable",
+                    benchmark=criterion.benchmark,
+                    metric=criterion.metric.name,
+                    text=text,
+                )
+            )
+    found.sort(key=lambda f: (f.kind, f.benchmark, f.metric, f.text))
+    if note:
+        found.insert(0, Finding(kind="few-nodes", text=note))
+    return tuple(dict.fromkeys(found))
+
+
+def _unrepeatable(criterion: Criterion) -> str:
+    """Say so when a metric cannot show a loss as small as alpha asks for."""
+    if criterion.metric.better == "equal" or criterion.repeatability is None:
+        return ""
+    loose = criterion.limit is not None and criterion.limit < criterion.alpha
+    if criterion.repeatability >= criterion.alpha and not loose:
+        return ""
+    detects = (
+        f"; it shows losses of {criterion.detectable:.1%} and more" if criterion.detectable else ""
+    )
+    return (
+        f"{criterion.metric.name} repeats to {criterion.repeatability:.2%} and cannot show a loss of "
+        f"{1 - criterion.alpha:.1%}{detects}"
+    )

@@ -1,0 +1,355 @@
+"""Learning one criterion: the centre of a population, who belongs to it, and who does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.validator.learning.exact_metrics import learn_constant
+from pytest_anubis.validator.learning.machine_thresholds import (
+    RunSpread,
+    machine_limits,
+    run_spread,
+)
+from pytest_anubis.validator.learning.subpopulations import second_population
+from pytest_anubis.validator.learning.tails import believed
+from pytest_anubis.validator.similarity.centre import (
+    Method,
+    median_centre,
+    medoid_row,
+    repeatability,
+)
+from pytest_anubis.validator.similarity.distance import worse
+from pytest_anubis.validator.similarity.pooling import pooled
+from pytest_anubis.validator.similarity.usable_rows import (
+    BoolArray,
+    Rows,
+    distinct_codes,
+    name_codes,
+    rows_of,
+)
+
+FEWEST = 3
+"""Fewest units that make a criterion; up to `WEAK` of them make a weak one."""
+WEAK = 4
+MOSTLY, GAP = 0.75, 1.2
+ENOUGH_VALUES = 5
+"""A sample with this many values can always be judged."""
+
+
+class LearnError(ValueError):
+    """Populations from which nothing can be learned because they contradict each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LearnedCriterion:
+    """A criterion with what the learning saw; arrays are over the rows of ``population``.
+
+    Attributes:
+        population: What was learned from; pooled per node if the scope is ``node``.
+        criterion: None when there is none; then `reason` says why.
+        reason: Why there is no criterion, empty if there is one.
+        exclusions: Units that took no part, or were found too far from the centre.
+        findings: What people should look at.
+        losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
+        flagged: Shape (n,), True where the loss is beyond the practical limit.
+        rows: The usable rows, sorted.
+        spread: Run-to-run spread, for one machine only.
+    """
+
+    population: Population
+    criterion: Criterion | None
+    reason: str = ""
+    exclusions: tuple[Exclusion, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    losses: FloatArray
+    flagged: BoolArray
+    rows: Rows
+    spread: RunSpread | None = None
+
+
+def learn_criterion(
+    population: Population,
+    *,
+    alpha: float = 0.95,
+    method: Method = "median",
+    one_machine: bool = False,
+    scope: Scope = "unit",
+) -> LearnedCriterion:
+    """Learn what is normal for one metric.
+
+    The centre is the pointwise median of the quantile functions of the units still believed healthy
+    (or their medoid). Units whose one-sided similarity to it is below ``alpha`` are dropped and the
+    centre is learned anew until nothing changes; then all units are checked against the final centre.
+    The order of the rows has no influence.
+
+    Args:
+        population: Samples of comparable units of one hardware class.
+        alpha: Practical limit, in (0, 1).
+        method: ``median`` or ``medoid``.
+        one_machine: All rows are runs of one machine: nothing is dropped, and the spread of the runs
+            gives the limit.
+        scope: ``node`` pools the values of each node (and run) first.
+
+    Returns:
+        The criterion, or the reason why there is none; never an exception for bad samples.
+
+    Raises:
+        LearnError: ``alpha`` or ``method`` is out of range.
+    """
+    if not 0 < alpha < 1:
+        raise LearnError(f"alpha={alpha!r} must lie between 0 and 1, e.g. 0.95")
+    if method not in ("median", "medoid"):
+        raise LearnError(f"method={method!r} is unknown; say 'median' or 'medoid'")
+    if scope == "node":
+        population = pooled(population)
+    rows = rows_of(population)
+    exclusions = _unusable(population, rows)
+    too_few = _too_few(population, rows.usable)
+    if too_few:
+        return _without(population, rows, too_few, exclusions)
+    if population.metric.better == "equal":
+        return _exact(population, rows, scope, exclusions)
+    if one_machine:
+        return _of_machine(population, rows, alpha, method, scope, exclusions)
+    return _of_fleet(population, rows, alpha, method, scope, exclusions)
+
+
+def _of_fleet(
+    population: Population,
+    rows: Rows,
+    alpha: float,
+    method: Method,
+    scope: Scope,
+    exclusions: tuple[Exclusion, ...],
+) -> LearnedCriterion:
+    columns = rows.quantile_columns(rows.grid())
+    better = population.metric.better
+    members = rows.usable.copy()
+    while True:
+        centre = _centre(rows, columns, members, method)
+        below, above = rows.sides(centre)
+        losses = worse(below, above, better)
+        flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
+        if not (members & flagged).any():
+            break
+        members = members & ~flagged
+    healthy = rows.usable & ~flagged
+    excluded = exclusions + tuple(_too_far(population, losses, flagged, alpha))
+    minority = _no_majority(population, rows.usable, healthy, losses)
+    if minority:
+        return _without(population, rows, minority, excluded)
+    criterion = _criterion(population, rows, columns, centre, healthy, alpha, scope)
+    return LearnedCriterion(
+        population=population,
+        criterion=criterion,
+        exclusions=excluded,
+        findings=second_population(population, rows, centre, alpha, sides=(below, above)),
+        losses=losses,
+        flagged=flagged,
+        rows=rows,
+    )
+
+
+def _of_machine(
+    population: Population,
+    rows: Rows,
+    alpha: float,
+    method: Method,
+    scope: Scope,
+    exclusions: tuple[Exclusion, ...],
+) -> LearnedCriterion:
+    columns = rows.quantile_columns(rows.grid())
+    centre = _centre(rows, columns, rows.usable, method)
+    losses = rows.losses(centre, population.metric.better)
+    criterion = _criterion(population, rows, columns, centre, rows.usable, alpha, scope)
+    spread = run_spread(population, rows, centre)
+    [limit] = machine_limits([spread])
+    return LearnedCriterion(
+        population=population,
+        criterion=replace(criterion, limit=limit.confirmed, hasty=limit.hasty, spread=limit.scale),
+        exclusions=exclusions,
+        losses=losses,
+        flagged=np.zeros(rows.total, dtype=np.bool_),
+        rows=rows,
+        spread=spread,
+    )
+
+
+def _exact(
+    population: Population, rows: Rows, scope: Scope, exclusions: tuple[Exclusion, ...]
+) -> LearnedCriterion:
+    constant, flagged = learn_constant(population, rows)
+    if constant is None:
+        return _without(
+            population, rows, "fewer than half of the units agree on one value", exclusions
+        )
+    healthy = rows.usable & ~flagged
+    criterion = _criterion(
+        population, rows, np.empty((0, rows.total)), np.array([constant]), healthy, 0.95, scope
+    )
+    excluded = tuple(
+        _exclusion(population, row, f"differs from the exact value {constant:g}")
+        for row in np.flatnonzero(flagged).tolist()
+    )
+    return LearnedCriterion(
+        population=population,
+        criterion=criterion,
+        exclusions=exclusions + excluded,
+        losses=rows.losses(np.array([constant]), "equal"),
+        flagged=flagged,
+        rows=rows,
+    )
+
+
+def _centre(rows: Rows, columns: FloatArray, members: BoolArray, method: Method) -> FloatArray:
+    if method == "median":
+        return median_centre(columns, members)
+    row = medoid_row(rows, members)
+    for block in rows.blocks:
+        place = np.flatnonzero(block.index == row)
+        if len(place):
+            sample = block.values[place[0]].astype(np.float64)
+            if len(sample) <= rows.grid():
+                return np.asarray(sample)
+            return np.asarray(columns[:, row], dtype=np.float64)
+    raise LearnError("the medoid is not among the usable rows")
+
+
+def _criterion(
+    population: Population,
+    rows: Rows,
+    columns: FloatArray,
+    centre: FloatArray,
+    healthy: BoolArray,
+    alpha: float,
+    scope: Scope,
+) -> Criterion:
+    medians = np.sort(rows.medians()[healthy])
+    if len(medians) > 101:
+        medians = medians[np.round(np.linspace(0, len(medians) - 1, 101)).astype(np.int64)]
+    units = int(healthy.sum())
+    nodes, count = _count(population, healthy)
+    exact = population.metric.better == "equal"
+    smallest = rows.smallest()
+    return Criterion(
+        benchmark=population.benchmark,
+        metric=population.metric,
+        component=population.component,
+        group=population.group,
+        scope=scope,
+        centre=tuple(centre.tolist()),
+        alpha=alpha,
+        repeatability=1.0 if exact else repeatability(columns, healthy),
+        detectable=None if exact else detectable(population.metric.better, alpha, None),
+        medians=tuple(medians.tolist()),
+        nodes=nodes,
+        units=units,
+        least=max(1, min(ENOUGH_VALUES, smallest // 4)),
+        weak=count <= WEAK,
+    )
+
+
+def detectable(better: str, alpha: float, limit: float | None) -> float:
+    """Return the smallest uniform loss of a typical unit that gives FAIL, as a fraction of its value.
+
+    For ``higher`` that is a value lower by this share; for ``lower`` one that is larger by it.
+    """
+    threshold = alpha if limit is None else min(alpha, limit)
+    return 1 - threshold if better == "higher" else 1 / max(threshold, 1e-9) - 1
+
+
+def _count(population: Population, members: BoolArray) -> tuple[int, int]:
+    """Return how many distinct nodes there are, and how many units count as independent."""
+    _, codes = name_codes(population.nodes)
+    nodes = len(distinct_codes(codes[members]))
+    return nodes, nodes if nodes != 1 else int(members.sum())
+
+
+def _too_few(population: Population, usable: BoolArray) -> str:
+    nodes, count = _count(population, usable)
+    if count >= FEWEST:
+        return ""
+    what = "usable unit" if nodes <= 1 else "node"
+    return f"{count} {what}{'s' if count != 1 else ''}, at least {FEWEST} needed for a criterion"
+
+
+def _no_majority(
+    population: Population, usable: BoolArray, healthy: BoolArray, losses: FloatArray
+) -> str:
+    """Return why the healthy units are no majority, or ''.
+
+    A few units beyond alpha that continue the healthy units' own tail without a gap are noise, not another
+    population, so they count for the majority (not for the criterion).
+    """
+    several = _count(population, usable)[0] != 1
+    nodes, units = _count(population, healthy)
+    after = (
+        nodes if several else units
+    )  # one healthy node of many is one unit, whatever its devices
+    whole = int(usable.sum())
+    if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
+        return ""
+    if after >= FEWEST:
+        own = believed(losses, healthy, usable)
+        mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= MOSTLY * int(own.sum())
+        if mostly and losses[usable & ~own].min(initial=1.0) > GAP * losses[own].max():
+            return ""
+    return (
+        f"no majority: {int(healthy.sum())} of {whole} units agree within the limit; "
+        "learn the parts of the fleet apart, or look for what differs between them"
+    )
+
+
+def _without(
+    population: Population, rows: Rows, reason: str, exclusions: tuple[Exclusion, ...]
+) -> LearnedCriterion:
+    finding = Finding(
+        kind="no-criterion",
+        benchmark=population.benchmark,
+        metric=population.metric.name,
+        text=f"{population.metric.name}: no criterion, {reason}",
+    )
+    return LearnedCriterion(
+        population=population,
+        criterion=None,
+        reason=reason,
+        exclusions=exclusions,
+        findings=(finding,),
+        losses=np.full(rows.total, np.nan),
+        flagged=np.zeros(rows.total, dtype=np.bool_),
+        rows=rows,
+    )
+
+
+def _exclusion(population: Population, row: int, reason: str) -> Exclusion:
+    return Exclusion(
+        node=population.nodes[row],
+        device=population.devices[row],
+        benchmark=population.benchmark,
+        metric=population.metric.name,
+        reason=reason,
+    )
+
+
+def _unusable(population: Population, rows: Rows) -> tuple[Exclusion, ...]:
+    return tuple(
+        _exclusion(population, row, f"{problem.kind}: {problem.text}")
+        for row, problem in sorted(rows.problems.items())
+    )
+
+
+def _too_far(
+    population: Population, losses: FloatArray, flagged: BoolArray, alpha: float
+) -> list[Exclusion]:
+    return [
+        _exclusion(
+            population,
+            int(row),
+            f"{losses[row]:.1%} worse than the centre, beyond the limit of {1 - alpha:.3g}",
+        )
+        for row in np.flatnonzero(flagged)
+    ]

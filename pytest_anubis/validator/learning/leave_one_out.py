@@ -1,0 +1,70 @@
+"""Distances of healthy units to a centre that was learned without their own node."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
+
+LARGEST = 1 << 22
+"""Beyond this many quantiles of units one node moves the median by less than its own resolution."""
+
+
+def left_out_losses(learned: LearnedCriterion, members: BoolArray) -> FloatArray:
+    """Return every member's one-sided loss to the median centre of all other nodes, shape (n,).
+
+    The median without a node follows from the sorted columns: taking k of n values away moves its place
+    by the number of those removed at or before it. Units are compared on the learning grid. Of very large
+    populations, and of a medoid, the loss to the common centre is returned.
+
+    Args:
+        learned: A criterion with what the learning saw.
+        members: Shape (n,), the units believed healthy; losses of the others are unchanged.
+    """
+    rows = learned.rows
+    out = learned.losses.copy()
+    size = rows.grid()
+    if size * rows.total > LARGEST:
+        return out
+    columns = rows.quantile_columns(size)[:, members].astype(np.float64)
+    _, codes = name_codes(learned.population.nodes)
+    _, owner, counts = np.unique(codes[members], return_inverse=True, return_counts=True)
+    if len(counts) < 3:
+        return out
+    centres = np.empty((size, len(counts)))
+    order = np.argsort(columns, axis=1, kind="stable")
+    ascending = np.take_along_axis(columns, order, axis=1)
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
+    by_node = np.argsort(owner, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    for removed in np.unique(counts):
+        nodes = np.flatnonzero(counts == removed)
+        cells = starts[nodes][:, None] + np.arange(removed)
+        gone = np.sort(rank[:, by_node[cells]], axis=2)
+        centres[:, nodes] = _median_without(ascending, gone)
+    out[members] = _losses(columns, centres[:, owner], learned.population.metric.better)
+    return out
+
+
+def _median_without(ascending: FloatArray, gone: IntArray) -> FloatArray:
+    """Return the medians (g, nodes) of the sorted columns (g, n) without the ranks (g, nodes, k)."""
+    left = ascending.shape[1] - gone.shape[2]
+    ends = []
+    for target in ((left - 1) // 2, left // 2):
+        place = np.full(gone.shape[:2], target, dtype=np.int64)
+        for k in range(gone.shape[2]):
+            place += gone[:, :, k] <= place
+        ends.append(np.take_along_axis(ascending, place, axis=1))
+    return np.asarray((ends[0] + ends[1]) / 2)
+
+
+def _losses(columns: FloatArray, centres: FloatArray, better: str) -> FloatArray:
+    gap = centres - columns if better == "higher" else columns - centres
+    apart = np.maximum(gap, 0).mean(axis=0)
+    union = np.maximum(columns, centres).mean(axis=0)
+    share: FloatArray = np.zeros_like(apart)
+    np.divide(apart, union, out=share, where=union > 0)
+    return share

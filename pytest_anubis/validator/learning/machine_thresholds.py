@@ -1,0 +1,266 @@
+"""Limits for a baseline of one machine: its runs are the units, and their spread is the noise.
+
+A future run of the same healthy machine differs from the centre of K learned runs by a shift that is
+common to the whole run (neighbours, clocks, memory layout) and by the shape noise of a finite sample.
+The shift's scale is estimated from K runs only, so it is shrunk towards what all metrics of the machine
+have in common (moderated variances: Smyth 2004, doi:10.2202/1544-6115.1027), and the limit is the
+Student-t prediction bound of a next run, at a chance that keeps the whole node at its error rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.validator.similarity.usable_rows import Rows, name_codes
+
+FLOOR = 1e-3
+"""Least believable run-to-run standard deviation, relative."""
+PRIOR = 0.01
+"""Run-to-run standard deviation assumed (with `PRIOR_DEGREES`) where too few metrics tell of their own."""
+PRIOR_DEGREES = 2.0
+QUIET_DRIFT, NOISY_DRIFT, NOISY = 1.15, 2.0, 0.04
+"""The next runs come later than the learned ones came after each other, and what makes a metric noisy
+(neighbours) comes in bursts: on twelve cloud machines measured for months the spread around five runs was
+1.2 to 1.4 times as wide as among them, with tails that grow with the noise. The spread is widened by the
+first factor for a quiet metric, and up to the second one for a metric with this much noise or more."""
+MOST_DEGREES = 8.0
+"""Strongest pull towards the common variance: metrics of one machine do differ in noise."""
+ENOUGH_METRICS = 6
+ODD = 0.01
+"""A metric whose spread has a smaller chance under the others' common variance is not one of them."""
+ENOUGH_FOR_TREND = 12
+BATCHES = 5
+LARGEST = 0.9
+LASTING = 0.5
+"""Share of the variance between runs that further looks within half a minute do not average out."""
+
+
+class MachineLimit(NamedTuple):
+    """What one metric of one machine may lose.
+
+    Attributes:
+        confirmed: Similarity below which a sample is outside the machine's own spread once further looks
+            have confirmed it.
+        hasty: The same for a single look.
+        scale: Standard deviation of a single look about the centre, relative.
+    """
+
+    confirmed: float
+    hasty: float
+    scale: float
+
+
+class RunSpread(NamedTuple):
+    """How much one metric of one machine differs between its runs.
+
+    Attributes:
+        deviation: Standard deviation of the runs' means, relative to their mean.
+        runs: How many runs.
+        shape: Largest part of a run's distance that is no shift: the smaller of its two one-sided ones.
+        within: What the deviation would be if batches of successive values within the runs were
+            independent of each other; 0 when the runs have too few values to tell.
+    """
+
+    deviation: float
+    runs: int
+    shape: float
+    within: float = 0.0
+
+
+def run_spread(population: Population, rows: Rows, centre: FloatArray) -> RunSpread:
+    """Measure the spread of the runs around their centre; devices are compared each with itself."""
+    means = rows.means()
+    _, device = name_codes(population.devices)
+    residuals = np.zeros(0)
+    degrees = 0
+    for code in np.unique(device[rows.usable]):
+        mine = means[rows.usable & (device == code)]
+        middle = float(np.sort(mine).mean())
+        if middle > 0:
+            residuals = np.append(residuals, mine / middle - 1)
+        degrees += len(mine) - 1
+    variance = float(np.sort(residuals**2).sum()) / max(degrees, 1)
+    below, above = rows.sides(centre)
+    shape = float(np.minimum(below, above)[rows.usable].max())
+    runs, codes = name_codes(population.runs)
+    distinct = len(np.unique(codes[rows.usable])) if len(runs) > 1 else int(rows.usable.sum())
+    return RunSpread(math.sqrt(variance), distinct, shape, _within(population, rows))
+
+
+def _within(population: Population, rows: Rows) -> float:
+    """Return the relative standard error of a run's mean, from the means of batches of each run."""
+    shares = []
+    for row in np.flatnonzero(rows.usable).tolist():
+        values = population.sample(row)
+        if len(values) >= 2 * BATCHES and values.mean() > 0:
+            means = np.array([part.mean() for part in np.array_split(values, BATCHES)])
+            shares.append(float(means.var(ddof=1)) / BATCHES / float(values.mean()) ** 2)
+    return math.sqrt(math.fsum(shares) / len(shares)) if shares else 0.0
+
+
+def machine_limits(
+    spreads: Sequence[RunSpread], *, error_rate: float = 0.01, alpha: float = 0.95
+) -> list[MachineLimit]:
+    """Return the learned limits of each metric of one machine.
+
+    A metric can only reject beyond both limits, so one whose spread keeps it within alpha anyway costs
+    nothing of the error rate; the noisy ones share it in equal parts.
+
+    Args:
+        spreads: One entry per metric, in any order.
+        error_rate: Chance that any metric of a healthy run is beyond both its limits.
+        alpha: Practical limit.
+
+    Returns:
+        One entry per metric, in the order of `spreads`.
+    """
+    if not spreads:
+        return []
+    variances = np.maximum([s.deviation for s in spreads], FLOOR) ** 2
+    degrees = np.array([max(s.runs - 1, 1) for s in spreads], dtype=np.float64)
+    prior_variance, prior_degrees = _robust_prior(variances, degrees, spreads)
+    total = prior_degrees + degrees
+    scale = np.sqrt((prior_degrees * prior_variance + degrees * variances) / total)
+    # The median of K runs has about pi/2 times the variance of their mean.
+    centre = math.pi / 2 / (degrees + 1)
+    drift = QUIET_DRIFT + (NOISY_DRIFT - QUIET_DRIFT) * np.minimum(scale / NOISY, 1)
+    once = scale * drift * np.sqrt(1 + centre)
+    lasting = scale * drift * np.sqrt(LASTING + centre)
+    shape = np.array([s.shape for s in spreads])
+    hasty, confirmed = (
+        _bound(sigma, shape, total, error_rate, 1 - alpha) for sigma in (once, lasting)
+    )
+    return [
+        MachineLimit(max(limit, wide), wide, sigma)
+        for limit, wide, sigma in zip(
+            confirmed.tolist(), hasty.tolist(), once.tolist(), strict=True
+        )
+    ]
+
+
+def _bound(
+    scale: FloatArray, shape: FloatArray, degrees: FloatArray, error_rate: float, practical: float
+) -> FloatArray:
+    """Return the similarity that a healthy run with this standard deviation stays above."""
+    from scipy.special import stdtrit
+
+    chance = _share(scale, shape, degrees, error_rate, practical)
+    shift = -np.expm1(-stdtrit(degrees, 1 - chance) * scale)
+    # Shape noise is what remains where two samples cross; a shift beyond their spread leaves none.
+    loss = np.maximum(shift, shape + shift / 2)
+    return np.asarray(1 - np.minimum(loss, LARGEST))
+
+
+def _share(
+    scale: FloatArray, shape: FloatArray, degrees: FloatArray, error_rate: float, practical: float
+) -> float:
+    """Return the chance that every noisy metric may take, so that all together take `error_rate`."""
+    from scipy.special import stdtr
+
+    room = np.maximum(np.minimum(practical, 2 * (practical - shape)), 0.0)
+    alone = np.sort(
+        1 - stdtr(degrees, -np.log1p(-room) / scale)
+    )  # what alpha alone would let through
+    low, high = error_rate / len(scale), error_rate
+    for _ in range(50):
+        middle = math.sqrt(low * high)
+        if float(np.minimum(alone, middle).sum()) > error_rate:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _robust_prior(
+    variances: FloatArray, degrees: FloatArray, spreads: Sequence[RunSpread]
+) -> tuple[FloatArray, FloatArray]:
+    """Return each metric's prior variance and the prior's degrees of freedom, shapes (n,).
+
+    A machine's metrics are of two kinds: most repeat alike, a few (disks, bandwidth beside a neighbour)
+    are far noisier. Those few have a prior of no weight: they keep their own spread, and neither widen
+    the quiet ones nor weaken what these know of each other (the idea of Phipson et al. 2016,
+    doi:10.1214/16-AOAS920).
+    """
+    from scipy.special import fdtrc
+
+    members = np.ones(len(variances), dtype=np.bool_)
+    for _ in range(len(variances)):
+        chosen = np.flatnonzero(members)
+        some, weight = _prior(
+            variances[chosen], degrees[chosen], [spreads[i] for i in chosen.tolist()]
+        )
+        if len(chosen) < ENOUGH_METRICS:
+            break
+        ratio = variances[chosen] / some
+        chance = fdtrc(degrees[chosen], max(weight, MOST_DEGREES), ratio)
+        worst = int(np.argmin(chance))
+        if chance[worst] * len(chosen) > ODD:
+            break
+        members[chosen[chance <= chance[worst]]] = False
+    prior, total = variances.copy(), np.zeros(len(variances))
+    prior[chosen], total[chosen] = some, weight
+    return prior, total
+
+
+def _prior(
+    variances: FloatArray, degrees: FloatArray, spreads: Sequence[RunSpread]
+) -> tuple[FloatArray, float]:
+    """Fit the scaled inverse chi-squared distribution of the metrics' variances by moments of the log.
+
+    Its centre follows the noise within the runs as far as the metrics show that it tells something.
+
+    Returns:
+        The prior variance of each metric, shape (n,), and the prior's degrees of freedom.
+    """
+    from scipy.special import polygamma, psi
+
+    if len(variances) < ENOUGH_METRICS:
+        return np.full(len(variances), PRIOR**2), PRIOR_DEGREES
+    logs = np.log(variances) - psi(degrees / 2) + np.log(degrees / 2)
+    order = np.argsort(logs, kind="stable")  # sums in a fixed order: the metrics' own is no matter
+    centre, spent = _trend(logs, np.array([s.within for s in spreads]), order)
+    residual = (logs - centre)[order]
+    scatter = float(np.sort(residual**2).sum()) / (len(logs) - spent)
+    excess = scatter - float(np.sort(polygamma(1, degrees / 2)).mean())
+    half = _inverse_trigamma(excess) if excess > 0 else MOST_DEGREES / 2
+    half = min(half, MOST_DEGREES / 2)
+    return np.exp(centre + float(psi(half)) - math.log(half)), 2 * half
+
+
+def _trend(
+    logs: FloatArray, within: FloatArray, order: npt.NDArray[np.intp]
+) -> tuple[FloatArray, int]:
+    """Return the line through log variances over log noise within, and how many parameters it took."""
+    flat = np.full(len(logs), float(logs[order].mean()))
+    known = within > FLOOR / 10
+    if int(known.sum()) < ENOUGH_FOR_TREND:
+        return flat, 1
+    chosen = order[known[order]]
+    noise, target = 2 * np.log(within[chosen]), logs[chosen]
+    spread = float(((noise - noise.mean()) ** 2).sum())
+    if spread < 1e-9:
+        return flat, 1
+    slope = float(((noise - noise.mean()) * (target - target.mean())).sum()) / spread
+    slope = min(max(slope, 0.0), 1.0)
+    line = flat.copy()
+    line[known] = target.mean() + slope * (2 * np.log(within[known]) - noise.mean())
+    return line, 2
+
+
+def _inverse_trigamma(value: float) -> float:
+    from scipy.special import polygamma
+
+    low, high = 1e-3, 1e6
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        if float(polygamma(1, middle)) > value:
+            low = middle
+        else:
+            high = middle
+    return middle

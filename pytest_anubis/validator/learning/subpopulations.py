@@ -1,0 +1,133 @@
+"""A second population: a coherent group of units that differs from the majority."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Finding
+from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.validator.similarity.centre import median_centre
+from pytest_anubis.validator.similarity.usable_rows import (
+    BoolArray,
+    Rows,
+    distinct_codes,
+    name_codes,
+)
+
+SHARE = 0.1
+COHERENT = 0.5
+SEPARATES = 0.95
+
+
+def second_population(
+    population: Population,
+    rows: Rows,
+    centre: FloatArray,
+    alpha: float,
+    attributes: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    sides: tuple[FloatArray, FloatArray] | None = None,
+) -> tuple[Finding, ...]:
+    """Find a cluster of more than a tenth of the nodes beside the majority, worse or better.
+
+    Args:
+        population: What was learned from.
+        rows: Its usable rows.
+        centre: The majority's centre.
+        alpha: Units less alike than this (two-sided) are aside.
+        attributes: Node -> attributes of its hardware class, to name what separates the two.
+        sides: The units' distances below and above the centre, if they are known already.
+
+    Returns:
+        At most one finding for each side.
+    """
+    below, above = sides if sides is not None else rows.sides(centre)
+    with np.errstate(invalid="ignore"):
+        aside = rows.usable & (below + above > 1 - alpha)
+    if int(aside.sum()) <= SHARE * int(rows.usable.sum()):
+        return ()
+    findings = []
+    for name, mask in (
+        ("lower", aside & (np.nan_to_num(below) >= np.nan_to_num(above))),
+        ("higher", aside & (np.nan_to_num(above) > np.nan_to_num(below))),
+    ):
+        found = _cluster(population, rows, mask, name, float(np.median(centre)), alpha, attributes)
+        findings.extend(found)
+    return tuple(findings)
+
+
+def _cluster(
+    population: Population,
+    rows: Rows,
+    mask: BoolArray,
+    side: str,
+    middle: float,
+    alpha: float,
+    attributes: Mapping[str, Mapping[str, str]] | None,
+) -> list[Finding]:
+    _, codes = name_codes(population.nodes)
+    everyone = len(distinct_codes(codes[rows.usable]))
+    nodes = distinct_codes(codes[mask])
+    one_node = everyone == 1
+    members = int(mask.sum()) if one_node else len(nodes)
+    whole = int(rows.usable.sum()) if one_node else everyone
+    if members < 3 or members <= SHARE * whole:
+        return []
+    own = median_centre(rows.quantile_columns(rows.grid()), mask)
+    below, above = rows.sides(own)
+    close = mask & (np.nan_to_num(below + above, nan=1.0) <= 1 - alpha)
+    if close.sum() < max(3, COHERENT * mask.sum()):
+        return []  # scattered defects are no population
+    who = f"{members} of {whole} {'units' if one_node else 'nodes'}"
+    mixed = np.isin(nodes, distinct_codes(codes[rows.usable & ~mask]))
+    if (
+        mixed.mean() > COHERENT and not one_node
+    ):  # some devices of most of these nodes, not the nodes
+        who = f"{int(mask.sum())} of {int(rows.usable.sum())} devices, on {who},"
+    text = (
+        f"{population.metric.name}: {who} form a second population, {side} than "
+        f"the majority (typical {np.median(own):.6g} against {middle:.6g} {population.metric.unit})"
+    )
+    separating = separating_attribute(population, close, rows.usable & ~mask, attributes)
+    text += f"; {separating}" if separating else "; no known attribute of the nodes separates them"
+    return [
+        Finding(
+            kind="second-population",
+            benchmark=population.benchmark,
+            metric=population.metric.name,
+            text=text,
+        )
+    ]
+
+
+def separating_attribute(
+    population: Population,
+    second: BoolArray,
+    majority: BoolArray,
+    attributes: Mapping[str, Mapping[str, str]] | None,
+) -> str:
+    """Name the attribute (or device name) whose value tells the two populations apart, or return ''.
+
+    A value separates when at least 95 % of the second population have it and at most 5 % of the
+    majority do; the cleanest one wins, ties go to the first name in order.
+    """
+    ours = np.flatnonzero(second)
+    theirs = np.flatnonzero(majority)
+    if not len(ours) or not len(theirs):
+        return ""
+    table: dict[str, list[str]] = {"device": list(population.devices)}
+    for key in sorted({k for node in (attributes or {}).values() for k in node}):
+        table[key] = [(attributes or {}).get(node, {}).get(key, "") for node in population.nodes]
+    best, text = 0.0, ""
+    for key, column in table.items():
+        for value in sorted({column[row] for row in ours}):
+            inside = sum(column[row] == value for row in ours) / len(ours)
+            outside = sum(column[row] == value for row in theirs) / len(theirs)
+            score = min(inside, 1 - outside)
+            if value and score >= SEPARATES and score > best:
+                best = score
+                others = sorted({column[row] for row in theirs if column[row] != value})[:3]
+                text = f"{key} separates them: {value} against {', '.join(others) or 'none'}"
+    return text

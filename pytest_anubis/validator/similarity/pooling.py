@@ -1,0 +1,61 @@
+"""Pooling: all values of one node (in one run) as one sample."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_anubis.core.sample import IntArray, Population, Problem
+from pytest_anubis.validator.similarity.usable_rows import name_codes
+
+
+def pooled(population: Population) -> Population:
+    """Return the population with one row per node and run, holding the values of all its devices.
+
+    Pooling dilutes one bad device of G by the factor G, which is why the devices are judged on their
+    own as well. A node with any unusable device has no pooled sample: a mean over the rest would hide
+    what is missing.
+    """
+    names, node_code = name_codes(population.nodes)
+    run_names, run_code = name_codes(population.runs)
+    key = node_code * len(run_names) + run_code
+    distinct, owner = np.unique(key, return_inverse=True)
+    order = np.argsort(owner, kind="stable")
+    sizes = np.diff(population.offsets)
+    starts = np.asarray(population.offsets)[:-1]
+    if len(sizes) and (sizes == 1).all():
+        values = population.values[starts[order]]
+    else:
+        parts = [population.sample(int(row)) for row in order]
+        values = np.concatenate(parts) if parts else population.values[:0]
+    lengths = np.bincount(owner, weights=sizes, minlength=len(distinct)).astype(np.int64)
+    problems: dict[int, Problem] = {}
+    for row, problem in sorted(population.problems.items()):
+        problems.setdefault(
+            int(owner[row]),
+            Problem(kind=problem.kind, text=f"{population.devices[row]}: {problem.text}"),
+        )
+    return Population(
+        hardware_class=population.hardware_class,
+        benchmark=population.benchmark,
+        metric=population.metric,
+        component=population.component,
+        group=population.group,
+        nodes=tuple(names[code // len(run_names)] for code in distinct.tolist()),
+        devices=("node",) * len(distinct),
+        runs=tuple(run_names[code % len(run_names)] for code in distinct.tolist()),
+        values=values,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        problems=problems,
+        looks=_looks(population, owner, len(distinct)),
+    )
+
+
+def _looks(population: Population, owner: IntArray, count: int) -> dict[int, int]:
+    """Return pooled row -> looks, of rows with more than one: as many as its least looked-at device."""
+    if not population.looks:
+        return {}
+    each = np.ones(len(population), dtype=np.int64)
+    each[list(population.looks)] = list(population.looks.values())
+    least = np.full(count, each.max())
+    np.minimum.at(least, owner, each)
+    return {row: int(least[row]) for row in np.flatnonzero(least > 1).tolist()}

@@ -1,0 +1,174 @@
+"""The usable rows of a population, sorted and grouped by size, so that every step is vectorised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem
+from pytest_anubis.validator.similarity.distance import losses, trouble, worse
+
+GRID = 256
+"""Most quantiles that a centre keeps; samples of one size up to this lose nothing."""
+
+BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+@lru_cache(maxsize=32)
+def _codes(names: tuple[str, ...]) -> tuple[tuple[str, ...], IntArray]:
+    distinct = tuple(sorted(set(names)))
+    place = {name: index for index, name in enumerate(distinct)}
+    codes = np.fromiter((place[name] for name in names), dtype=np.int64, count=len(names))
+    codes.setflags(write=False)
+    return distinct, codes
+
+
+def name_codes(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
+    """Return the distinct names in order, and for each entry the place of its name among them.
+
+    Populations of one fleet share their lists of nodes, so the answer is kept for the next one.
+    """
+    return _codes(tuple(names))
+
+
+def distinct_codes(codes: IntArray) -> IntArray:
+    """Return the distinct ones of small non-negative numbers, ascending: counting beats hashing."""
+    return np.flatnonzero(np.bincount(codes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Block:
+    """Rows of one size: ``index`` (k,) into the population, ``values`` (k, n), each row ascending."""
+
+    index: IntArray
+    values: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """What of a population can be compared.
+
+    Attributes:
+        total: Number of rows of the population.
+        blocks: The usable rows, by size.
+        usable: Shape (total,), True where a row is in a block.
+        problems: Row -> why it is not usable.
+    """
+
+    total: int
+    blocks: tuple[Block, ...]
+    usable: BoolArray
+    problems: dict[int, Problem]
+
+    def losses(self, centre: FloatArray, better: Direction) -> FloatArray:
+        """Return every row's one-sided loss against a centre, shape (total,), NaN if unusable."""
+        out = np.full(self.total, np.nan)
+        for block in self.blocks:
+            out[block.index] = worse(*losses(block.values, centre), better)
+        return out
+
+    def sides(self, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return every row's losses below and above a centre, each (total,), NaN if unusable."""
+        below, above = np.full(self.total, np.nan), np.full(self.total, np.nan)
+        for block in self.blocks:
+            below[block.index], above[block.index] = losses(block.values, centre)
+        return below, above
+
+    def medians(self) -> FloatArray:
+        """Return every row's median, shape (total,), NaN if unusable."""
+        out = np.full(self.total, np.nan)
+        for block in self.blocks:
+            n = block.values.shape[1]
+            out[block.index] = (
+                block.values[:, (n - 1) // 2].astype(np.float64) + block.values[:, n // 2]
+            ) / 2
+        return out
+
+    def means(self) -> FloatArray:
+        """Return every row's mean, shape (total,), NaN if unusable."""
+        out = np.full(self.total, np.nan)
+        for block in self.blocks:
+            out[block.index] = block.values.mean(axis=1, dtype=np.float64)
+        return out
+
+    def smallest(self) -> int:
+        """Return the size of the smallest usable sample, 0 if there is none."""
+        return min((block.values.shape[1] for block in self.blocks), default=0)
+
+    def grid(self) -> int:
+        """Return how many quantiles represent these rows: no loss up to ``GRID``."""
+        sizes = {block.values.shape[1] for block in self.blocks}
+        common = math.lcm(*sizes) if sizes else 1
+        return common if common <= GRID else GRID
+
+    def quantile_columns(self, size: int) -> FloatArray:
+        """Return the quantile functions, shape (size, total): one contiguous row per quantile.
+
+        Unusable rows are NaN. The value at a midpoint (i + 1/2) / size is the step that contains it.
+        """
+        dtype = np.result_type(*(block.values.dtype for block in self.blocks))
+        out = np.full((size, self.total), np.nan, dtype=dtype)
+        for block in self.blocks:
+            n = block.values.shape[1]
+            index = (2 * np.arange(size, dtype=np.int64) + 1) * n // (2 * size)
+            every = len(block.index) == self.total
+            for place, column in enumerate(index):
+                if every:
+                    out[place] = block.values[:, column]
+                else:
+                    out[place, block.index] = block.values[:, column]
+        return out
+
+
+def rows_of(population: Population) -> Rows:
+    """Sort a population's samples and set aside the rows that are none.
+
+    Rows named in ``population.problems`` keep their reason; NaN, infinity, negative values and empty
+    samples get one of their own.
+    """
+    offsets = np.asarray(population.offsets)
+    sizes = np.diff(offsets)
+    total = len(sizes)
+    problems = dict(population.problems)
+    usable = np.ones(total, dtype=np.bool_)
+    for row in problems:
+        usable[row] = False
+    values = population.values
+    if values.size:
+        low, high = float(values.min()), float(values.max())
+        if not (low >= 0 and high < math.inf):
+            wrong = ~(np.isfinite(values) & (values >= 0))
+            touched = np.add.reduceat(np.append(wrong, False), offsets[:-1]) > 0
+            usable &= ~(touched & (sizes > 0))
+    usable &= sizes > 0
+    for row in np.flatnonzero(~usable).tolist():
+        if row not in problems:
+            reason = trouble(population.sample(row)) or "no usable values"
+            problems[row] = Problem(kind="invalid", text=reason)
+    blocks = tuple(
+        _block(values, offsets, sizes, usable, int(size)) for size in _distinct(sizes[usable])
+    )
+    return Rows(total=total, blocks=blocks, usable=usable, problems=problems)
+
+
+def _block(
+    values: FloatArray, offsets: IntArray, sizes: IntArray, usable: BoolArray, size: int
+) -> Block:
+    index = np.flatnonzero(usable & (sizes == size))
+    if len(index) == len(sizes):
+        matrix = values[offsets[0] : offsets[-1]].reshape(len(sizes), size)
+    else:
+        matrix = values[offsets[index][:, None] + np.arange(size)]
+    if size > 1:
+        matrix = np.sort(matrix, axis=1)
+    return Block(index=index, values=matrix)
+
+
+def _distinct(sizes: IntArray) -> IntArray:
+    """Return the distinct sizes, ascending; mostly there is one."""
+    return sizes[:1] if len(sizes) and sizes.min() == sizes.max() else np.unique(sizes)

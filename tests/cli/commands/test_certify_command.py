@@ -1,0 +1,105 @@
+"""``anubis certify``: pairs are measured alone and together, and what it writes is used by the next run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import pytest_anubis.validator.similarity.distance  # noqa: F401  # numpy is loaded once, not anew in every test
+from pytest_anubis.cli.commands.certify_command import order
+from pytest_anubis.cli.main import main
+from pytest_anubis.core.run import PlannedTest, RunRecord
+from pytest_anubis.distributed.dispatch.certificates import overlaps
+from pytest_anubis.store.journal.journal_file import read_journal
+
+SUITE = """
+import pathlib, time
+import pytest
+
+PARTNER = pathlib.Path(__file__).with_name("partner")
+
+@pytest.mark.anubis(component="cpu.compute", scope="device", cost="500ms")
+def test_gemm(anubis_metric, anubis_device):
+    PARTNER.touch()
+    time.sleep(0.5)
+    PARTNER.unlink()
+    anubis_metric.record("rate", [10.0, 10.0, 10.0], unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="storage.disk", resources=["disk"], cost="500ms")
+def test_disk(anubis_metric):
+    time.sleep(0.3)
+    beside = PARTNER.exists()
+    time.sleep(0.2)
+    value = SLOWER if beside else 10.0
+    anubis_metric.record("rate", [value] * 3, unit="GB/s", better="higher")
+"""
+PAIR = ("test_it.py::test_disk", "test_it.py::test_gemm")
+
+
+def certified(folder: Path) -> dict[str, object]:
+    (path,) = (folder / "baselines/certificates").glob("*.json")
+    data = json.loads(path.read_text())
+    assert isinstance(data, dict)
+    return data
+
+
+@pytest.mark.parametrize(("slower", "fine"), [("9.9", True), ("8.0", False)])
+def test_pairs_are_certified_or_refused_and_the_next_run_obeys(
+    pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str], slower: str, fine: bool
+) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_it=SUITE.replace("SLOWER", slower))
+    assert main(["certify", "test_it.py", "--rounds", "3"]) == 0
+    said = capsys.readouterr().out
+    data = certified(pytester.path)
+    pairs = data["pairs"]
+    assert isinstance(pairs, list)
+    assert [(p["first"], p["second"], p["granted"]) for p in pairs] == [(*PAIR, fine)]
+    assert isinstance(data["origin"], dict)
+    assert data["origin"]["rounds"] == 3
+    assert ("may overlap" if fine else "apart: rate is 0.800 alike, 0.95 is needed") in said
+    assert "round 3 of 3" in said
+    pytester.runpytest_subprocess("--anubis", "-nauto", "--anubis-run-id=next")
+    record = read_journal(pytester.path / ".anubis/runs/next")
+    assert overlaps(record) == ({PAIR} if fine else set())
+
+
+def test_what_must_meet_again_comes_first() -> None:
+    planned = tuple(PlannedTest(test=f"{name}[x]", benchmark=name) for name in "abcdefgh")
+    record = RunRecord(run="r", node="n", planned=planned)
+    assert order(record, 0, {"g"}) == [plan.test for plan in planned]
+    first, second = (order(record, number, {"c", "g"}) for number in (1, 2))
+    for tests in (first, second):
+        assert set(tests[:2]) == {"c[x]", "g[x]"}
+        assert sorted(tests) == [plan.test for plan in planned]
+    assert first[2:] != second[2:]
+
+
+def test_a_run_that_fails_certifies_nothing(
+    pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_it="def test_x():\n    assert 1 == 2\n")
+    assert main(["certify", "test_it.py"]) == 2
+    assert "ended with exit code 1; nothing is certified" in capsys.readouterr().err
+    assert not (pytester.path / "baselines").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "nowhere: no such file"),
+        (["test_it.py", "--rounds", "2"], "at least 3 are needed"),
+        (["test_it.py", "--alpha", "2"], "must lie between 0 and 1"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    pytester.makepyfile(test_it="def test_x():\n    pass\n")
+    assert main(["certify", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1

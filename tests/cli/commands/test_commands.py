@@ -1,0 +1,230 @@
+"""The command ``anubis`` as its users type it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.main import COMMANDS, main
+from tests.quiet import QUIET
+
+SUITE = """
+import itertools, pytest
+
+count = itertools.count()
+
+@pytest.mark.anubis(component="cpu.compute", goal="full speed", question="is it fast?", action="look")
+def test_speed(anubis_metric):
+    anubis_metric.record("speed", [100 + 0.1 * (i % 7) for i in range(20)], unit="GFLOP/s",
+                         better="higher")
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("PYTEST_ANUBIS_PROFILE", "PYTEST_ANUBIS_STORE", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(QUIET)
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    return tmp_path
+
+
+def anubis(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest_anubis.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+
+
+def pytest_here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_learn_judge_report_history(here: Path) -> None:
+    learned = anubis("learn", "test_suite.py", "--rounds", "3")
+    assert learned.returncode == 0, learned.stdout + learned.stderr
+    assert "round 3 of 3" in learned.stdout
+    (baseline,) = (here / "baselines").glob("*.json")
+    data = json.loads(baseline.read_text())
+    (criterion,) = [c for c in data["criteria"] if c["scope"] == "unit"]
+    assert criterion["unit"] == "GFLOP/s"
+    assert data["one_machine"] is True
+
+    done = pytest_here("--anubis", "test_suite.py", "--html=r.html", "--self-contained-html")
+    assert done.returncode == 0, done.stdout
+    page = (here / "r.html").read_text()
+    assert "ACCEPTED" in page
+    assert "svg" in page
+
+    report = anubis(
+        "report", "--html", "page.html", "--json", "run.json", "--prometheus", "anubis.prom"
+    )
+    assert report.returncode == 0, report.stderr
+    gauges = (here / "anubis.prom").read_text()
+    assert 'decision="ACCEPTED"} 1.0\n' in gauges
+    assert 'decision="REJECTED"} 0.0\n' in gauges
+    assert "ACCEPTED" in report.stdout
+    assert "<svg" in (here / "page.html").read_text()
+    assert json.loads((here / "run.json").read_text())["node_verdict"]["decision"] == "ACCEPTED"
+
+    history = anubis("history")
+    assert history.returncode == 0, history.stderr
+    assert "ACCEPTED" in history.stdout
+    goals = anubis("goals", "test_suite.py")
+    assert "is it fast?" in goals.stdout
+    assert "PASS" in goals.stdout
+    (here / "test_other.py").write_text("def test_other():\n    pass\n")
+    command = [sys.executable, "-m", "pytest", "--anubis", "-q", "test_other.py"]
+    subprocess.run(command, cwd=here, check=False, capture_output=True)
+    assert (
+        anubis("goals", "test_suite.py").stdout == goals.stdout
+    )  # the latest run says nothing of it
+
+
+def test_a_run_that_was_killed_is_still_reported(here: Path) -> None:
+    (here / "test_suite.py").write_text(
+        SUITE + "\ndef test_killed(anubis_metric):\n    import os\n    os.kill(os.getpid(), 9)\n"
+    )
+    pytest_here("--anubis", "test_suite.py", "-p", "no:xdist")
+    report = anubis("report", "--json", "run.json")
+    assert report.returncode == 0, report.stderr
+    record = json.loads((here / "run.json").read_text())
+    assert record["node_verdict"]["decision"] == "UNDECIDED"
+    assert [m["metric"]["name"] for m in record["measurements"]] == ["speed"]
+    assert any("test_killed" in v["benchmark"] for v in record["verdicts"])
+
+
+def test_runs_of_many_nodes_are_learned_and_judged(here: Path) -> None:
+    rows = ["node,device,benchmark,metric,unit,better,value"]
+    for node in range(20):
+        for device in range(4):
+            speed = 80.0 if (node, device) == (7, 2) else 100 + 0.1 * ((node + device) % 5)
+            rows.append(f"n{node:02d},cuda:{device},copy,rate,GB/s,higher,{speed}")
+    rows.append("n03,cuda:0,copy,rate,GB/s,higher,fast")
+    (here / "fleet.csv").write_text("\n".join(rows) + "\n")
+    imported = anubis("import", "table", "fleet.csv")
+    assert imported.returncode == 0, imported.stderr
+    assert "line 82" in imported.stdout
+    assert anubis("learn", ".anubis/imports", "--error-rate", "none").returncode == 0
+    judged = anubis("judge", ".anubis/imports", "--baseline", "baselines", "--json", "out.json")
+    assert judged.returncode == 1
+    data = json.loads((here / "out.json").read_text())
+    decisions = {node["node"]: node["decision"] for node in data["nodes"]}
+    assert decisions.pop("n07") == "REJECTED"
+    assert set(decisions.values()) == {"ACCEPTED"}
+    bad = [v for v in data["verdicts"] if v["verdict"] == "FAIL" and v["scope"] == "unit"]
+    assert [(v["node"], v["device"]) for v in bad] == [("n07", "cuda:2")]
+
+
+def test_baselines_are_listed_compared_promoted_and_expired(here: Path) -> None:
+    assert anubis("learn", "test_suite.py", "--rounds", "3").returncode == 0
+    (path,) = (here / "baselines").glob("*.json")
+    assert path.name in anubis("baseline", "list").stdout
+    assert "speed" in anubis("baseline", "show", str(path)).stdout
+    assert "speed" in anubis("baseline", "diff", str(path), str(path)).stdout
+    path.write_text(path.read_text().replace('"alpha": 0.95', '"alpha": 0.9'))
+    refused = anubis("baseline", "show", str(path))
+    assert refused.returncode == 2
+    assert "edited after it was sealed" in refused.stderr
+    assert anubis("baseline", "promote", str(path)).returncode == 0
+    assert anubis("baseline", "show", str(path)).returncode == 0
+    assert anubis("baseline", "expire", str(path)).returncode == 0
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["learn", "nowhere"], "no such file or folder"),
+        (["learn", "test_suite.py", "--rounds", "1"], "at least 3"),
+        (["learn", "test_suite.py", "--alpha", "2"], "between 0 and 1"),
+        (["report", "no-such-run"], "no such run"),
+        (["report"], "no runs yet"),
+        (["judge", "nowhere", "--baseline", "nowhere"], "no such folder"),
+        (["goals", "nowhere"], "not found"),
+        (["import", "table", "nowhere.csv"], "nowhere.csv"),
+        (["baseline", "show", "nowhere.json"], "nowhere.json"),
+        (["history"], "no history yet"),
+        (["doctor", "--inventory", "nowhere.json"], "nowhere.json"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+
+
+def test_doctor_prints_the_class(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    assert "hardware class:" in capsys.readouterr().out
+
+
+def test_doctor_tells_of_a_baseline_that_cannot_be_used(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+    from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+    from pytest_anubis.store.baselines.baseline_files import baseline_file_name
+
+    (here / "baselines").mkdir()
+    name = baseline_file_name(hardware_class(read_inventory(), "smoke")[0])
+    (here / "baselines" / name).write_text("{")
+    assert main(["doctor"]) == 0
+    assert "the baseline cannot be used: " in capsys.readouterr().out
+
+
+def test_every_command_has_a_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+        assert ended.value.code == 0
+        assert command in capsys.readouterr().out
+
+
+def test_a_folder_of_baselines_that_cannot_be_searched_costs_a_report_its_plots_only(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pytest_anubis.cli.main import main
+    from pytest_anubis.store.baselines import baseline_files as baselines
+
+    assert pytest_here("--anubis", "test_suite.py").returncode == 20
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "baselines")
+
+    monkeypatch.setattr(baselines, "find_baseline", refuse)
+    assert main(["report", "--json", "run.json"]) == 0
+    assert "plots without criteria" in capsys.readouterr().err
+    assert (here / "run.json").is_file()
+
+
+def test_a_baseline_that_cannot_be_used_is_counted(here: Path) -> None:
+    (here / "baselines").mkdir()
+    (here / "baselines" / "broken.json").write_text("{")
+    (here / "baselines" / "folder.json").mkdir()
+    done = anubis("baseline", "list")
+    assert done.returncode == 2
+    assert "2 of 2 baselines cannot be used" in done.stderr
+    assert "Traceback" not in done.stderr
+    refused = pytest_here("--anubis", "test_suite.py", "--anubis-baselines=baselines/folder.json")
+    assert refused.returncode == 20  # an empty folder of baselines is none
+
+
+def test_a_folder_in_place_of_the_baseline_is_one_line(here: Path) -> None:
+    assert anubis("learn", "test_suite.py", "--rounds", "3").returncode == 0
+    (path,) = (here / "baselines").glob("*.json")
+    path.unlink()
+    path.mkdir()
+    refused = pytest_here("--anubis", "test_suite.py")
+    assert refused.returncode == 4
+    (line,) = [line for line in refused.stderr.splitlines() if line.strip()]
+    assert path.name in line

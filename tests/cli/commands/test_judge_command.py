@@ -1,0 +1,338 @@
+"""``anubis judge`` on the runs of a whole fleet: peers, changes within runs, a class that moved together."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.commands.test_commands import anubis
+
+HEAD = "node,device,benchmark,metric,unit,better,value"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("PYTEST_ANUBIS_PROFILE", "PYTEST_ANUBIS_STORE", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def write(
+    path: Path, values: dict[tuple[str, str, str], list[float]], better: str = "higher"
+) -> None:
+    """Write a table from (node, device, metric) -> values."""
+    rows = [HEAD]
+    for (node, device, metric), sample in values.items():
+        rows += [f"{node},{device},copy,{metric},GB/s,{better},{value:.6f}" for value in sample]
+    path.write_text("\n".join(rows) + "\n")
+
+
+def fleet(
+    nodes: int, devices: int, count: int = 6, metrics: tuple[str, ...] = ("rate",)
+) -> dict[tuple[str, str, str], list[float]]:
+    rng = np.random.default_rng(0)
+    return {
+        (f"n{n:02d}", f"cuda:{d}", metric): (100 * np.exp(rng.normal(0, 0.003, count))).tolist()
+        for n in range(nodes)
+        for d in range(devices)
+        for metric in metrics
+    }
+
+
+def judged(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(path.read_text())
+    return data
+
+
+def test_without_a_baseline_peers_reject_and_nothing_is_accepted(here: Path) -> None:
+    values = fleet(3, 8)
+    values["n01", "cuda:5", "rate"] = [0.85 * v for v in values["n01", "cuda:5", "rate"]]
+    write(here / "runs.csv", values)
+    done = anubis("judge", "runs.csv", "--json", "out.json")
+    assert done.returncode == 1, done.stderr
+    assert "no baselines here" in done.stdout
+    assert "by 7 other devices of this node" in done.stdout
+    data = judged(here / "out.json")
+    assert {n["node"]: n["decision"] for n in data["nodes"]} == {
+        "n00": "UNDECIDED",
+        "n01": "REJECTED",
+        "n02": "UNDECIDED",
+    }
+    bad = [v for v in data["verdicts"] if v["verdict"] == "FAIL"]
+    assert [(v["node"], v["device"], v["reference"]) for v in bad] == [("n01", "cuda:5", "peers")]
+
+
+def test_a_metric_without_a_criterion_is_judged_by_peers_beside_the_baseline(here: Path) -> None:
+    write(here / "old.csv", fleet(8, 8))
+    assert anubis("learn", "old.csv", "--error-rate", "none").returncode == 0
+    values = fleet(8, 8, metrics=("rate", "fresh"))
+    values["n04", "cuda:1", "fresh"] = [0.8 * v for v in values["n04", "cuda:1", "fresh"]]
+    write(here / "new.csv", values)
+    assert anubis("judge", "new.csv", "--json", "out.json").returncode == 1
+    data = judged(here / "out.json")
+    decisions = {n["node"]: n["decision"] for n in data["nodes"]}
+    assert decisions.pop("n04") == "REJECTED"
+    assert set(decisions.values()) == {"ACCEPTED"}
+    assert {v["metric"]: v["reference"] for v in data["verdicts"]} == {
+        "rate": "fleet",
+        "fresh": "peers",
+    }
+
+
+def test_a_class_that_moved_together_is_one_finding(here: Path) -> None:
+    names = ("rate", "other", "third")
+    old = fleet(20, 1, metrics=names)
+    write(here / "old.csv", old)
+    assert anubis("learn", "old.csv", "--error-rate", "none").returncode == 0
+    new = {key: [0.9 * v for v in sample] for key, sample in old.items()}
+    new["n03", "cuda:0", "rate"] = [0.6 * v for v in new["n03", "cuda:0", "rate"]]
+    write(here / "new.csv", new)
+    done = anubis("judge", "new.csv", "--json", "out.json")
+    assert done.returncode == 1
+    data = judged(here / "out.json")
+    (finding,) = data["findings"]
+    assert finding["kind"] == "class-shift"
+    assert "3 metrics of hardware class" in finding["text"]
+    assert "20 of 20 nodes moved together" in finding["text"]
+    assert f"finding: {finding['text']}" in done.stdout
+    decisions = {n["node"]: n["decision"] for n in data["nodes"]}
+    assert decisions.pop("n03") == "REJECTED"
+    assert set(decisions.values()) == {"UNDECIDED"}
+
+
+def test_a_change_within_a_run_is_marginal_and_named(here: Path) -> None:
+    old = fleet(8, 1, count=60)
+    write(here / "old.csv", old)
+    assert anubis("learn", "old.csv", "--error-rate", "none", "--alpha", "0.9").returncode == 0
+    sample = old["n02", "cuda:0", "rate"]
+    old["n02", "cuda:0", "rate"] = [v * (0.88 if i >= 30 else 1) for i, v in enumerate(sample)]
+    noisy = 100 * np.exp(np.random.default_rng(1).normal(0, 0.03, 60))
+    old["n03", "cuda:0", "rate"] = sorted(noisy.tolist(), reverse=True)  # by somebody, not by time
+    write(here / "new.csv", old)
+    assert anubis("judge", "new.csv", "--json", "out.json").returncode == 0
+    verdicts = {v["node"]: v for v in judged(here / "out.json")["verdicts"]}
+    changed = verdicts.pop("n02")
+    assert (changed["verdict"], changed["reason"]) == ("MARGINAL", "change-point")
+    assert changed["change"]["onset"] == 30
+    assert changed["change"]["size"] == pytest.approx(0.12, abs=0.01)
+    assert changed["change"]["probability"] > 0.95
+    assert "from value 31 of 60" in changed["text"]
+    assert {v["verdict"] for v in verdicts.values()} == {"PASS"}
+
+
+def journal(
+    here: Path,
+    node: str,
+    speed: float,
+    vbios: str = "",
+    *,
+    looks: int = 1,
+    planned: str = "",
+    more: dict[str, Any] | None = None,
+) -> None:
+    """Write the journal of one finished measuring run.
+
+    Args:
+        here: The store lies there.
+        node: Name of the node.
+        speed: Median of the three values.
+        vbios: Of its only card.
+        looks: How many looks the values come from.
+        planned: A second test that never reports.
+        more: A further event.
+    """
+    from pytest_anubis.core.inventory import Accelerator, Inventory
+    from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.core.metric import Metric
+    from pytest_anubis.core.run import PlannedTest
+    from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain
+    from pytest_anubis.store.journal import journal_events as events
+    from pytest_anubis.store.journal.journal_file import Journal
+
+    card = Accelerator(index=0, vendor="nvidia", name="H100", vbios=vbios, serial=node)
+    inventory = Inventory(node=node, accelerators=(card,))
+    run = f"run-{node}"
+    writer = Journal.create(here / "store", run)
+    writer.write(
+        events.run_started_event(
+            run=run,
+            node=node,
+            started="2026-01-01T00:00:00+00:00",
+            hardware_class="c",
+            attributes={"accelerator": "H100"},
+            profile="smoke",
+            inventory=inventory_to_plain(inventory),
+        )
+    )
+    measurement = Measurement(
+        test="t",
+        benchmark="t",
+        component="accelerator.compute",
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        device="cuda:0",
+        values=(speed, speed * 1.001, speed * 0.999),
+        looks=looks,
+    )
+    if planned:
+        writer.write(events.planned_event([PlannedTest(test=planned, benchmark=planned)]))
+    if more is not None:
+        writer.write(more)
+    writer.write(events.measurement_event(measurement))
+    writer.write(events.run_finished_event(exit_status=0, ended="2026-01-01T00:01:00+00:00"))
+    writer.close()
+
+
+def test_learning_names_the_firmware_that_separates_a_second_population(here: Path) -> None:
+    for i in range(24):
+        old = i % 3 == 0
+        journal(here, f"n{i:02d}", (80 if old else 100) + 0.01 * i, "95.0" if old else "96.1")
+    learned = anubis("learn", "store", "--error-rate", "none", "--html", "page.html")
+    assert learned.returncode == 0, learned.stderr
+    told = "accelerator vbios separates them: 95.0 against 96.1"
+    assert "8 of 24 nodes form a second population" in learned.stdout
+    assert told in learned.stdout
+    assert told in (here / "page.html").read_text()
+
+
+def test_every_class_of_a_file_is_learned_and_bad_rows_keep_their_reasons(here: Path) -> None:
+    values = fleet(5, 1)
+    write(here / "runs.csv", values)
+    rows = (here / "runs.csv").read_text().splitlines()
+    rows = [rows[0] + ",class", *(f"{row},A" for row in rows[1:])]
+    rows += [f"m{i},cuda:0,copy,rate,GB/s,higher,{50 + 0.1 * i},B" for i in range(4)]
+    rows += [
+        "lonely,cuda:0,copy,rate,GB/s,higher,7,C",
+        "other,cuda:0,copy,rate,MB/s,higher,100000,A",
+        "nan,cuda:0,copy,rate,GB/s,higher,nan,A",
+        "negative,cuda:0,copy,rate,GB/s,higher,-1,A",
+        "infinite,cuda:0,copy,rate,GB/s,higher,inf,A",
+        "empty,cuda:0,copy,rate,GB/s,higher,,A",
+    ]
+    (here / "runs.csv").write_text("\n".join(rows) + "\n")
+    learned = anubis("learn", "runs.csv", "--error-rate", "none", "--html", "page.html")
+    assert learned.returncode == 2
+    assert "C: no criterion could be learned" in learned.stderr
+    assert {path.name for path in (here / "baselines").glob("*.json")} == {"A.json", "B.json"}
+    assert {path.name for path in here.glob("page*.html")} == {"page-A.html", "page-B.html"}
+    assert anubis("judge", "runs.csv", "--json", "out.json").returncode == 20
+    found = {v["node"]: (v["verdict"], v["reason"]) for v in judged(here / "out.json")["verdicts"]}
+    assert found["n00"] == ("PASS", "within")
+    assert found["m0"] == ("PASS", "within")
+    assert found["lonely"] == ("INCONCLUSIVE", "no-baseline")
+    assert found["other"] == ("INCONCLUSIVE", "wrong-unit")
+    assert found["nan"] == ("INCONCLUSIVE", "invalid")
+    assert found["negative"] == ("INCONCLUSIVE", "invalid")
+    assert found["infinite"] == ("INCONCLUSIVE", "invalid")
+    assert found["empty"] == ("NOT_TESTED", "not-reported")
+
+
+def test_a_folder_of_one_baseline_stands_for_it(here: Path) -> None:
+    for name, factor in (("old", 1.0), ("new", 1.02)):
+        values = {key: [factor * v for v in sample] for key, sample in fleet(8, 1).items()}
+        write(here / f"{name}.csv", values)
+        assert anubis("learn", f"{name}.csv", "--error-rate", "none", "-o", name).returncode == 0
+    assert "+2.0 %" in anubis("baseline", "diff", "old", "new").stdout
+    past = anubis("baseline", "backtest", "old.csv", "--baseline", "new", "--old", "old")
+    assert past.returncode == 0, past.stderr
+    assert "8 node runs: 0 rejected before, 0 now" in past.stdout
+    (here / "old" / "second.json").write_text("{}")
+    refused = anubis("baseline", "show", "old")
+    assert refused.returncode == 2
+    assert "a folder of 2 baselines; name one of them" in refused.stderr
+
+
+def test_the_latest_run_of_a_node_is_held_against_its_earlier_ones(here: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows = [HEAD + ",run"]
+    for node, factor in (("a", 0.85), ("b", 1.0)):
+        for day in range(1, 8):
+            for _ in range(10):
+                speed = 100 * (factor if day == 7 else 1.0) * np.exp(rng.normal(0, 0.003))
+                rows.append(f"{node},cpu,copy,rate,GB/s,higher,{speed:.5f},day{day}")
+    (here / "runs.csv").write_text("\n".join(rows) + "\n")
+    done = anubis("judge", "runs.csv", "--json", "out.json")
+    assert done.returncode == 1, done.stdout
+    assert "by 6 earlier runs of this device" in done.stdout
+    data = judged(here / "out.json")
+    assert {n["node"]: n["decision"] for n in data["nodes"]} == {"a": "REJECTED", "b": "UNDECIDED"}
+    own = [v for v in data["verdicts"] if v["reference"] == "self"]
+    assert [(v["node"], v["verdict"]) for v in own] == [("a", "FAIL"), ("b", "PASS")]
+
+
+def decisions(done: subprocess.CompletedProcess[str], out: Path) -> dict[str, str]:
+    assert "Traceback" not in done.stderr
+    return {node["node"]: node["decision"] for node in judged(out)["nodes"]}
+
+
+@pytest.fixture
+def learned(here: Path) -> Path:
+    """Learn a baseline from eight healthy nodes."""
+    for number in range(8):
+        journal(here / "old", f"n{number}", 100 + 0.1 * number)
+    assert anubis("learn", "old/store", "--error-rate", "none").returncode == 0
+    return here
+
+
+def test_a_node_whose_test_never_reported_is_not_accepted(learned: Path) -> None:
+    journal(learned, "whole", 100)
+    journal(learned, "torn", 100, planned="suite.py::test_other")
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 20, done.stdout
+    assert decisions(done, learned / "out.json") == {"whole": "ACCEPTED", "torn": "UNDECIDED"}
+    assert "suite.py::test_other" in done.stdout
+
+
+def test_a_node_with_a_worker_that_died_is_not_accepted(learned: Path) -> None:
+    died = {"event": "worker_died", "lane": "cuda:0", "text": "signal 11"}
+    journal(learned, "dead", 100, more=died)
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 20
+    assert decisions(done, learned / "out.json") == {"dead": "UNDECIDED"}
+    assert "worker of lane cuda:0 died" in done.stdout
+
+
+def test_a_node_with_a_hidden_device_or_a_repeated_test_is_no_clean_one(learned: Path) -> None:
+    text = "cuda:1 is hidden by CUDA_VISIBLE_DEVICES=0 and not tested"
+    journal(learned, "hiding", 100, more={"event": "hindrance", "text": text})
+    told = {"event": "test_repeated", "test": "suite.py::test_flaky", "text": "assert 0"}
+    journal(learned, "flaky", 100, more=told)
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 20
+    assert decisions(done, learned / "out.json") == {"hiding": "UNDECIDED", "flaky": "ACCEPTED"}
+    assert text in done.stdout
+    strict = anubis("judge", "store", "--json", "out.json", "--require-all")
+    assert decisions(strict, learned / "out.json") == {"hiding": "UNDECIDED", "flaky": "UNDECIDED"}
+    assert "suite.py::test_flaky: an attempt failed and was repeated: assert 0" in strict.stdout
+
+
+def test_a_damaged_journal_is_no_acceptance(learned: Path) -> None:
+    journal(learned, "whole", 100)
+    (learned / "store" / "runs" / "bad").mkdir()
+    (learned / "store" / "runs" / "bad" / "journal.jsonl").write_bytes(b"\x00\xff not a journal")
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 20
+    assert decisions(done, learned / "out.json") == {"whole": "ACCEPTED"}
+    assert "not judged: 1 file that could not be read" in done.stdout
+
+
+def test_a_loss_that_further_looks_confirmed_is_rejected_here_as_in_the_run(learned: Path) -> None:
+    (path,) = (learned / "baselines").glob("*.json")
+    data = json.loads(path.read_text())
+    for criterion in data["criteria"]:
+        criterion.update(limit=0.95, hasty=0.6)
+    path.write_text(json.dumps(data))
+    assert anubis("baseline", "promote", str(path)).returncode == 0
+    journal(learned, "hasty", 80)
+    journal(learned, "confirmed", 80, looks=16)
+    done = anubis("judge", "store", "--json", "out.json")
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = decisions(done, learned / "out.json")
+    assert found == {"hasty": "ACCEPTED", "confirmed": "REJECTED"}
+    listed = {node["node"]: node["listed"] for node in judged(learned / "out.json")["nodes"]}
+    assert "cannot show such a loss" in listed["hasty"][0]

@@ -1,0 +1,160 @@
+"""Every way to die under ``-x``, workers that never start, and memory that the kernel takes back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.journal.journal_file import read_journal
+from tests.distributed.containment.test_containment_runs import (
+    BENCHMARKS,
+    CAUSES,
+    DEVICE_BENCHMARK,
+    gpus,
+)
+
+__all__ = ["gpus"]
+
+WORKERS = ["-n0", "-n2"]
+_GROUPS = Path("/sys/fs/cgroup/memory")
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> tuple[pytest.RunResult, RunRecord]:
+    result = pytester.runpytest_subprocess(
+        "--anubis", "--junitxml=out.xml", *arguments, timeout=150
+    )
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    assert record.exit_status == result.ret
+    assert record.node_verdict is None or record.node_verdict.decision.exit_code == result.ret
+    return result, record
+
+
+def outcomes(record: RunRecord) -> dict[str, str]:
+    return {result.test.partition("::")[2]: result.outcome for result in record.results}
+
+
+def cases(pytester: pytest.Pytester) -> dict[str, str]:
+    """Return what the JUnit file says about each test that it names."""
+    found = {}
+    for case in ET.parse(pytester.path / "out.xml").iter("testcase"):  # noqa: S314
+        found[str(case.get("name"))] = ",".join(
+            part.tag for part in case if part.tag != "properties"
+        )
+    return found
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("way", list(CAUSES))
+def test_the_first_death_ends_a_run_with_x_in_order(
+    pytester: pytest.Pytester, way: str, workers: str
+) -> None:
+    source = BENCHMARKS.replace(
+        "WAYS = [hang, hang_holding_the_lock, segmentation_fault, out_of_memory, leave]",
+        f"WAYS = [{way}]",
+    )
+    pytester.makepyfile(test_it="def test_before(): pass\n" + source)
+    result, record = run(pytester, workers, "-x", "--anubis-timeout=6")
+    assert result.ret == 20
+    bad = f"test_bad[{way}]"
+    assert outcomes(record) == {
+        "test_before": "passed",
+        bad: "crashed",
+        "test_good[0]": "not reported",
+        "test_good[1]": "not reported",
+    }
+    (died,) = [r.text for r in record.results if r.outcome == "crashed"]
+    assert died == CAUSES[way]
+    assert [m.values for m in record.measurements] == [(1.0, 2.0, 3.0)]
+    assert {v.benchmark.partition("::")[2]: v.outcome for v in record.verdicts} == {
+        bad: "INCONCLUSIVE",
+        "test_good[0]": "NOT_TESTED",
+        "test_good[1]": "NOT_TESTED",
+    }
+    assert cases(pytester) == {"test_before": "", bad: "error"}
+    result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
+
+
+@pytest.mark.parametrize("node", ["this machine", "accelerators"])
+@pytest.mark.parametrize("workers", WORKERS)
+def test_workers_that_never_start_are_given_up(
+    pytester: pytest.Pytester, gpus: str, workers: str, node: str
+) -> None:
+    pytester.makepyfile(
+        test_it="import os\nif 'PYTEST_XDIST_WORKER' in os.environ: os._exit(5)\n"
+        + DEVICE_BENCHMARK.format(condition="False")
+    )
+    result, record = run(pytester, workers, *([gpus] if node == "accelerators" else []))
+    assert result.ret == 20
+    deaths = [event for event in record.events if event["event"] == "worker_died"]
+    assert 3 <= len(deaths) <= 12
+    assert not record.results
+    result.stdout.fnmatch_lines(["*no worker came as far as running a test*"])
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_worker_that_dies_at_start_once_costs_no_test(
+    pytester: pytest.Pytester, workers: str
+) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import os, pathlib
+        if 'PYTEST_XDIST_WORKER' in os.environ and not pathlib.Path('died').exists():
+            pathlib.Path('died').touch()
+            os._exit(5)
+        def test_a(): pass
+        def test_b(): pass
+        """
+    )
+    result, record = run(pytester, workers)
+    assert result.ret == 20
+    assert outcomes(record) == {"test_a": "passed", "test_b": "passed"}
+    assert cases(pytester) == {"test_a": "", "test_b": ""}
+    assert record.node_verdict is not None
+    assert [line for line in record.node_verdict.blocking if "no test was running" in line]
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A control group with little memory, for whoever writes its process id there."""
+    group = _GROUPS / f"anubis-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text("300M")
+    except OSError:
+        pytest.skip("needs a control group for memory (version 1) and the right to make one")
+    yield group
+    with contextlib.suppress(OSError):  # the kernel may not have taken the last process out yet
+        group.rmdir()
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_process_that_the_kernel_kills_for_want_of_memory(
+    pytester: pytest.Pytester, small_memory: Path, workers: str
+) -> None:
+    pytester.makepyfile(
+        test_it=f"""
+        import os
+        def test_a(): pass
+        def test_hungry(anubis_metric):
+            anubis_metric.record("rate", [1.0, 2.0], unit="GB/s", better="higher")
+            open({str(small_memory / "cgroup.procs")!r}, "w").write(str(os.getpid()))
+            kept = []
+            while True:
+                kept.append(bytearray(os.urandom(1 << 20)))
+        def test_b(): pass
+        """
+    )
+    result, record = run(pytester, workers)
+    assert result.ret == 20
+    assert outcomes(record) == {"test_a": "passed", "test_hungry": "crashed", "test_b": "passed"}
+    (died,) = [r.text for r in record.results if r.outcome == "crashed"]
+    assert died == "the kernel killed its process for want of memory (SIGKILL, out of memory)"
+    assert [m.values for m in record.measurements] == [(1.0, 2.0)]
+    assert cases(pytester) == {"test_a": "", "test_hungry": "error", "test_b": ""}

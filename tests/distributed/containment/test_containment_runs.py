@@ -1,0 +1,450 @@
+"""Whole runs in which benchmarks hang, crash and die; each asserts journal, verdict, exit code and JUnit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.inventory import Accelerator, Inventory
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.distributed.dispatch.certificates import (
+    Certificate,
+    certificate_path,
+    overlaps,
+    save_certificates,
+)
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+from pytest_anubis.store.journal.journal_file import read_journal
+
+BENCHMARKS = """
+import ctypes, os, signal, time
+import pytest
+
+def hang():
+    time.sleep(600)
+
+def hang_holding_the_lock():
+    library, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(128)
+    library.pthread_mutex_lock(mutex)
+    library.pthread_mutex_lock(mutex)
+
+def segmentation_fault():
+    ctypes.string_at(0)
+
+def out_of_memory():  # what the kernel does to a process then
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def leave():
+    os._exit(0)
+
+WAYS = [hang, hang_holding_the_lock, segmentation_fault, out_of_memory, leave]
+
+@pytest.mark.anubis(component="cpu.compute", metrics=["rate", "late"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_bad(anubis_metric, way):
+    anubis_metric.record("rate", [1.0, 2.0, 3.0], unit="GB/s", better="higher")
+    way()
+    anubis_metric.record("late", [1.0], unit="s", better="lower")
+
+@pytest.mark.anubis(component="cpu.compute", metrics=["rate"])
+@pytest.mark.parametrize("number", range(2))
+def test_good(anubis_metric, number):
+    anubis_metric.record("rate", [4.0, 5.0], unit="GB/s", better="higher")
+"""
+
+CAUSES = {
+    "hang": "hung: no end within 6 s (--anubis-timeout); the process was killed",
+    "hang_holding_the_lock": "hung: no end within 6 s (--anubis-timeout); the process was killed",
+    "segmentation_fault": "its process died: segmentation fault (SIGSEGV)",
+    "out_of_memory": "its process died: killed (SIGKILL)",
+    "leave": "its process died: exit with status 0",
+}
+
+DEVICE_BENCHMARK = """
+import os, pytest
+
+@pytest.mark.anubis(component="accelerator.compute", scope="device", cost="1s")
+def test_gemm(anubis_metric, anubis_device):
+    anubis_metric.record("rate", [1.0, 2.0], unit="GB/s", better="higher")
+    if anubis_device.name == "cuda:1" and ({condition}):
+        os._exit(7)
+
+@pytest.mark.anubis(component="accelerator.link", scope="pair", cost="1s")
+def test_link(anubis_metric):
+    anubis_metric.record("rate", [1.0, 2.0], unit="GB/s", better="higher")
+"""
+
+
+@pytest.fixture
+def gpus(pytester: pytest.Pytester) -> str:
+    """An option that replays a node with two accelerators that this machine does not have."""
+    cards = tuple(
+        Accelerator(
+            index=i, vendor="nvidia", name="Test Card", uuid=f"GPU-{i}", pci=f"0000:0{i}:00.0"
+        )
+        for i in range(2)
+    )
+    path = pytester.path / "node.json"
+    record(path, Recorded(inventory=Inventory(node="recorded", accelerators=cards)))
+    return f"--anubis-inventory={path}"
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("--anubis", "--junitxml=out.xml", *arguments, timeout=90)
+
+
+def journal_of(pytester: pytest.Pytester) -> RunRecord:
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    return read_journal(path)
+
+
+def outcomes(record: RunRecord) -> dict[str, str]:
+    return {result.test.partition("::")[2]: result.outcome for result in record.results}
+
+
+def junit(pytester: pytest.Pytester) -> ET.Element:
+    tree = ET.parse(pytester.path / "out.xml")  # noqa: S314  # pytest wrote it a moment ago
+    suite = tree.getroot().find("testsuite")
+    assert suite is not None
+    return suite
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_every_way_to_die_is_contained(pytester: pytest.Pytester, gpus: str, workers: str) -> None:
+    pytester.makepyfile(test_it=BENCHMARKS)
+    node = [gpus] if workers == "-n2" else []
+    result = run(pytester, workers, "--anubis-timeout=6", "-rf", *node)
+    record = journal_of(pytester)
+
+    bad = {f"test_bad[{way}]": "crashed" for way in CAUSES}
+    good = {f"test_good[{number}]": "skipped" for number in range(2)}  # there is no baseline
+    assert outcomes(record) == bad | good
+    texts = {r.test.partition("::")[2]: r.text for r in record.results}
+    assert {way: texts[f"test_bad[{way}]"] for way in CAUSES} == CAUSES
+
+    measured = [(m.test.partition("::")[2], m.metric.name, m.values) for m in record.measurements]
+    assert sorted(measured) == sorted(
+        [(test, "rate", (1.0, 2.0, 3.0)) for test in bad]
+        + [(test, "rate", (4.0, 5.0)) for test in good]
+    )
+    assert not [warning for warning in record.warnings if "journal" in warning]
+
+    assert result.ret == 20
+    assert record.exit_status == 20
+    assert record.node_verdict is not None
+    assert record.node_verdict.decision == "UNDECIDED"
+    blocking = [line for line in record.node_verdict.blocking if line.startswith("worker of lane")]
+    assert sorted(line.partition("::test_bad[")[2] for line in blocking) == sorted(
+        f"{way}]): {cause}" for way, cause in CAUSES.items()
+    )
+    verdicts = {v.benchmark.partition("::")[2]: v for v in record.verdicts if not v.metric}
+    assert {v.outcome for v in verdicts.values()} == {"INCONCLUSIVE"}
+    assert set(verdicts) == set(bad)
+
+    suite = junit(pytester)
+    counts = {key: int(suite.get(key, "-1")) for key in ("tests", "errors", "failures", "skipped")}
+    assert counts["tests"] == 7
+    assert counts["errors"] + counts["failures"] == 5
+    assert counts["skipped"] == 2
+    result.stdout.fnmatch_lines(
+        [
+            "measured before: rate, 3 values, last 3 GB/s",
+            "*where it hung*",
+            "*in hang",
+            "*in test_bad",
+        ]
+    )
+
+
+def test_same_crash_again_on_the_same_accelerator_is_evidence(
+    pytester: pytest.Pytester, gpus: str
+) -> None:
+    pytester.makepyfile(test_it=DEVICE_BENCHMARK.format(condition="True"))
+    result = run(pytester, "-n", "auto", gpus)
+    record = journal_of(pytester)
+    assert outcomes(record)["test_gemm[cuda:1]"] == "crashed"
+    assert outcomes(record)["test_link"] == "skipped"  # it was run; there is no baseline
+    (verdict,) = [v for v in record.verdicts if v.outcome == "FAIL"]
+    assert verdict.device == "cuda:1"
+    assert verdict.component == "accelerator.compute"
+    assert verdict.evidence == ("it ended like this on cuda:1 2 times in a row",)
+    assert record.node_verdict is not None
+    assert record.node_verdict.decision == "REJECTED"
+    assert result.ret == record.exit_status == 1
+
+
+def test_crash_that_does_not_come_again_is_no_evidence(
+    pytester: pytest.Pytester, gpus: str
+) -> None:
+    once = "not os.path.exists('seen') and open('seen', 'w')"
+    pytester.makepyfile(test_it=DEVICE_BENCHMARK.format(condition=once))
+    result = run(pytester, "-n", "auto", gpus)
+    record = journal_of(pytester)
+    assert outcomes(record)["test_gemm[cuda:1]"] == "crashed"
+    assert not [v for v in record.verdicts if v.outcome == "FAIL"]
+    assert result.ret == record.exit_status == 20
+    began = [m for m in record.measurements if m.test.endswith("test_gemm[cuda:1]")]
+    assert len(began) == 2
+
+
+def test_lanes_bind_devices_and_whole_node_tests_come_last(
+    pytester: pytest.Pytester, gpus: str
+) -> None:
+    pytester.makepyfile(
+        test_it=DEVICE_BENCHMARK.format(condition="False")
+        + """
+@pytest.fixture(autouse=True)
+def seen(request, anubis_metric):
+    name = request.node.name
+    lane, card = os.environ["PYTEST_ANUBIS_LANE"], os.environ.get("CUDA_VISIBLE_DEVICES")
+    with open("seen.txt", "a") as file:
+        file.write(f"{name} {lane} {card} {os.getpid()}\\n")
+"""
+    )
+    result = run(pytester, "-n", "auto", "-v", gpus)
+    lines = [line.split() for line in Path("seen.txt").read_text().splitlines()]
+    assert [line[:3] for line in lines[2:]] == [["test_link", "node", "None"]]
+    assert sorted(line[:3] for line in lines[:2]) == [
+        ["test_gemm[cuda:0]", "cuda:0", "GPU-0"],
+        ["test_gemm[cuda:1]", "cuda:1", "GPU-1"],
+    ]
+    assert len({line[3] for line in lines}) == 3
+    result.stdout.fnmatch_lines(
+        [
+            "anubis: 3 tests, about 2 s in lanes cuda:0, cuda:1, node; one after the other 3 s",
+            "*0.0 s * 1.0 s  cuda:0  test_it.py::test_gemm?cuda:0?",
+            "*1.? s * 1.0 s  node    test_it.py::test_link  (alone)",  # the barrier: others end first
+        ]
+    )
+
+
+def test_ids_do_not_depend_on_the_number_of_workers(pytester: pytest.Pytester, gpus: str) -> None:
+    pytester.makepyfile(test_it=DEVICE_BENCHMARK.format(condition="False"))
+    plans = []
+    for number, workers in enumerate(("-n0", "-n2", "-nauto")):
+        run(pytester, workers, gpus, f"--anubis-run-id=run{number}")
+        record = read_journal(pytester.path / f".anubis/runs/run{number}")
+        plans.append([planned.test for planned in record.planned])
+        assert sorted(outcomes(record).values()) == ["skipped"] * 3
+    assert plans[0] == plans[1] == plans[2]
+    assert len(plans[0]) == 3
+
+
+@pytest.mark.parametrize("where", ["everywhere", "on one accelerator"])
+def test_worker_that_dies_at_start_again_and_again(
+    pytester: pytest.Pytester, gpus: str, where: str
+) -> None:
+    condition = "True" if where == "everywhere" else "os.environ['PYTEST_ANUBIS_LANE'] == 'cuda:1'"
+    pytester.makepyfile(
+        test_it=f"import os\nif 'PYTEST_XDIST_WORKER' in os.environ and {condition}: os._exit(5)\n"
+        + DEVICE_BENCHMARK.format(condition="False")
+    )
+    result = run(pytester, "-n", "auto", gpus)
+    record = journal_of(pytester)
+    deaths = [event for event in record.events if event["event"] == "worker_died"]
+    assert result.ret == record.exit_status == 20
+    if where == "everywhere":
+        assert 3 <= len(deaths) <= 40
+        assert not record.results
+        result.stdout.fnmatch_lines(["*no worker came as far as running a test*"])
+        return
+    assert len(deaths) == 3
+    assert outcomes(record) == {
+        "test_gemm[cuda:0]": "skipped",
+        "test_gemm[cuda:1]": "not reported",
+        "test_link": "skipped",
+    }
+    not_tested = [v for v in record.verdicts if v.outcome == "NOT_TESTED"]
+    assert [v.device for v in not_tested] == ["cuda:1"]
+    result.stdout.fnmatch_lines(["*lane cuda:1 is given up*"])
+
+
+@pytest.mark.parametrize("how", ["assert False", "os._exit(1)"])
+def test_first_failure_stops_the_run_in_order(pytester: pytest.Pytester, how: str) -> None:
+    pytester.makepyfile(
+        f"""
+        import os, pytest
+        def test_a(): pass
+        def test_b():
+            {how}
+        def test_c(): open("ran", "w")
+        def test_d(): open("ran", "w")
+        """
+    )
+    result = run(pytester, "-n0", "-x")
+    record = journal_of(pytester)
+    assert not Path("ran").exists()
+    assert list(outcomes(record).values())[2:] == ["not reported"] * 2
+    crash = how.startswith("os")
+    assert outcomes(record)["test_b"] == ("crashed" if crash else "failed")
+    assert result.ret == record.exit_status == (20 if crash else 1)
+    result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
+    suite = junit(pytester)
+    assert int(suite.get("errors", 0)) + int(suite.get("failures", 0)) == 1
+
+
+def test_certified_benchmarks_overlap_and_others_do_not(pytester: pytest.Pytester) -> None:
+    names = ("first", "second")
+    pytester.makepyfile(
+        test_it="import pytest, time\n"
+        + "".join(
+            f"@pytest.mark.anubis(component='c', scope={scope}, resources=['{what}'], cost='1s')\n"
+            f"def test_{name}({fixtures}):\n    time.sleep(1)\n"
+            for name, scope, what, fixtures in (
+                ("first", "'device'", "cpu", "anubis_metric, anubis_device"),
+                ("second", "'node'", "disk", "anubis_metric"),
+            )
+        )
+    )
+    run(pytester, "-n2", "--anubis-run-id=apart")
+    apart = read_journal(pytester.path / ".anubis/runs/apart")
+    assert overlaps(apart) == set()
+    pair = [f"test_it.py::test_{name}" for name in names]
+    certificate = Certificate(first=pair[0], second=pair[1], granted=True)
+    save_certificates(pytester.path / "baselines", apart.hardware_class, [certificate])
+    run(pytester, "-n2", "--anubis-run-id=beside")
+    assert overlaps(read_journal(pytester.path / ".anubis/runs/beside")) == {tuple(pair)}
+    path = certificate_path(pytester.path / "baselines", apart.hardware_class)
+    path.write_text("{}")
+    result = run(pytester, "-n2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *no certificates of schema*"])
+
+
+def test_wrong_mark_is_one_line_and_no_crash(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+        @pytest.mark.anubis(component="cpu", scope="moon")
+        def test_a(anubis_metric): pass
+        """
+    )
+    result = run(pytester, "-n2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: test_it.py::test_a: mark anubis scope 'moon'*"])
+    assert "died" not in result.stdout.str()
+
+
+def test_collections_that_differ_are_reported_and_nothing_runs(
+    pytester: pytest.Pytester, gpus: str
+) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import os, pytest
+        @pytest.mark.parametrize("where", [os.environ.get("PYTEST_ANUBIS_LANE", "")])
+        def test_a(where): open("ran", "w")
+        """
+    )
+    result = run(pytester, "-n2", gpus)
+    assert not Path("ran").exists()
+    result.stdout.fnmatch_lines(["*collected different tests*", "[-+]test_it.py::test_a*"])
+    assert result.ret not in (0, 3, 5)
+
+
+def test_process_that_hangs_in_the_kernel_does_not_hold_up_the_run(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(
+        """
+        import functools
+        from pytest_anubis.distributed import containment, controller
+        containment.STUBBORN = 0.2
+        controller.Watchdog = functools.partial(containment.Watchdog, kill=lambda pid: None)
+        """
+    )
+    pytester.makepyfile(
+        """
+        import time
+        def test_a(): time.sleep(600)
+        def test_b(): pass
+        """
+    )
+    result = run(pytester, "-n0", "--anubis-timeout=2")
+    assert outcomes(journal_of(pytester)) == {"test_a": "crashed", "test_b": "passed"}
+    result.stdout.fnmatch_lines(["hung in the kernel: no end within 2 s * could not be killed"])
+    assert result.ret == 20
+
+
+def test_killed_controller_leaves_a_journal_and_no_process(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import os, time
+        def test_long(anubis_metric):
+            anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+            open("worker.pid", "w").write(str(os.getpid()))
+            time.sleep(600)
+        """
+    )
+    command = [sys.executable, "-m", "pytest", "--anubis", "-n0", "-p", "no:cacheprovider"]
+    with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
+        pid = wait_for(pytester.path / "worker.pid")
+        process.send_signal(signal.SIGKILL)
+    assert gone(pid)
+    record = journal_of(pytester)
+    assert record.measurements[0].values == (1.0,)
+    assert outcomes(record) == {"test_long": "not reported"}
+    assert record.exit_status is None
+
+
+def test_interrupted_run_keeps_what_it_has(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import os, time
+        def test_long(anubis_metric):
+            anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+            open("worker.pid", "w").write(str(os.getpid()))
+            time.sleep(600)
+        """
+    )
+    # Whoever starts these tests in the background has made their children deaf to SIGINT.
+    code = (
+        "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "sys.exit(pytest.main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "--anubis", "-n0", "-p", "no:cacheprovider"]
+    with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
+        try:
+            pid = wait_for(pytester.path / "worker.pid")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == pytest.ExitCode.INTERRUPTED
+        finally:
+            process.kill()
+    assert gone(pid)
+    record = journal_of(pytester)
+    assert record.exit_status == pytest.ExitCode.INTERRUPTED
+    assert record.measurements[0].values == (1.0,)
+
+
+def wait_for(path: Path) -> int:
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        if path.exists() and path.read_text():
+            return int(path.read_text())
+        time.sleep(0.05)
+    raise AssertionError(f"{path} never came")
+
+
+def gone(pid: int) -> bool:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_debugger_and_collect_only_stay_in_one_process(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import os\ndef test_a(): assert 'PYTEST_XDIST_WORKER' not in os.environ")
+    for option in ("--pdb", "--collect-only"):
+        result = pytester.runpytest_subprocess("--anubis", "-n0", option)
+        assert "worker" not in result.stdout.str()
+        assert "1 passed" in result.stdout.str() or option == "--collect-only"

@@ -1,0 +1,159 @@
+"""The Selector where tests run in workers, die, or go on after a power cut: one choice for all."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.history import Incident
+from pytest_anubis.core.inventory import Accelerator, Inventory
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.defect_records import add_defect
+from pytest_anubis.store.history.incident_records import add_incident
+from pytest_anubis.store.journal.journal_file import read_journal
+
+NODE, DAY = "recorded", 86400.0
+
+SUITE = """
+import os, pathlib, pytest
+
+def note(name):
+    with open("ran.txt", "a") as out:
+        out.write(name + "\\n")
+
+@pytest.mark.anubis(component="accelerator.compute", scope="device", cost="10s")
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_gemm(anubis_metric, anubis_device, size):
+    note(f"{size} {anubis_device.name}")
+    anubis_metric.record("rate", [1.0, 2.0], unit="GB/s", better="higher")
+    if size == "small" and not pathlib.Path("died").exists():
+        pathlib.Path("died").touch()
+        os.kill(os.getpid(), 9)
+
+@pytest.mark.anubis(component="storage.disk", cost="40s", resources=["disk"])
+def test_disk(anubis_metric):
+    note("disk")
+    anubis_metric.record("rate", [1.0, 2.0], unit="GB/s", better="higher")
+"""
+SMALL, LARGE = "test_suite.py::test_gemm[small]", "test_suite.py::test_gemm[large]"
+DISK = "test_suite.py::test_disk"
+
+
+@pytest.fixture
+def story(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A node with two accelerators whose defects show in the small matrix product and on the disk."""
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    cards = tuple(
+        Accelerator(index=i, vendor="nvidia", name="Card", uuid=f"GPU-{i}", pci=f"0000:0{i}:00.0")
+        for i in range(2)
+    )
+    path = pytester.path / "node.json"
+    record(path, Recorded(inventory=Inventory(node=NODE, accelerators=cards)))
+    now = time.time()
+    with History(pytester.path / ".anubis") as history:
+        history.add_node(NODE, since=now - 100 * DAY)
+        for day in range(5, 95, 10):
+            one = Incident(node=NODE, kind="gpu", started=now - day * DAY, duration=3600.0)
+            add_incident(history, one)
+        for _ in range(40):
+            add_defect(history, node=NODE, benchmarks=[SMALL], component="accelerator.compute")
+        for _ in range(2):
+            add_defect(history, node=NODE, benchmarks=[DISK, LARGE], component="storage.disk")
+    return pytester
+
+
+def run(story: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return story.runpytest_subprocess(
+        "--anubis",
+        "--anubis-inventory=node.json",
+        "--anubis-select=risk",
+        "--anubis-risk=0.05",
+        "--anubis-explore=0",
+        *arguments,
+        timeout=90,
+    )
+
+
+def events(story: pytest.Pytester) -> list[dict[str, Any]]:
+    (path,) = Path(story.path).glob(".anubis/runs/*/journal.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def choices(story: pytest.Pytester) -> list[dict[str, Any]]:
+    return [event for event in events(story) if event["event"] == "selection"]
+
+
+def test_what_runs_side_by_side_is_counted_once(story: pytest.Pytester) -> None:
+    (story.path / "died").touch()
+    result = run(story, "-n3")
+    (found,) = choices(story)
+    assert found["chosen"] == [SMALL]
+    assert found["full_cost"] == 10 + 10 + 40
+    assert sorted((story.path / "ran.txt").read_text().splitlines()) == [
+        "small cuda:0",
+        "small cuda:1",
+    ]
+    result.stdout.fnmatch_lines(["anubis: 1 of 3 benchmarks, 10.0 s of 1 min 00 s*"])
+
+
+def test_what_runs_one_after_the_other_is_counted_for_each(story: pytest.Pytester) -> None:
+    (story.path / "died").touch()
+    run(story, "-n0")
+    (found,) = choices(story)
+    assert found["full_cost"] == 20 + 20 + 40
+
+
+def test_the_successor_of_a_dead_worker_runs_the_same(story: pytest.Pytester) -> None:
+    result = run(story, "-n3")
+    assert result.ret == 20
+    (found,) = choices(story)
+    assert found["chosen"] == [SMALL]
+    ran = (story.path / "ran.txt").read_text().splitlines()
+    assert {line.split()[0] for line in ran} == {"small"}
+    assert len(ran) == 3  # one of them died and was repeated
+    assert "collected different tests" not in result.stdout.str()
+
+
+def test_a_run_that_goes_on_keeps_its_choice(story: pytest.Pytester) -> None:
+    run(story, "-p", "no:xdist")  # dies in its first test
+    (first,) = choices(story)
+    with History(story.path / ".anubis") as history:
+        for _ in range(400):  # by now the disk would be chosen
+            add_defect(history, node=NODE, benchmarks=[DISK], component="storage.disk")
+    result = run(story, "-p", "no:xdist", "--anubis-resume")
+    again = choices(story)[-1]
+    assert again["chosen"] == first["chosen"] == [SMALL]
+    assert again["pruned"] == first["pruned"]
+    assert (story.path / "ran.txt").read_text().splitlines() == [
+        "small cuda:0",
+        "small cuda:0",
+        "small cuda:1",
+    ]
+    result.stdout.fnmatch_lines(["anubis: 1 of 3 benchmarks*"])
+    (path,) = Path(story.path).glob(".anubis/runs/*/journal.jsonl")
+    verdicts = read_journal(path).verdicts
+    assert {v.benchmark for v in verdicts if v.reason == "pruned"} == {DISK, LARGE}
+
+
+@pytest.mark.parametrize(
+    "damage", [{"seed": "abc"}, {"seed": None}, {"seed": -1}, {"seed": True}, {"pruned": 7}]
+)
+def test_a_damaged_choice_in_the_journal_is_one_line_and_made_anew(
+    story: pytest.Pytester, damage: dict[str, object]
+) -> None:
+    run(story, "-p", "no:xdist")  # dies in its first test
+    (path,) = Path(story.path).glob(".anubis/runs/*/journal.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    events = [e | damage if e["event"] == "selection" else e for e in events]
+    path.write_text("".join(json.dumps(e) + "\n" for e in events))
+    result = run(story, "-p", "no:xdist", "--anubis-resume")
+    assert result.ret == 20
+    assert choices(story)[-1]["chosen"] == [SMALL]
+    result.stdout.fnmatch_lines(["anubis: the earlier choice in the journal is damaged*"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()

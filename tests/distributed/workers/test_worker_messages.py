@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_anubis.distributed.containment.watchdog import LEAVING, Deadline
+from pytest_anubis.distributed.workers.worker_messages import Listener
+from pytest_anubis.settings import Settings
+
+MEASUREMENT = {
+    "event": "measurement",
+    "test": "t",
+    "benchmark": "t",
+    "component": "c",
+    "device": "node",
+    "metric": {"name": "rate", "unit": "GB/s", "better": "higher"},
+    "values": [1.0, 2.0],
+    "seconds": 0.1,
+}
+
+
+class Watchdog:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, Deadline | None, str]] = []
+
+    def doing(
+        self, worker: str, what: str, deadline: Deadline | None = None, test: str = ""
+    ) -> None:
+        self.told.append((worker, what, deadline, test))
+
+
+class Ear:
+    """A listener with its journal and its watchdog."""
+
+    def __init__(self, costs: dict[str, float] | None = None) -> None:
+        self.journal: list[dict[str, Any]] = []
+        self.watchdog = Watchdog()
+        self.listener = Listener(Settings(), self.journal.append, self.watchdog, costs)  # type: ignore[arg-type]  # a stand-in
+
+    def hear(self, kind: str, content: Any, worker: str = "gw0") -> None:
+        self.listener.hear(worker, "node", (kind, content))
+
+    def collect(self, **changes: Any) -> None:
+        described = {
+            "test": "t",
+            "benchmark": "t",
+            "component": "c",
+            "device": "node",
+            "scope": "node",
+            "resources": ["disk"],
+            "cost": 20.0,
+            "timeout": None,
+        }
+        self.hear("tasks", [described | changes])
+
+
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+def test_plan_of_all_workers_stands_in_the_journal_once(ear: Ear) -> None:
+    plan = {"event": "planned", "tests": [{"test": "t"}]}
+    for worker in ("gw0", "gw1", "gw2"):
+        ear.hear("event", dict(plan), worker)
+    ear.hear("event", {"event": "planned", "tests": []}, "idle")
+    assert ear.journal == [plan]
+
+
+def test_start_of_a_test_names_worker_and_lane(ear: Ear) -> None:
+    ear.hear("event", {"event": "test_started", "test": "t"}, "gw3")
+    assert ear.journal == [{"event": "test_started", "test": "t", "worker": "gw3", "lane": "node"}]
+
+
+def test_measurements_are_kept_for_a_crash_of_this_attempt_only(ear: Ear) -> None:
+    for _ in range(2):
+        ear.hear("event", {"event": "test_started", "test": "t"})
+        ear.hear("event", dict(MEASUREMENT))
+    assert [event["event"] for event in ear.journal].count("measurement") == 2
+    (kept,) = ear.listener.kept("t")
+    assert kept.values == (1.0, 2.0)
+    assert ear.listener.kept("t") == []
+
+
+def test_watchdog_learns_what_is_done_and_until_when(ear: Ear) -> None:
+    ear.collect()
+    ear.hear("doing", ["test", "t"])
+    ear.hear("doing", ["waiting", ""])
+    ear.hear("doing", ["end", ""])
+    deadlines = [deadline.seconds if deadline else None for _, _, deadline, _ in ear.watchdog.told]
+    assert deadlines == [200.0, None, LEAVING]
+    (ran,) = [event for event in ear.journal if event["event"] == "ran"]
+    assert ran["test"] == "t"
+    assert 0.0 == ran["start"] <= ran["end"]
+
+
+def test_measured_duration_prolongs_a_deadline_and_never_shortens_it() -> None:
+    for measured, expected in ((100.0, 1000.0), (1.0, 200.0)):
+        ear = Ear({"t": measured})
+        ear.collect()
+        assert ear.listener.known["t"].deadline == expected
+
+
+@pytest.mark.parametrize(
+    "message", [None, ("doing", ["test", "never collected"]), ("event", {}), ("tasks", [{}]), 7]
+)
+def test_message_that_makes_no_sense_closes_no_channel(ear: Ear, message: Any) -> None:
+    ear.listener.hear("gw0", "node", message)
+    (trouble,) = ear.listener.troubles
+    assert trouble.startswith("a message of gw0 could not be used: ")

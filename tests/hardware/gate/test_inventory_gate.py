@@ -1,0 +1,419 @@
+"""The gate on a made-up node with eight GPUs: every fault is found and named, a clean node is clean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.inventory import Disk, GateFinding, Inventory, Nic
+from pytest_anubis.hardware.gate import card_checks as gate_cards
+from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory
+from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
+from tests.hardware.make_recorded_8gpu import node
+
+NODE = node()
+GOLDEN = golden_inventory([NODE])
+SLOT = "GPU 3 (0000:5d:00.0)"
+
+Change = Callable[[Inventory], Inventory]
+
+
+def card(**changes: Any) -> Change:
+    """Change the fourth card."""
+
+    def change(inventory: Inventory) -> Inventory:
+        cards = list(inventory.accelerators)
+        cards[3] = replace(cards[3], **changes)
+        return replace(inventory, accelerators=tuple(cards))
+
+    return change
+
+
+def without_card(inventory: Inventory) -> Inventory:
+    cards = inventory.accelerators
+    return replace(inventory, accelerators=(*cards[:3], *cards[4:]))
+
+
+def nic(**changes: Any) -> Change:
+    def change(inventory: Inventory) -> Inventory:
+        first, *rest = inventory.nics
+        return replace(inventory, nics=(replace(first, **changes), *rest))
+
+    return change
+
+
+def disk(**changes: Any) -> Change:
+    def change(inventory: Inventory) -> Inventory:
+        first, *rest = inventory.disks
+        return replace(inventory, disks=(replace(first, **changes), *rest))
+
+    return change
+
+
+def memory(**changes: Any) -> Change:
+    return lambda i: replace(i, memory=replace(i.memory, **changes))
+
+
+def cpu(**changes: Any) -> Change:
+    return lambda i: replace(i, processor=replace(i.processor, **changes))
+
+
+FAULTS: dict[str, tuple[Change, str, str]] = {
+    "card gone": (
+        without_card,
+        "FAIL",
+        "0000:5d:00.0: number of accelerators is 7 (the bus shows it, its driver does not), expected 8",
+    ),
+    "card gone from the bus": (
+        lambda i: replace(
+            without_card(i), on_bus=tuple(a for a in i.on_bus or () if ":5d:" not in a)
+        ),
+        "FAIL",
+        "0000:5d:00.0: number of accelerators is 7, expected 8",
+    ),
+    "narrow link": (card(link_width=8), "FAIL", f"{SLOT}: PCIe link width is 8, expected 16"),
+    "old slot": (
+        card(link_generation_max=4, link_generation=4),
+        "FAIL",
+        f"{SLOT}: highest PCIe generation is 4, expected 5",
+    ),
+    "slow link under load": (
+        card(link_generation=3),
+        "FAIL",
+        f"{SLOT}: PCIe generation is 3, expected 5",
+    ),
+    "VBIOS": (
+        card(vbios="96.00.74.00.01"),
+        "FAIL",
+        f"{SLOT}: VBIOS version is 96.00.74.00.01, expected 96.00.89.00.01",
+    ),
+    "firmware": (
+        card(firmware="G1"),
+        "FAIL",
+        f"{SLOT}: firmware version is G1, expected G520.0200.00.05",
+    ),
+    "other model": (
+        card(name="NVIDIA H100 PCIe"),
+        "FAIL",
+        f"{SLOT}: model is NVIDIA H100 PCIe, expected NVIDIA H100 80GB HBM3",
+    ),
+    "less device memory": (
+        card(memory=70_000_000_000),
+        "FAIL",
+        f"{SLOT}: memory is 65.2 GiB, expected 79.6 GiB",
+    ),
+    "ECC off": (card(ecc=False), "FAIL", f"{SLOT}: error correction (ECC) is off, expected on"),
+    "partitioned": (card(mig=True), "FAIL", f"{SLOT}: partitioning (MIG) is on, expected off"),
+    "ECC error": (
+        card(ecc_uncorrected=1),
+        "FAIL",
+        f"{SLOT}: number of uncorrected ECC errors is 1, expected at most 0",
+    ),
+    "many corrected": (
+        card(ecc_corrected=1001),
+        "FAIL",
+        f"{SLOT}: number of corrected ECC errors is 1001, expected at most 1000",
+    ),
+    "remapped rows": (
+        card(remapped_corrected=4, remapped_uncorrected=7),
+        "FAIL",
+        f"{SLOT}: number of remapped rows is 11, expected at most 10",
+    ),
+    "spares used up": (
+        card(remap_failed=True),
+        "FAIL",
+        f"{SLOT}: row remapping is failed: the spare rows are used up, expected working",
+    ),
+    "remap pending": (
+        card(remap_pending=True),
+        "INCONCLUSIVE",
+        f"{SLOT}: row remapping is waiting for a reset, expected complete",
+    ),
+    "NVLink down": (
+        card(nvlinks_active=17),
+        "FAIL",
+        f"{SLOT}: number of NVLinks that are up is 17, expected 18",
+    ),
+    "power limit": (
+        card(power_limit=500.0),
+        "FAIL",
+        f"{SLOT}: power limit (W) is 500, expected 700",
+    ),
+    "unreadable sensor": (
+        card(remapped_uncorrected=None, unreadable=("remapped_uncorrected: Unknown Error",)),
+        "INCONCLUSIVE",
+        f"{SLOT}: sensor remapped_uncorrected is unreadable: Unknown Error, expected readable",
+    ),
+    "failed comparison is named once": (
+        card(vbios=None, unreadable=("vbios: Timeout (NVML error 10)",)),
+        "INCONCLUSIVE",
+        f"{SLOT}: sensor vbios is unreadable: Timeout (NVML error 10), expected readable",
+    ),
+    "absent reading": (
+        card(link_width=None),
+        "INCONCLUSIVE",
+        f"{SLOT}: PCIe link width is not readable, expected 16",
+    ),
+    "lost card": (
+        card(
+            power_limit=None,
+            vbios=None,
+            unreadable=(
+                "power_limit: GPU is lost (NVML error 15)",
+                "vbios: GPU is lost (NVML error 15)",
+            ),
+        ),
+        "FAIL",
+        f"{SLOT}: each of the sensors power_limit, vbios is unreadable: GPU is lost (NVML error 15), "
+        "expected readable",
+    ),
+    "memory module": (
+        memory(total=(2015 - 64) << 30),
+        "FAIL",
+        "main memory is 1951.0 GiB, expected 2015.0 GiB",
+    ),
+    "memory error": (
+        memory(uncorrected=1),
+        "FAIL",
+        "main memory: number of uncorrected errors is 1, expected at most 0",
+    ),
+    "socket": (cpu(sockets=1), "FAIL", "number of CPU sockets is 1, expected 2"),
+    "microcode": (
+        cpu(microcode="0x1"),
+        "INCONCLUSIVE",
+        "CPU microcode is 0x1, expected 0x2b0004d0",
+    ),
+    "governor": (
+        cpu(governor="powersave"),
+        "INCONCLUSIVE",
+        "CPU frequency governor is powersave, expected performance",
+    ),
+    "BIOS": (
+        lambda i: replace(i, system=replace(i.system, bios="1.0")),
+        "FAIL",
+        "BIOS version is 1.0, expected 1.4.2",
+    ),
+    "disk gone": (
+        lambda i: replace(i, disks=i.disks[:3]),
+        "FAIL",
+        "number of disks of the kind Made-up NVMe 3.84T, 3841 GB is 3, expected 4",
+    ),
+    "disk firmware": (
+        disk(firmware="1.0"),
+        "FAIL",
+        "disk nvme0n1: firmware is 1.0, expected 1.2",
+    ),
+    "worn disk": (
+        disk(wear=104.0),
+        "FAIL",
+        "disk nvme0n1: used endurance (percent) is 104, expected at most 100",
+    ),
+    "media errors": (
+        disk(media_errors=3),
+        "FAIL",
+        "disk nvme0n1: number of media errors is 3, expected at most 0",
+    ),
+    "port down": (
+        nic(state="down", speed=None),
+        "FAIL",
+        "network port mlx5_0/1: link state is down, expected active",
+    ),
+    "slow port": (
+        nic(speed=200.0),
+        "FAIL",
+        "network port mlx5_0/1: link speed (Gbit/s) is 200, expected 400",
+    ),
+    "adapter gone": (
+        lambda i: replace(i, nics=i.nics[1:]),
+        "FAIL",
+        "network port mlx5_0/1: port is missing, expected MT4129",
+    ),
+    "adapter's slot": (
+        nic(link_width=8),
+        "FAIL",
+        "network port mlx5_0/1: PCIe link width is 8, expected 16",
+    ),
+    "retired pages": (
+        card(retired_pages=61),
+        "FAIL",
+        f"{SLOT}: number of retired pages is 61, expected at most 60",
+    ),
+    "bridge gone": (
+        card(nvlinks=12, nvlinks_active=18),
+        "FAIL",
+        f"{SLOT}: number of NVLinks is 12, expected 18",
+    ),
+    "locked clock": (
+        card(sm_clock_max=1200.0),
+        "FAIL",
+        f"{SLOT}: highest clock (MHz) is 1200, expected 1980",
+    ),
+    "locked memory clock": (
+        card(memory_clock_max=1500.0),
+        "FAIL",
+        f"{SLOT}: highest memory clock (MHz) is 1500, expected 2619",
+    ),
+    "cores": (cpu(cores=100), "FAIL", "number of CPU cores is 100, expected 112"),
+    "threads": (cpu(threads=112), "FAIL", "number of CPU threads is 112, expected 224"),
+    "NUMA": (cpu(numa_nodes=1), "FAIL", "number of NUMA nodes is 1, expected 2"),
+    "memory about to fail": (
+        memory(corrected=1001),
+        "FAIL",
+        "main memory: number of corrected errors is 1001, expected at most 1000",
+    ),
+    "disk's slot": (
+        disk(link_width=2),
+        "FAIL",
+        "disk nvme0n1: PCIe link width is 2, expected 4",
+    ),
+    "adapter's firmware": (
+        nic(firmware="1.0"),
+        "FAIL",
+        "network port mlx5_0/1: firmware is 1.0, expected 28.39.1002",
+    ),
+    "vendor library": (
+        lambda i: replace(i, unreadable=("nvml: Driver/library version mismatch",)),
+        "INCONCLUSIVE",
+        "sensor nvml is unreadable: Driver/library version mismatch, expected readable",
+    ),
+}
+
+
+def test_clean_node_is_clean() -> None:
+    assert check_inventory(NODE, GOLDEN) == []
+    assert check_inventory(NODE) == []
+
+
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_fault_is_found_and_named(name: str) -> None:
+    change, severity, text = FAULTS[name]
+    assert [(f.severity, f.text) for f in check_inventory(change(NODE), GOLDEN)] == [
+        (severity, text)
+    ]
+
+
+def test_every_comparison_of_a_card_has_a_fault_here() -> None:
+    texts = [text for _, _, text in FAULTS.values()]
+    for _, words, *_ in (*gate_cards._EQUAL, *gate_cards._AT_LEAST):
+        assert any(f" {words} is " in text for text in texts), words
+
+
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_finding_fits_into_one_line(name: str) -> None:
+    for finding in check_inventory(FAULTS[name][0](NODE), GOLDEN):
+        assert finding.text.isprintable()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        card(performance_state=8, link_generation=1),  # an idle card lowers its link
+        card(ecc_corrected=1000, remapped_corrected=10),
+        card(serial="other", uuid="GPU-other", unreadable=("serial: Insufficient Permissions",)),
+        card(power_limit=750.0),
+        memory(total=2010 << 30),
+        disk(serial="other", wear=100.0),
+        nic(address="other"),
+        lambda i: replace(i, node="n2", kernel="6.9", drivers={"nvidia": "550.90", "cuda": "12.4"}),
+        lambda i: replace(i, disks=(*i.disks, Disk(name="sda", model="Stick", size=1))),
+    ],
+    ids=[
+        "idle",
+        "at limits",
+        "identity",
+        "more power",
+        "reserved",
+        "disk",
+        "nic",
+        "kernel",
+        "extra",
+    ],
+)
+def test_what_is_normal_is_no_finding(change: Change) -> None:
+    assert check_inventory(change(NODE), GOLDEN) == []
+
+
+def test_failures_come_first() -> None:
+    broken = card(ecc_uncorrected=2, unreadable=("vbios: Timeout",), vbios=None)(NODE)
+    assert [f.severity for f in check_inventory(broken, GOLDEN)] == ["FAIL", "INCONCLUSIVE"]
+
+
+def test_limits_can_be_set() -> None:
+    assert (
+        check_inventory(disk(wear=80.0)(NODE), GOLDEN, GateLimits(wear=50.0))[0].slot
+        == "disk nvme0n1"
+    )
+
+
+def test_without_a_golden_inventory_a_narrow_link_is_a_question() -> None:
+    (finding,) = check_inventory(card(link_width=8)(NODE))
+    assert finding.severity == "INCONCLUSIVE"
+
+
+def test_without_a_golden_inventory_a_card_without_driver_is_a_question() -> None:
+    (finding,) = check_inventory(without_card(NODE))
+    assert (finding.severity, finding.slot) == ("INCONCLUSIVE", "0000:5d:00.0")
+
+
+def test_more_cards_than_expected_are_a_question() -> None:
+    (finding,) = check_inventory(NODE, golden_inventory([without_card(NODE)]))
+    assert (finding.severity, finding.found) == ("INCONCLUSIVE", "8")
+
+
+def test_cards_are_matched_by_number_where_slots_differ() -> None:
+    cards = tuple(replace(c, pci=f"0001:{i:02x}:00.0") for i, c in enumerate(NODE.accelerators))
+    moved = replace(NODE, accelerators=cards, on_bus=tuple(str(c.pci) for c in cards))
+    assert check_inventory(moved, GOLDEN) == []
+    (finding,) = check_inventory(card(vbios="x")(moved), GOLDEN)
+    assert finding.slot == "GPU 3 (0001:03:00.0)"
+
+
+def test_majority_makes_the_golden_inventory() -> None:
+    faults = [FAULTS[n][0](NODE) for n in ("VBIOS", "narrow link", "card gone", "disk gone")]
+    golden = golden_inventory([*faults, NODE, NODE, NODE, NODE, NODE])
+    assert golden == GOLDEN
+    for name in ("VBIOS", "narrow link", "card gone", "disk gone"):
+        assert check_inventory(FAULTS[name][0](NODE), golden), name
+
+
+def test_golden_inventory_knows_no_serials_and_no_counters() -> None:
+    for like in GOLDEN.accelerators:
+        assert (like.serial, like.uuid, like.ecc_uncorrected, like.remapped_corrected) == (
+            None,
+        ) * 4
+    assert [d.serial for d in GOLDEN.disks] == [None] * 4
+    assert GOLDEN.memory.uncorrected is None
+
+
+def test_without_a_majority_nothing_is_expected() -> None:
+    golden = golden_inventory([NODE, card(vbios="other")(NODE)])
+    assert golden.accelerators[3].vbios is None
+    assert check_inventory(NODE, golden) == []
+
+
+def test_what_only_a_minority_has_is_not_expected_of_the_others() -> None:
+    extra = replace(
+        NODE,
+        nics=(*NODE.nics, Nic(name="eth9", state="up")),
+        disks=(*NODE.disks, Disk(name="sda", model="Stick", size=1)),
+    )
+    assert check_inventory(NODE, golden_inventory([NODE, extra, NODE])) == []
+
+
+def test_memory_of_a_fleet_is_its_median() -> None:
+    sizes = [2010, 2014, 2015, 2016, 1500]
+    golden = golden_inventory([memory(total=s << 30)(NODE) for s in sizes])
+    assert golden.memory.total == 2014 << 30
+
+
+def test_golden_inventory_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        golden_inventory([])
+
+
+def test_finding_of_the_whole_node_needs_no_place() -> None:
+    finding = GateFinding(what="A", expected="b", found="c", severity="FAIL")
+    assert finding.text == "A is c, expected b"

@@ -1,0 +1,183 @@
+"""Hardware classes: what changes the key, what must not, and the class of a node that lost a part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core.inventory import Accelerator, Inventory, Memory, Nic, Processor
+from pytest_anubis.hardware.inventory.hardware_classes import closest_class, hardware_class, slug
+
+GIB = 1 << 30
+
+
+def card(index: int, name: str = "NVIDIA H100 80GB HBM3") -> Accelerator:
+    return Accelerator(
+        index=index, vendor="nvidia", name=name, nvlinks=18, nvlinks_active=18, performance_state=0
+    )
+
+
+NODE = Inventory(
+    node="n1",
+    taken="2026-01-01T00:00:00+00:00",
+    processor=Processor(
+        model="AMD EPYC 9654 96-Core Processor",
+        family="25",
+        model_number="17",
+        threads=384,
+        usable=384,
+    ),
+    memory=Memory(total=2267 * GIB),
+    accelerators=tuple(card(i) for i in range(8)),
+    nics=tuple(Nic(name=f"mlx5_{i}/1", kind="infiniband", model="MT4129") for i in range(8)),
+    drivers={"nvidia": "550.54.15", "cuda": "12.4"},
+    software={"torch": "2.7.1+cu128"},
+)
+
+
+def key(inventory: Inventory, profile: str = "smoke") -> str:
+    return hardware_class(inventory, profile)[0]
+
+
+def test_key_reads_well_and_names_what_it_is_made_of() -> None:
+    found, attributes = hardware_class(NODE, "standard")
+    assert found == (
+        "8x-nvidia-h100-80gb-hbm3_amd-epyc-9654-384c_3-tib_nvlink18-8xib-mt4129_nvidia550_torch2_standard"
+    )
+    assert attributes["cpu"] == "AMD EPYC 9654"
+    assert attributes["memory"] == "3 TiB"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda n: replace(n, accelerators=n.accelerators[:7]),
+        lambda n: replace(n, accelerators=tuple(card(i, "NVIDIA H200") for i in range(8))),
+        lambda n: replace(n, processor=replace(n.processor, model="AMD EPYC 9554")),
+        lambda n: replace(n, processor=replace(n.processor, usable=192)),
+        lambda n: replace(n, memory=Memory(total=1100 * GIB)),
+        lambda n: replace(n, nics=()),
+        lambda n: replace(n, accelerators=tuple(replace(c, nvlinks=12) for c in n.accelerators)),
+        lambda n: replace(n, drivers={"nvidia": "570.10"}),
+        lambda n: replace(n, software={"torch": "3.0"}),
+        lambda n: replace(n, accelerators=tuple(replace(c, mig=True) for c in n.accelerators)),
+    ],
+    ids=[
+        "fewer cards",
+        "other cards",
+        "other CPU",
+        "fewer cores",
+        "less memory",
+        "no fabric",
+        "fewer NVLinks",
+        "new driver",
+        "new torch",
+        "MIG",
+    ],
+)
+def test_another_population_gets_another_key(change: Callable[[Inventory], Inventory]) -> None:
+    assert key(change(NODE)) != key(NODE)
+
+
+def test_profile_is_part_of_the_key() -> None:
+    assert key(NODE, "soak") != key(NODE, "smoke")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda n: replace(n, node="n2", taken="2027-01-01T00:00:00+00:00", kernel="6.9"),
+        lambda n: replace(n, memory=Memory(total=2264 * GIB)),  # another kernel's reservation
+        lambda n: replace(n, processor=replace(n.processor, quota=0.5)),
+        lambda n: replace(n, drivers={"nvidia": "550.90.07", "cuda": "12.4"}),
+        lambda n: replace(n, software={"torch": "2.8.0"}),
+        lambda n: replace(n, nics=tuple(replace(x, state="down", speed=None) for x in n.nics)),
+        lambda n: replace(
+            n,
+            accelerators=tuple(
+                replace(
+                    c, nvlinks_active=3, performance_state=8, link_generation=1, ecc_corrected=5
+                )
+                for c in n.accelerators
+            ),
+        ),
+    ],
+    ids=[
+        "other node",
+        "other reservation",
+        "quota",
+        "minor driver",
+        "minor torch",
+        "links down",
+        "sensors",
+    ],
+)
+def test_one_machine_keeps_its_key(change: Callable[[Inventory], Inventory]) -> None:
+    assert key(change(NODE)) == key(NODE)
+
+
+@given(
+    modules=st.sampled_from([1, 2, 4, 6, 8, 12, 16, 24, 32]),
+    gib=st.sampled_from([1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128]),
+    reserved=st.floats(0.001, 0.06),
+)
+def test_memory_class_does_not_hang_on_the_kernels_reservation(
+    modules: int, gib: int, reserved: float
+) -> None:
+    installed = modules * gib * GIB
+    one = replace(NODE, memory=Memory(total=int(installed * (1 - reserved))))
+    other = replace(NODE, memory=Memory(total=int(installed * 0.999)))
+    assert hardware_class(one, "smoke")[1]["memory"] == hardware_class(other, "smoke")[1]["memory"]
+
+
+@given(model=st.text(), name=st.text(min_size=1), torch=st.text())
+def test_any_key_is_a_file_name(model: str, name: str, torch: str) -> None:
+    node = replace(
+        NODE,
+        processor=Processor(model=model, usable=2),
+        accelerators=(card(0, name),),
+        software={"torch": torch},
+    )
+    found = key(node)
+    assert re.fullmatch(r"[a-z0-9][a-z0-9._-]*", found)
+    assert len(found) < 200
+
+
+def test_long_names_stay_apart() -> None:
+    assert slug("x" * 60 + "a") != slug("x" * 60 + "b")
+
+
+def test_cpu_whose_name_a_hypervisor_hides_is_told_apart_by_its_family() -> None:
+    hidden = Processor(model="AMD EPYC", family="26", model_number="2", usable=2)
+    older = replace(hidden, family="25")
+    a, b = (hardware_class(replace(NODE, processor=p), "smoke")[1]["cpu"] for p in (hidden, older))
+    assert (a, b) == ("AMD EPYC f26m2", "AMD EPYC f25m2")
+
+
+def test_empty_inventory_has_a_class() -> None:
+    assert key(Inventory(node="n")) == "no-accelerator_unknown-cpu-unknownc_unknown_torchnone_smoke"
+
+
+def test_node_that_lost_a_card_is_closest_to_its_own_class() -> None:
+    classes = dict(
+        [hardware_class(NODE, "smoke"), hardware_class(replace(NODE, drivers={}, nics=()), "smoke")]
+    )
+    broken = hardware_class(replace(NODE, accelerators=NODE.accelerators[:7]), "smoke")[1]
+    assert closest_class(broken, classes) == key(NODE)
+
+
+def test_other_models_and_profiles_are_never_close() -> None:
+    attributes = hardware_class(NODE, "smoke")[1]
+    other = replace(NODE, accelerators=tuple(card(i, "NVIDIA H200") for i in range(8)))
+    classes = dict([hardware_class(other, "smoke"), hardware_class(NODE, "soak")])
+    assert closest_class(attributes, classes) is None
+
+
+def test_two_equally_close_classes_are_no_answer() -> None:
+    classes = dict(hardware_class(replace(NODE, drivers={"nvidia": v}), "smoke") for v in "45")
+    assert closest_class(hardware_class(NODE, "smoke")[1], classes) is None

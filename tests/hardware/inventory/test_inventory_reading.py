@@ -1,0 +1,292 @@
+"""Reading inventories from made-up machines, and keeping them as plain data."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.inventory import Accelerator, Disk, Inventory, Memory, Nic, System
+from pytest_anubis.hardware.cgroup import ControlGroup, Throttling
+from pytest_anubis.hardware.inventory.host_inventory import (
+    bus_accelerators,
+    edac_counts,
+    generation,
+    pci_link,
+    read_processor,
+)
+from pytest_anubis.hardware.inventory.inventory_reading import (
+    InventoryError,
+    inventory_from_plain,
+    inventory_to_plain,
+    read_inventory,
+    redact,
+)
+from pytest_anubis.hardware.inventory.periphery import read_disks, read_nics, smart_health
+from pytest_anubis.hardware.text_files import Files
+from tests.hardware.fake_files import lay_out
+
+V1 = {
+    "/proc/self/cgroup": "4:memory:/box\n2:cpu,cpuacct:/box/inner\n0::/\n",
+    "/proc/self/mountinfo": (
+        "30 20 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "31 20 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+        "32 20 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+        "33 20 0:29 / /tmp rw - tmpfs tmpfs rw\n"
+    ),
+    "/sys/fs/cgroup/unified/cgroup.procs": "",
+    "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+    "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+    "/sys/fs/cgroup/cpu/cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
+    "/sys/fs/cgroup/cpu/box/cpu.cfs_quota_us": "150000",
+    "/sys/fs/cgroup/cpu/box/cpu.cfs_period_us": "100000",
+    "/sys/fs/cgroup/cpu/box/cpu.stat": "nr_periods 9\nnr_throttled 2\nthrottled_time 500000000\n",
+    "/sys/fs/cgroup/cpu/box/inner/cpu.cfs_quota_us": "400000",
+    "/sys/fs/cgroup/cpu/box/inner/cpu.cfs_period_us": "100000",
+    "/sys/fs/cgroup/cpu/box/inner/cpu.stat": "nr_periods 9\nnr_throttled 1\nthrottled_time 250000000\n",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+    "/sys/fs/cgroup/memory/box/memory.limit_in_bytes": "1073741824",
+}
+V2 = {
+    "/proc/self/cgroup": "0::/kubepods/pod1\n",
+    # A container: the hierarchy is mounted from its own group downwards.
+    "/proc/self/mountinfo": "30 20 0:26 /kubepods/pod1 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+    "/sys/fs/cgroup/cpu.max": "50000 100000\n",
+    "/sys/fs/cgroup/cpu.stat": "usage_usec 12\nnr_periods 4\nnr_throttled 3\nthrottled_usec 750000\n",
+    "/sys/fs/cgroup/memory.max": "max\n",
+}
+
+
+def test_tightest_limit_of_all_groups_above_binds_in_version_1(tmp_path: Path) -> None:
+    group = ControlGroup(Files(lay_out(tmp_path, V1)))
+    assert group.quota() == 1.5
+    assert group.throttling() == Throttling(3, 0.75)
+    assert group.memory_limit() == 1 << 30
+
+
+def test_version_2_group_mounted_inside_a_container(tmp_path: Path) -> None:
+    group = ControlGroup(Files(lay_out(tmp_path, V2)))
+    assert group.quota() == 0.5
+    assert group.throttling() == Throttling(3, 0.75)
+    assert group.memory_limit() is None
+
+
+def test_machine_without_control_groups_has_no_limits(tmp_path: Path) -> None:
+    group = ControlGroup(Files(tmp_path))
+    assert (group.quota(), group.throttling(), group.memory_limit()) == (None, None, None)
+
+
+def test_sockets_cores_and_threads_are_counted_and_offline_cpus_are_not(tmp_path: Path) -> None:
+    files = {"/proc/cpuinfo": "processor : 0\nmodel name : Some  CPU 42\n\nprocessor : 1\n"}
+    for cpu, (package, core) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1), (0, 0), (1, 1)]):
+        base = f"/sys/devices/system/cpu/cpu{cpu}"
+        files[f"{base}/topology/physical_package_id"] = str(package)
+        files[f"{base}/topology/core_id"] = str(core)
+        files[f"{base}/online"] = "0" if cpu == 5 else "1"
+    files["/sys/devices/system/node/node0/meminfo"] = ""
+    files["/sys/devices/system/node/node1/meminfo"] = ""
+    files["/sys/devices/system/node/possible"] = "0-1"
+    found = read_processor(Files(lay_out(tmp_path, files)))
+    assert (found.model, found.sockets, found.cores, found.threads) == ("Some CPU 42", 2, 4, 5)
+    assert found.numa_nodes == 2
+
+
+def test_memory_errors_are_summed_over_controllers_and_absent_is_not_zero(tmp_path: Path) -> None:
+    assert edac_counts(Files(tmp_path)) == (None, None)
+    base = "/sys/devices/system/edac/mc"
+    lay_out(
+        tmp_path,
+        {
+            f"{base}/mc0/ce_count": "3",
+            f"{base}/mc0/ue_count": "0",
+            f"{base}/mc1/ce_count": "4",
+            f"{base}/power": "",
+        },
+    )
+    assert edac_counts(Files(tmp_path)) == (7, 0)
+
+
+def test_broken_sensor_is_named_and_not_mistaken_for_a_missing_one(tmp_path: Path) -> None:
+    files = Files(lay_out(tmp_path, {"/sys/a": "twelve"}))
+    assert files.integer("/sys/a", "errors") is None
+    assert files.integer("/sys/b", "other") is None
+    assert files.unreadable == ["errors: 'twelve' is not a whole number"]
+
+
+def test_accelerators_on_the_bus_are_found_without_their_drivers(tmp_path: Path) -> None:
+    def device(address: str, vendor: str, kind: str) -> dict[str, str]:
+        base = f"/sys/bus/pci/devices/{address}"
+        return {f"{base}/vendor": vendor, f"{base}/class": kind}
+
+    assert bus_accelerators(Files(tmp_path)) is None
+    lay_out(
+        tmp_path,
+        {
+            **device("0000:18:00.0", "0x10de", "0x030200"),
+            **device("0000:19:00.0", "0x10de", "0x068000"),  # an NVSwitch is a bridge
+            **device("0000:00:02.0", "0x8086", "0x030000"),  # the chipset's graphics
+            **device("0000:3a:00.0", "0x1002", "0x120000"),
+            **device("0000:01:00.0", "0x144d", "0x010802"),
+        },
+    )
+    assert bus_accelerators(Files(tmp_path)) == ("0000:18:00.0", "0000:3a:00.0")
+
+
+def test_virtual_disks_are_left_out_and_sizes_are_bytes(tmp_path: Path) -> None:
+    pci = "/sys/devices/pci0000:00/0000:5e:00.0"
+    lay_out(
+        tmp_path,
+        {
+            "/sys/block/loop0/size": "100",
+            "/sys/block/zram0/size": "100",
+            "/sys/block/nvme0n1/size": "2000",
+            "/sys/block/nvme0n1/queue/rotational": "0",
+            f"{pci}/nvme/nvme0/model": "Fast Disk 9",
+            f"{pci}/nvme/nvme0/serial": "S1",
+            f"{pci}/nvme/nvme0/transport": "pcie",
+            f"/sys/block/nvme0n1/device -> {pci}/nvme/nvme0": "",
+            "/sys/bus/pci/devices/0000:5e:00.0/current_link_width": "2",
+            "/sys/bus/pci/devices/0000:5e:00.0/max_link_width": "4",
+        },
+    )
+    (disk,) = read_disks(Files(tmp_path))
+    assert disk == Disk(
+        name="nvme0n1",
+        model="Fast Disk 9",
+        serial="S1",
+        size=1_024_000,
+        rotational=False,
+        transport="pcie",
+        pci="0000:5e:00.0",
+        link_width=2,
+        link_width_max=4,
+    )
+
+
+def test_wear_is_taken_from_smartctl_and_strange_answers_are_ignored() -> None:
+    log = {"percentage_used": 7, "media_errors": 2, "other": "x"}
+    assert smart_health({"nvme_smart_health_information_log": log}) == {
+        "percentage_used": 7.0,
+        "media_errors": 2,
+    }
+    many = {"nvme_smart_health_information_log": {"media_errors": "many"}}
+    answers: tuple[Any, ...] = ([], {}, None, many)
+    assert [smart_health(answer) for answer in answers] == [{}, {}, {}, {}]
+
+
+def test_port_that_is_down_has_no_speed(tmp_path: Path) -> None:
+    def port(adapter: str, state: str, rate: str) -> dict[str, str]:
+        base = f"/sys/class/infiniband/{adapter}"
+        return {
+            f"{base}/hca_type": "MT4129",
+            f"{base}/fw_ver": "28.39.1002",
+            f"{base}/ports/1/state": state,
+            f"{base}/ports/1/rate": rate,
+            f"{base}/ports/1/link_layer": "InfiniBand",
+        }
+
+    lay_out(
+        tmp_path,
+        {
+            **port("mlx5_0", "4: ACTIVE", "400 Gb/sec (4X NDR)"),
+            **port("mlx5_1", "1: DOWN", "10 Gb/sec (4X SDR)"),
+            "/sys/class/net/lo/operstate": "unknown",
+        },
+    )
+    up, down = read_nics(Files(tmp_path))
+    assert (up.name, up.kind, up.speed, up.state) == ("mlx5_0/1", "infiniband", 400.0, "active")
+    assert (down.speed, down.state) == (None, "down")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("32.0 GT/s PCIe", 5),
+        ("2.5 GT/s PCIe", 1),
+        ("Unknown", None),
+        (None, None),
+        ("7 GT/s", None),
+    ],
+)
+def test_link_speed_tells_the_generation(text: str | None, expected: int | None) -> None:
+    assert generation(text) == expected
+
+
+def test_link_that_does_not_answer_has_no_width(tmp_path: Path) -> None:
+    base = "/sys/bus/pci/devices/0000:5e:00.0"
+    files = {f"{base}/current_link_width": "255", f"{base}/max_link_width": "0"}
+    found = pci_link(Files(lay_out(tmp_path, files)), "0000:5E:00.0")
+    assert (found["link_width"], found["link_width_max"]) == (None, None)
+    assert pci_link(Files(tmp_path), None) == {}
+
+
+def test_this_machine_can_be_read_and_survives_json() -> None:
+    inventory = read_inventory()
+    assert inventory.node
+    assert inventory.processor.usable
+    assert inventory.software["torch"]
+    text = json.dumps(inventory_to_plain(inventory), allow_nan=False)
+    assert inventory_from_plain(json.loads(text)) == inventory
+
+
+def test_reading_imports_neither_torch_nor_numpy() -> None:
+    code = (
+        "import sys; from pytest_anubis.hardware.inventory import inventory_reading as i; i.read_inventory();"
+        "sys.exit(','.join(m for m in ('torch', 'numpy', 'scipy') if m in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "inventory.schema: is 2, this version reads 1"),
+        ({"node": 3}, "inventory.node: expected text, found a number"),
+        (
+            {"memory": {"total": "much"}},
+            "inventory.memory.total: expected a whole number, found text",
+        ),
+        ({"memory": {"total": True}}, "expected a whole number, found true or false"),
+        ({"accelerators": [{"index": 0}]}, "inventory.accelerators[0].vendor: missing"),
+        ({"accelerators": {}}, "inventory.accelerators: expected a list, found an object"),
+        ({"nonsense": 1}, "inventory.nonsense: unknown field"),
+        ({"processor": {"quota": float("nan")}}, "inventory.processor.quota: must be finite"),
+        ({"drivers": ["a"]}, "inventory.drivers: expected an object, found a list"),
+        ({"drivers": {"cuda": 12}}, "inventory.drivers.cuda: expected text, found a number"),
+    ],
+)
+def test_wrong_plain_data_is_named(change: dict[str, Any], message: str) -> None:
+    data = {**inventory_to_plain(Inventory(node="n")), **change}
+    with pytest.raises(InventoryError) as caught:
+        inventory_from_plain(data)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 3])
+def test_what_is_no_object_is_refused(data: Any) -> None:
+    with pytest.raises(InventoryError, match="expected an object"):
+        inventory_from_plain(data)
+
+
+def test_redacted_inventory_holds_no_serial_and_no_address() -> None:
+    secrets = ("SERIAL-1", "GPU-abc", "SERIAL-2", "SERIAL-3", "02:fc:00:00:00:01")
+    inventory = Inventory(
+        node="n",
+        system=System(serial=secrets[0]),
+        accelerators=(
+            Accelerator(index=0, vendor="nvidia", name="X", uuid=secrets[1], serial=secrets[2]),
+        ),
+        disks=(Disk(name="sda", serial=secrets[3]),),
+        nics=(Nic(name="eth0", address=secrets[4]), Nic(name="eth1")),
+        memory=Memory(total=5),
+    )
+    text = json.dumps(inventory_to_plain(redact(inventory)))
+    assert not [secret for secret in secrets if secret in text]
+    assert redact(inventory).nics[1].address is None
+    assert redact(inventory).memory == inventory.memory

@@ -1,0 +1,419 @@
+"""Telemetry: what is said about series and counters, and what happens when sensors fail or hang."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.hardware.telemetry.host_sensors import (
+    FREQUENCY,
+    HOST,
+    POWER,
+    PRESSURE,
+    REASONS,
+    HostSource,
+    Reading,
+)
+from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
+from pytest_anubis.hardware.telemetry.measurement_envelope import (
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    POWER_BRAKE,
+    SW_POWER_CAP,
+    SW_THERMAL,
+    Envelope,
+    make_envelope,
+)
+from pytest_anubis.hardware.telemetry.recorded_node import RecordedSource
+from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry, take_readings
+from pytest_anubis.hardware.text_files import Files
+from tests.hardware.fake_files import lay_out
+from tests.hardware.make_recorded_8gpu import reading, recorded
+
+BEGIN = reading(0)
+
+
+def end(part: str = "GPU 3", /, **counters: int) -> Reading:
+    """The reading at the end, with some counters of one part changed; `_` stands for a space."""
+    changed = {name.replace("_", " "): value for name, value in counters.items()}
+    return replace(BEGIN, counters={**BEGIN.counters, part: {**BEGIN.counters[part], **changed}})
+
+
+def throttled(*reasons: int, part: str = "GPU 3") -> list[tuple[float, Reading]]:
+    """One sample per entry, with these throttle reasons on one card."""
+    return [
+        (i * 0.2, replace(BEGIN, values={**BEGIN.values, part: {**BEGIN.values[part], REASONS: r}}))
+        for i, r in enumerate(reasons)
+    ]
+
+
+def envelope(
+    samples: list[tuple[float, Reading]] | None = None,
+    last: Reading = BEGIN,
+    first: Reading = BEGIN,
+) -> Envelope:
+    return make_envelope(first, samples or [], last, seconds=10.0)
+
+
+def test_quiet_measurement_leaves_series_and_no_evidence() -> None:
+    found = envelope([(0.2, reading(1)), (0.4, reading(2))])
+    assert (found.disturbance, found.evidence, found.changes, found.lost) == ((), (), (), ())
+    assert found.times == (0.2, 0.4)
+    series = dict(found.series)
+    power = tuple(r.values["GPU 7"][POWER] for r in (reading(1), reading(2)))
+    assert series[f"GPU 7 {POWER}"] == power
+    assert len(series) == 8 * 7 + 3
+
+
+@pytest.mark.parametrize("name", sorted(set(BEGIN.counters["GPU 3"]) - {"thermal slowdown (ns)"}))
+def test_every_counter_that_moves_is_named(name: str) -> None:
+    moved = replace(
+        BEGIN, counters={**BEGIN.counters, "GPU 3": {**BEGIN.counters["GPU 3"], name: 412}}
+    )
+    assert envelope(last=moved).evidence == (f"GPU 3: {name} +412",)
+
+
+def test_memory_error_of_the_host_is_evidence() -> None:
+    assert envelope(last=end(HOST, corrected_memory_errors=2)).evidence == (
+        "host: corrected memory errors +2",
+    )
+
+
+def test_counter_that_falls_was_reset_rather_than_healed() -> None:
+    first = end(PCIe_replays=9)
+    (change,) = envelope(first=first).evidence
+    assert change == "GPU 3: PCIe replays fell from 9 to 0 (reset?)"
+
+
+def test_counter_read_at_one_end_only_says_nothing() -> None:
+    assert envelope(last=Reading()).changes == ()
+
+
+@pytest.mark.parametrize("bit", [SW_THERMAL, HW_THERMAL])
+def test_throttled_by_heat_is_slow_because_hot(bit: int) -> None:
+    (phrase,) = envelope(throttled(bit, bit, 0, 0)).disturbance
+    assert phrase.startswith("slow because hot: GPU 3 throttled 50 % of the time, up to ")
+
+
+def test_heat_that_also_trips_the_board_is_said_once() -> None:
+    assert len(envelope(throttled(*[HW_THERMAL | HW_SLOWDOWN] * 4)).disturbance) == 1
+
+
+@pytest.mark.parametrize("bit", [HW_SLOWDOWN, POWER_BRAKE])
+def test_power_brake_is_not_heat(bit: int) -> None:
+    (phrase,) = envelope(throttled(bit, bit)).disturbance
+    assert phrase == (
+        "slow because braked: GPU 3 held back by its board or power supply 100 % of the time"
+    )
+
+
+def test_power_limit_is_no_excuse_but_evidence() -> None:
+    found = envelope(throttled(SW_POWER_CAP, SW_POWER_CAP))
+    assert found.disturbance == ()
+    assert found.evidence == ("GPU 3 at its power limit 100 % of the time",)
+
+
+def test_short_throttling_explains_nothing() -> None:
+    assert envelope(throttled(SW_THERMAL, *[0] * 19)).evidence == ()
+
+
+def test_throttling_between_two_samples_is_found_by_its_duration() -> None:
+    last = replace(
+        BEGIN,
+        counters={
+            **BEGIN.counters,
+            "GPU 3": {**BEGIN.counters["GPU 3"], "thermal slowdown (ns)": 3_000_000_000},
+        },
+    )
+    (phrase,) = envelope(last=last).evidence
+    assert phrase.startswith("slow because hot: GPU 3 throttled 30 % of the time")
+
+
+def test_measurement_too_short_to_be_sampled_has_its_last_reading() -> None:
+    found = envelope()
+    assert found.times == (10.0,)
+    assert dict(found.series)[f"GPU 0 {POWER}"] == (BEGIN.values["GPU 0"][POWER],)
+
+
+@pytest.mark.parametrize(
+    ("users", "ours", "visible", "expected"),
+    [
+        ((10, 11), {10}, set(), ("GPU 3 in use by other process 11",)),
+        ((10,), {10}, {10}, ()),
+        ((99,), {10}, {99}, ("GPU 3 in use by other process 99",)),
+        ((4242,), {10}, set(), ()),  # the host's ids inside a container: may be ourselves
+        ((1, 2, 3, 4, 5), {1}, set(), ("GPU 3 in use by other processes 2, 3, 4 and 1 more",)),
+    ],
+)
+def test_strangers_on_a_card_are_a_disturbance(
+    users: tuple[int, ...], ours: set[int], visible: set[int], expected: tuple[str, ...]
+) -> None:
+    last = replace(BEGIN, users={"GPU 3": users})
+    found = make_envelope(BEGIN, [], last, seconds=1.0, ours=ours, visible=visible)
+    assert found.disturbance == expected
+
+
+def test_lost_sensor_is_said_once() -> None:
+    lost = replace(BEGIN, lost=("GPU 3: power (W): Timeout (NVML error 10)",))
+    found = envelope([(0.2, lost), (0.4, lost)], last=lost)
+    assert found.evidence == (
+        "GPU 3: power (W): Timeout (NVML error 10), so nothing is known about it",
+    )
+
+
+@given(st.lists(st.integers(0, 0x7FF), max_size=30), st.integers(0, 10**12))
+def test_any_reasons_give_phrases_of_one_line(reasons: list[int], nanoseconds: int) -> None:
+    last = end("GPU 3", **{"thermal_slowdown_(ns)": nanoseconds})
+    for phrase in envelope(throttled(*reasons), last=last).evidence:
+        assert phrase.isprintable()
+
+
+XID = "NVRM: Xid (PCI:0000:5D:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+def test_xid_is_read_with_its_card_and_meaning() -> None:
+    (event,) = kernel_events([XID, "systemd: something else", XID])
+    assert (
+        event.text == "kernel log: XID 79: the card has fallen off the bus on 0000:5d:00, 2 times"
+    )
+    assert event.hardware
+    assert event.line == XID
+
+
+def test_xid_that_a_program_provokes_is_not_the_hardwares() -> None:
+    (event,) = kernel_events(["NVRM: Xid (PCI:0000:5d:00): 31, pid=7, name=python, MMU Fault"])
+    assert not event.hardware
+
+
+def test_unknown_xid_has_to_be_looked_at() -> None:
+    (event,) = kernel_events(["NVRM: Xid (PCI:0000:5d:00): 998, new"])
+    assert event.hardware
+    assert "XID 998" in event.text
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("mce: [Hardware Error]: Machine check events logged", "machine check of the CPU"),
+        ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", "corrected memory error"),
+        ("EDAC MC1: 1 UE memory scrubbing error", "uncorrected memory error"),
+        ("nvme nvme0: I/O 12 QID 3 timeout, aborting", "NVMe time-out"),
+        ("Out of memory: Killed process 77 (python)", "the kernel killed a process"),
+        ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error", "uncorrected PCIe error"),
+    ],
+)
+def test_other_events_of_the_kernel_are_named(line: str, what: str) -> None:
+    assert [event.what for event in kernel_events([line])] == [what]
+
+
+def test_ordinary_lines_are_no_events() -> None:
+    assert kernel_events(["eth0: link up", "", "EDAC MC0: Giving out device"]) == ()
+
+
+def test_kernel_log_is_read_from_now_on(tmp_path: Path) -> None:
+    path = tmp_path / "kmsg"
+    path.write_text("6,1,1,-;old\n")
+    log = KernelLog(path)
+    with path.open("a") as file:
+        file.write(f"4,2,9,-;{XID}\n SUBSYSTEM=pci\n6,3,9,-;other\n")
+    assert log.new_lines() == [XID, "other"]
+    assert log.new_lines() == []
+    log.close()
+
+
+def test_kernel_log_that_may_not_be_read_is_noted(tmp_path: Path) -> None:
+    log = KernelLog(tmp_path / "missing")
+    assert log.unreadable == "kernel log: No such file or directory"
+    assert log.new_lines() == []
+
+
+def test_recorded_source_plays_and_repeats() -> None:
+    source = RecordedSource(recorded().readings[:2])
+    source.open()
+    powers = [source.read(False).values["GPU 0"][POWER] for _ in range(3)]
+    assert powers == [reading(i).values["GPU 0"][POWER] for i in (0, 1, 0)]
+    assert source.read(False).counters == {}
+    assert RecordedSource(()).read(True) == Reading()
+
+
+class Step(RecordedSource):
+    """Says when it was sampled, so that no test has to sleep."""
+
+    def __init__(self, *readings: Reading) -> None:
+        super().__init__(readings)
+        self.sampled = threading.Event()
+
+    def read(self, counters: bool) -> Reading:
+        if not counters:
+            self.sampled.set()
+        return super().read(counters)
+
+
+def test_measurement_gets_its_envelope(tmp_path: Path) -> None:
+    moved = end(PCIe_replays=3)
+    source = Step(BEGIN, BEGIN, *[moved] * 100_000)
+    log = tmp_path / "kmsg"
+    log.write_text(f"4,1,1,-;{XID}\n")
+    with Telemetry([source], interval=0.001, log=log) as telemetry:
+        with telemetry.around() as around, log.open("a") as file:
+            assert source.sampled.wait(30)
+            file.write(f"4,1,1,-;{XID}\n")
+        assert around.envelope.evidence == (
+            "GPU 3: PCIe replays +3",
+            "kernel log: XID 79: the card has fallen off the bus on 0000:5d:00",
+        )
+        assert around.envelope.times
+        with log.open("a") as file:
+            file.write(f"4,1,1,-;{XID}\n")  # between two measurements: nobody's
+        with telemetry.around() as around:
+            pass
+        assert around.envelope.events == ()
+
+
+def test_envelope_is_there_when_the_measurement_fails() -> None:
+    with Telemetry([Step(BEGIN, end(PCIe_replays=1))], log=None) as telemetry:
+        with pytest.raises(RuntimeError, match="broken"), telemetry.around() as around:
+            raise RuntimeError("broken")
+        assert around.envelope.evidence == ("GPU 3: PCIe replays +1",)
+
+
+def test_envelope_since_a_mark_holds_what_happened_after_it(tmp_path: Path) -> None:
+    source = Step(BEGIN, *[end(PCIe_replays=3)] * 100_000)
+    log = tmp_path / "kmsg"
+    log.write_text("")
+    with Telemetry([source], interval=0.001, log=log) as telemetry, log.open("a") as file:
+        file.write(f"4,1,1,-;{XID}\n")  # before
+        file.flush()
+        mark = telemetry.mark()
+        assert source.sampled.wait(30)
+        file.write(f"4,1,1,-;{XID}\n")
+        file.flush()
+        with telemetry.around() as around:  # a measurement within does not cut the envelope short
+            source.sampled.clear()
+            assert source.sampled.wait(30)
+        for _ in range(2):  # as often as asked
+            envelope = telemetry.since(mark)
+            assert [event.count for event in envelope.events] == [1]
+            assert envelope.evidence[0] == "GPU 3: PCIe replays +3"
+            assert len(envelope.times) > len(around.envelope.times)
+            assert 0 <= envelope.times[0] <= envelope.times[-1] <= envelope.seconds
+        assert around.envelope.evidence == ()
+        telemetry.mark()
+        assert telemetry.since(telemetry.mark()).evidence == ()
+
+
+def test_mark_waits_for_no_sensor_and_asking_is_given_up_in_time() -> None:
+    stuck = Stuck()
+    with Telemetry([stuck], deadline=0.05, log=None) as telemetry:
+        mark = telemetry.mark()
+        lost = telemetry.since(mark).lost
+        assert lost == ("telemetry: the sensors did not answer within 0.05 s",)
+        telemetry.unmark()
+        stuck.release.set()
+
+
+def test_nothing_is_sampled_when_nobody_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_anubis.hardware.telemetry.telemetry_sampler.LINGER", 0.0)
+    source = Step(BEGIN)
+    with Telemetry([source], interval=0.001, log=None) as telemetry:
+        telemetry.since(telemetry.mark())
+        telemetry.unmark()
+        with telemetry.around():
+            pass
+        time.sleep(0.05)
+        source.sampled.clear()
+        assert not source.sampled.wait(0.1)
+
+
+class Broken(RecordedSource):
+    def __init__(self, where: str) -> None:
+        super().__init__(())
+        self.where = where
+
+    def open(self) -> None:
+        if self.where == "open":
+            raise OSError("no such library")
+
+    def read(self, counters: bool) -> Reading:
+        raise ValueError("strange answer")
+
+
+@pytest.mark.parametrize(
+    ("where", "note"),
+    [("open", "Broken: OSError: no such library"), ("read", "Broken: ValueError: strange answer")],
+)
+def test_broken_source_is_named_and_does_not_take_the_others_along(where: str, note: str) -> None:
+    with Telemetry([Broken(where), Step(BEGIN, end(PCIe_replays=1))], log=None) as telemetry:
+        with telemetry.around() as around:
+            pass
+        assert around.envelope.lost == (note,)
+        assert "GPU 3: PCIe replays +1" in around.envelope.evidence
+
+
+class Stuck(RecordedSource):
+    def __init__(self) -> None:
+        super().__init__(())
+        self.release = threading.Event()
+
+    def read(self, counters: bool) -> Reading:
+        self.release.wait()
+        return Reading()
+
+
+def test_sensor_that_hangs_is_given_up_and_said() -> None:
+    stuck = Stuck()
+    with Telemetry([stuck], deadline=0.05, log=None) as telemetry:
+        for _ in range(2):
+            with telemetry.around() as around:
+                pass
+            assert around.envelope.lost == ("telemetry: the sensors did not answer within 0.05 s",)
+        stuck.release.set()
+
+
+def test_host_is_read_from_sysfs(tmp_path: Path) -> None:
+    cpu = "/sys/devices/system/cpu"
+    files = {
+        "/proc/stat": "cpu  10 0 10 100 0 0 0 5 0 0\n",
+        "/proc/pressure/cpu": "some avg10=0 avg60=0 avg300=0 total=1000\n",
+        f"{cpu}/cpu0/cpufreq/scaling_cur_freq": "2000000",
+        f"{cpu}/cpu1/cpufreq/scaling_cur_freq": "3000000",
+        f"{cpu}/cpu0/thermal_throttle/core_throttle_count": "4",
+        f"{cpu}/cpu1/thermal_throttle/core_throttle_count": "5",
+        "/sys/class/thermal/thermal_zone0/temp": "45000",
+        "/sys/class/thermal/thermal_zone1/temp": "52500",
+        "/sys/devices/system/edac/mc/mc0/ce_count": "7",
+    }
+    source = HostSource(Files(lay_out(tmp_path, files)))
+    source.open()
+    first, second = source.read(True), source.read(False)
+    assert first.values[HOST] == {FREQUENCY: 2500.0, "temperature (°C)": 52.5}
+    assert first.counters[HOST] == {
+        "corrected memory errors": 7,
+        "thermal throttle events of the CPU": 9,
+    }
+    assert second.values[HOST][PRESSURE] == 0.0
+    assert second.counters == {}
+    assert first.lost == ()
+
+
+def test_broken_host_sensor_is_named(tmp_path: Path) -> None:
+    files = {"/sys/class/thermal/thermal_zone0/temp": "hot"}
+    source = HostSource(Files(lay_out(tmp_path, files)))
+    source.open()
+    assert source.read(False).lost == ("host: temperature: 'hot' is not a whole number",)
+
+
+def test_this_machine_can_be_sampled() -> None:
+    with Telemetry(interval=0.01) as telemetry:
+        with telemetry.around() as around:
+            os.getpid()
+        assert telemetry.dead == ""
+    assert around.envelope.seconds > 0
+    assert len(take_readings([HostSource()], 2, 0.0)) == 2

@@ -1,0 +1,70 @@
+"""Verdicts as properties, alone and in a real JUnit file."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.report.export.junit_export import properties
+
+SLOW = MetricVerdict(
+    outcome=Outcome.FAIL,
+    reason=Reason.BEYOND,
+    text="rate is 6.1 GB/s, expected 6.9 GB/s",
+    benchmark="t::b",
+    metric="rate",
+    unit="GB/s",
+    value=6.1,
+    similarity=0.884,
+    threshold=0.95,
+)
+
+
+def test_a_metric_is_a_group_of_properties() -> None:
+    assert dict(properties([SLOW])) == {
+        "anubis.rate": "6.1 GB/s",
+        "anubis.rate.verdict": "FAIL",
+        "anubis.rate.similarity": "0.8840",
+        "anubis.rate.threshold": "0.9500",
+        "anubis.rate.reason": "rate is 6.1 GB/s, expected 6.9 GB/s",
+    }
+
+
+def test_a_benchmark_without_a_metric_and_one_without_a_value_have_properties_too() -> None:
+    nothing = MetricVerdict(
+        outcome=Outcome.INCONCLUSIVE, reason=Reason.UNSET, text="nothing", benchmark="b", metric=""
+    )
+    assert dict(properties([nothing])) == {
+        "anubis.benchmark": "-",
+        "anubis.benchmark.verdict": "INCONCLUSIVE",
+        "anubis.benchmark.reason": "nothing",
+    }
+
+
+SUITE = """
+import pytest
+
+@pytest.mark.anubis(component="disk", scope="node", goal="g", question="q", action="a")
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_rate(anubis_metric, number):
+    anubis_metric.record("rate", [100.0 + number] * 20, unit="GB/s", better="higher")
+    anubis_metric.record("<&'\\"", [1.0] * 20, unit="count", better="lower")
+"""
+
+
+@pytest.mark.parametrize("arguments", [("-n0",), ("-n2",)], ids=["one process", "two workers"])
+def test_every_metric_is_in_the_file(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    pytester.runpytest_subprocess("--anubis", "--junitxml=out.xml", *arguments)
+    suite = next(ET.parse(pytester.path / "out.xml").iter("testsuite"))  # noqa: S314  # our own file
+    cases = list(suite.iter("testcase"))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "0", "0")
+    assert len(cases) == 3
+    for case in cases:
+        found = {p.get("name"): p.get("value") for p in case.iter("property")}
+        assert found["anubis.rate"] in ("100 GB/s", "101 GB/s", "102 GB/s")
+        assert found["anubis.rate.verdict"] == "INCONCLUSIVE"  # no baseline, so nothing is judged
+        assert found["anubis.<&'\""] == "1 count"

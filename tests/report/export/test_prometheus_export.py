@@ -1,0 +1,105 @@
+"""Prometheus' text format: what its parser demands, and no sample twice."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.report.export.prometheus_export import prometheus_text
+
+LABEL = r'[a-z_]+="(?:[^"\\\n]|\\\\|\\"|\\n)*"'
+SAMPLE = re.compile(rf"([a-z_]+)\{{({LABEL}(?:,{LABEL})*)\}} (NaN|[+-]Inf|-?[\d.e+-]+)")
+NODE = NodeVerdict(
+    node="n1",
+    decision=Decision.REJECTED,
+    headline="h",
+    components=("accelerator.memory",),
+    blocking=("a", "b"),
+    counts=(("FAIL", 1), ("PASS", 3)),
+    baseline="sha256:0",
+)
+
+
+def verdict(
+    outcome: Outcome = Outcome.PASS,
+    value: float | None = 1.0,
+    name: str = "rate",
+    device: str = "c",
+) -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome,
+        reason=Reason.WITHIN,
+        text="t",
+        benchmark="b",
+        metric=name,
+        unit="GB/s",
+        node="n1",
+        device=device,
+        value=value,
+        similarity=0.9,
+        threshold=0.95,
+    )
+
+
+def samples(text: str) -> dict[tuple[str, str], str]:
+    """Return (name, labels) -> value of a page, checked line by line."""
+    assert text == "" or text.endswith("\n")
+    found: dict[tuple[str, str], str] = {}
+    described: list[str] = []
+    for line in text.split("\n")[:-1]:
+        if line.startswith("#"):
+            match = re.fullmatch(r"# (?:HELP|TYPE) ([a-z_]+) .+", line)
+            assert match, line
+            described.append(match[1])
+            continue
+        match = SAMPLE.fullmatch(line)
+        assert match, line
+        assert described[-1] == match[1]  # one block for every name
+        assert (match[1], match[2]) not in found
+        found[match[1], match[2]] = match[3]
+    assert len(described) == 2 * len(set(described))
+    return found
+
+
+def test_the_decision_is_one_hot_and_counts_are_complete() -> None:
+    found = samples(prometheus_text(NODE, [verdict(Outcome.FAIL)]))
+    decisions = {k[1]: v for k, v in found.items() if k[0] == "anubis_node_decision"}
+    assert decisions == {
+        'node="n1",decision="ACCEPTED"': "0.0",
+        'node="n1",decision="REJECTED"': "1.0",
+        'node="n1",decision="UNDECIDED"': "0.0",
+    }
+    assert found["anubis_node_verdicts", 'node="n1",outcome="MARGINAL"'] == "0.0"
+    assert found["anubis_node_verdicts", 'node="n1",outcome="PASS"'] == "3.0"
+    assert found["anubis_node_blocking", 'node="n1"'] == "2.0"
+    assert found["anubis_node_blamed", 'node="n1",component="accelerator.memory"'] == "1.0"
+
+
+def test_of_two_verdicts_on_one_metric_the_last_counts() -> None:
+    text = prometheus_text(None, [verdict(Outcome.FAIL, 1.0), verdict(Outcome.PASS, 2.0)])
+    found = samples(text)
+    assert [value for (name, _), value in found.items() if name == "anubis_metric_value"] == ["2.0"]
+    assert 'outcome="FAIL"' not in text
+
+
+def test_a_run_without_anything_is_an_empty_file() -> None:
+    assert prometheus_text(None, []) == ""
+
+
+def test_values_that_are_not_numbers_are_written_as_the_format_wants() -> None:
+    text = prometheus_text(
+        None, [verdict(value=v, device=str(v)) for v in (math.nan, math.inf, -math.inf, None)]
+    )
+    values = [v for (name, _), v in samples(text).items() if name == "anubis_metric_value"]
+    assert values == ["NaN", "+Inf", "-Inf"]
+
+
+@given(st.text(), st.floats(), st.sampled_from(list(Outcome)))
+def test_any_name_and_value_makes_a_readable_file(
+    name: str, value: float, outcome: Outcome
+) -> None:
+    samples(prometheus_text(NODE, [verdict(outcome, value, name, device=name)]))

@@ -1,0 +1,113 @@
+"""A run as JSON, and a baseline as lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.report.export.run_json import SCHEMA, run_json
+from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.learned_text import MOST, learned_lines
+
+METRIC = Metric(name="rate", unit="GB/s", better="higher")
+CRITERION = Criterion(
+    benchmark="suites/t.py::test_rate",
+    metric=METRIC,
+    centre=(99.0, 100.0, 101.0),
+    limit=0.97,
+    repeatability=0.99,
+    detectable=0.06,
+    units=12,
+)
+BASELINE = Baseline(
+    hardware_class="class",
+    criteria=(CRITERION,),
+    created="2026-01-02T00:00:00+00:00",
+    nodes=("a", "b"),
+    runs=("r1", "r2", "r3"),
+    digest="sha256:0123456789ab",
+)
+
+
+def refuse(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+def test_a_run_is_strict_json_with_all_values() -> None:
+    measured = Measurement(
+        test="t",
+        benchmark="b",
+        component="",
+        metric=METRIC,
+        device="cpu",
+        values=(1.0, math.nan, math.inf),
+        telemetry=(("power (W)", (1.0, -math.inf)),),
+    )
+    record = RunRecord(run="r", node="n", measurements=(measured,), events=({"x": [math.nan]},))
+    plain = json.loads(run_json(record), parse_constant=refuse)
+    assert plain["schema"] == SCHEMA
+    assert plain["measurements"][0]["values"] == [1.0, "nan", "inf"]
+    assert plain["measurements"][0]["telemetry"] == [["power (W)", [1.0, "-inf"]]]
+    assert plain["events"] == [{"x": ["nan"]}]
+    assert plain["node_verdict"] is None
+
+
+def test_a_criterion_is_one_row_with_centre_limit_and_smallest_loss() -> None:
+    header, row = learned_lines(BASELINE)[1:3]
+    assert header.split()[:3] == ["benchmark", "metric", "centre"]
+    assert row.split() == [
+        "t.py::test_rate",
+        "rate",
+        "100",
+        "GB/s",
+        "12",
+        "0.9900",
+        "0.9700",
+        "6.0",
+        "%",
+    ]
+
+
+def test_group_and_pooled_criteria_are_told_apart() -> None:
+    pooled = replace(CRITERION, scope="node", group="slot 1", limit=None, detectable=None)
+    row = learned_lines(replace(BASELINE, criteria=(pooled,)))[2]
+    assert "t.py::test_rate (slot 1) [node]" in row
+    assert row.split()[-2:] == ["0.9500", "-"]  # without a learned limit alpha decides
+
+
+def test_a_wide_baseline_is_cut_and_says_so() -> None:
+    many = tuple(replace(CRITERION, benchmark=f"t.py::test_{i}") for i in range(MOST + 5))
+    lines = learned_lines(replace(BASELINE, criteria=many))
+    assert "... and 5 more criteria, all in the file" in lines
+    assert sum(line.startswith("t.py::") for line in lines) == MOST
+
+
+def test_findings_and_exclusions_name_their_place() -> None:
+    lines = learned_lines(
+        replace(
+            BASELINE,
+            exclusions=(
+                Exclusion(node="n", device="d", benchmark="b", metric="m", reason="12 % worse"),
+            ),
+            findings=(
+                Finding(kind="x", text="two firmwares", benchmark="suites/t.py::test_rate"),
+                Finding(kind="y", text="few nodes"),
+            ),
+        )
+    )
+    assert lines[-3:] == [
+        "left out: n d b m: 12 % worse",
+        "finding: t.py::test_rate: two firmwares",
+        "finding: few nodes",
+    ]
+
+
+def test_a_baseline_of_one_machine_says_so() -> None:
+    assert "2 nodes, 3 runs, practical limits only" in baseline_line(BASELINE)
+    alone = replace(BASELINE, one_machine=True, error_rate=0.01)
+    assert "3 runs of this one machine (nodes: 1), error rate 0.01 a node" in baseline_line(alone)

@@ -1,0 +1,252 @@
+"""The words and pages about what the Selector chose, the fleet's risk, and simulated policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.report.pages.choice_report import (
+    choice_lines,
+    chosen_lines,
+    explain_lines,
+    find_event,
+    selection_block,
+)
+from pytest_anubis.report.pages.risk_report import NodeOutlook, fleet_line, risk_lines, risk_page
+from pytest_anubis.report.pages.simulation_report import simulation_page, simulation_rows
+from tests.report.sample_run import EVIL
+
+
+def choice(**changes: Any) -> dict[str, Any]:
+    """Two of three benchmarks, one of them drawn by chance."""
+    pruned = {"benchmark": "c", "cost_seconds": 90.0, "gain": 0.01, "reason": "too dear"}
+    return {
+        "event": "selection",
+        "mode": "risk",
+        "method": "exact",
+        "chosen": ["a", "b"],
+        "explored": ["b"],
+        "pinned": [],
+        "pruned": [pruned],
+        "unpriced": [],
+        "lacking": [],
+        "notes": ["age: missing"],
+        "basis": "weibull model of 7 incidents on 3 nodes",
+        "horizon": 86400.0,
+        "target": 0.01,
+        "reached": True,
+        "optimal": True,
+        "seed": 7,
+        "cost": 30.0,
+        "full_cost": 120.0,
+        "coverage": 0.8,
+        "defects": 40,
+        "risk_before": 0.03,
+        "residual_risk": 0.006,
+        "full_risk": 0.001,
+        **changes,
+    }
+
+
+def test_the_choice_in_words() -> None:
+    first, second = choice_lines(choice())
+    assert first == (
+        "2 of 3 benchmarks, 30.0 s of 2 min 00 s, exposing 80 % of known defects; risk of an "
+        "incident in 24 h 3.0 %, 0.60 % after these pass (full set: 0.10 %), accepted 1.0 %"
+    )
+    assert second == "1 of them by chance, so that learning goes on (seed 7)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"lacking": ["incidents", "defects"], "pruned": []},
+            "no incidents and no defects yet: the",
+        ),
+        ({"method": "nothing", "chosen": []}, "nothing needs to run: risk of an incident in 24 h"),
+        ({"method": "nothing", "chosen": ["a"]}, "only what was named runs: risk"),
+        ({"reached": False}, "the accepted risk of 1.0 % cannot be reached so"),
+        ({"optimal": False}, "chosen greedily, not proven to be the best choice"),
+        ({"unpriced": ["a"]}, "1 benchmark of unknown duration"),
+        ({"risk_before": None, "target": None}, "the risk is unknown, since no incident"),
+    ],
+)
+def test_what_is_special_is_said(changes: dict[str, Any], words: str) -> None:
+    assert any(words in line for line in choice_lines(choice(**changes)))
+
+
+def test_every_benchmark_has_its_reason() -> None:
+    text = "\n".join(explain_lines(choice(chosen=["a", "b", "d"], pinned=["d"])))
+    for words in ("a     chosen", "b     drawn by chance", "d     named on the command line"):
+        assert words in text
+    assert "c         1 min 30 s  too dear" in text
+    assert "note: age: missing" in text
+
+
+def test_html_is_escaped_and_whole() -> None:
+    evil = {"benchmark": EVIL, "cost_seconds": 1.0, "gain": 0.0, "reason": EVIL}
+    text = selection_block([{"event": "other"}, choice(pruned=[evil], notes=[EVIL], basis=EVIL)])
+    assert EVIL not in text
+    assert text.count("&lt;script&gt;") == 4
+
+
+def test_without_a_choice_nothing_is_said() -> None:
+    assert selection_block([]) == ""
+    assert chosen_lines([{"event": "other"}]) == []
+    assert find_event([{"event": "selection"}]) is None
+
+
+plain = st.none() | st.text(max_size=3) | st.floats() | st.lists(st.integers(), max_size=2)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(choice())), plain, max_size=4))
+def test_a_damaged_journal_does_not_break_the_page(damage: dict[str, Any]) -> None:
+    event = {**choice(), **damage, "event": "selection"}
+    assert selection_block([event]).startswith("<p>")
+    assert chosen_lines([event])
+
+
+def node(name: str, probability: float, **more: Any) -> NodeOutlook:
+    facts = {"uptime": 7200.0, "incidents": 2, "last": "nic", "state": "in service", **more}
+    return NodeOutlook(node=name, probability=probability, **facts)
+
+
+def test_the_fleets_risk_in_words() -> None:
+    rows = [node("n1", 0.5), node("n2", 0.1)]
+    assert fleet_line(rows, 86400) == (
+        "2 nodes: 0.6 incidents expected within 24 h, at least one with a probability of 55 %"
+    )
+    lines = risk_lines(rows, 86400, "weibull model", most=1)
+    assert lines[-1] == "... and 1 more nodes (--all shows them)"
+    assert not any("n2" in line for line in lines)
+    assert any(line.startswith("n1") and "50 %" in line for line in lines)
+
+
+def test_the_page_of_a_large_fleet_stays_small() -> None:
+    rows = [node(f"n{i}", 0.5 / (i + 1)) for i in range(20_000)]
+    page = risk_page([*rows, node(EVIL, 0)], 86400, "model", [(1, 2.0), (24, 9.0)], [EVIL])
+    assert len(page) < 400_000
+    assert page.count("<svg") == 2
+    assert EVIL not in page
+
+
+def figures(policy: str, validation: float, mtbi: float, knob: str = "") -> dict[str, Any]:
+    return {
+        "policy": policy,
+        "knob": knob,
+        "validation": validation,
+        "share": validation / 50,
+        "mtbi": mtbi,
+        "gain": mtbi / 400,
+        "low": 1.0,
+        "high": 2.0,
+        "utilisation": 0.9,
+        "useful": 600.0,
+        "incidents": 0.1,
+    }
+
+
+def test_who_is_shown_and_what_was_only_assumed() -> None:
+    rows = [node("n1", 0.5), node("n2", 0.1, incidents=0, last="", state="drained")]
+    first, basis, head, *table = risk_lines(rows, 3600, "cox model")
+    assert "within 1 h" in first
+    assert basis == "from a history: cox model"
+    assert head.split() == ["node", "risk", "up", "for", "incidents", "last", "state"]
+    assert [line.split()[0] for line in table] == ["n1", "n2"]
+    assert table[1].split()[-2:] == ["-", "drained"]
+    page = risk_page(rows, 3600, "cox model", [(1, 0.6)], ["age: missing"])
+    for words in ("cox model", "age: missing", "within 1 h", "<td>n2</td>", "drained"):
+        assert words in page
+    assert "nodes with less risk" not in page
+    assert "<li>" not in risk_page(rows, 3600, "cox model", [(1, 0.6)])
+
+
+def test_a_fleet_of_one_node_and_certain_incidents() -> None:
+    assert "1 node: 1 incident expected" in fleet_line([node("n1", 1.0)], 86400)
+    assert "probability of 100 %" in fleet_line([node("n1", 1.0)] * 3, 86400)
+    assert "0 incidents expected" in fleet_line([], 86400)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"pruned": [], "explored": []}, "the full set runs, 2 benchmarks, 2 min 00 s; risk"),
+        ({"target": None}, "0.60 % after these pass (full set: 0.10 %)"),
+        ({"defects": 0}, "30.0 s of 2 min 00 s; risk"),
+        ({"lacking": ["defects"]}, "the history has no defects yet: 2 of 3 benchmarks, "),
+    ],
+)
+def test_the_first_line_of_a_choice(changes: dict[str, Any], words: str) -> None:
+    assert words in choice_lines(choice(**changes))[0]
+
+
+def test_what_was_not_asked_for_is_not_said() -> None:
+    (line,) = choice_lines(choice(explored=[], target=None))
+    assert "accepted" not in line
+    (full,) = choice_lines(choice(pruned=[], explored=[]))
+    assert "full set: " not in full
+    (nothing,) = choice_lines(choice(method="nothing", chosen=[], explored=[]))
+    assert "after these pass" not in nothing
+    assert "the full set of 1 benchmark would take 2 min 00 s" in nothing
+
+
+def test_explanations_of_extremes() -> None:
+    everything = explain_lines(choice(pruned=[], notes=[]))
+    assert [line.split()[0] for line in everything] == ["runs", "a", "b"]
+    nothing = explain_lines(choice(chosen=[], explored=[], notes=[]))
+    assert [line.split()[0] for line in nothing] == ["left", "c"]
+    assert explain_lines(choice(chosen=[], explored=[], pruned=[], notes=[])) == []
+
+
+def test_many_that_were_left_out_are_folded_away() -> None:
+    one = {"benchmark": "c", "cost_seconds": 90.0, "gain": 0.01, "reason": "too dear"}
+    few, many = (selection_block([choice(pruned=[one] * count)]) for count in (12, 13))
+    assert "<details open>" in few
+    assert "<details>" in many
+    assert many.count("too dear") == 13
+    assert "<table" not in selection_block([choice(pruned=[])])
+
+
+def test_the_latest_choice_counts() -> None:
+    early, late = choice(cost=1.0), choice(cost=2.0)
+    assert find_event([early, late, {"event": "other"}]) == late
+    assert chosen_lines([early, late]) == choice_lines(late)
+
+
+def test_the_full_set_does_not_squeeze_the_plot() -> None:
+    rows = [figures("none", 0, 400), figures("selector", 5, 6000), figures("full set", 900, 8000)]
+    page = simulation_page("scenario B", rows, "remark")
+    drawn = page[page.index("<svg") : page.index("</svg>")]
+    assert "selector: 5, 6000" in drawn
+    assert "full set" not in drawn
+    assert "at 900 h per node and an MTBI of 8000 h" in page
+    without = simulation_page(EVIL, rows[:2], EVIL)
+    assert "far to the right" not in without
+    assert EVIL not in without
+
+
+def test_a_single_seed_has_no_interval() -> None:
+    _, one, several = simulation_rows(
+        [{**figures("none", 0, 400), "high": 1.0}, figures("selector", 5, 6000)]
+    )
+    assert one[6] == "-"
+    assert several[6] == "1.00 to 2.00"
+
+
+def test_simulated_policies() -> None:
+    rows = [
+        figures("none", 0, 400),
+        figures("full set", 50, 8000),
+        figures("selector", 5, 6000, "p0=0.01"),
+    ]
+    header, *cells = simulation_rows(rows)
+    assert all(len(row) == len(header) for row in cells)
+    assert cells[2][:6] == ["selector", "p0=0.01", "5.00", "10 %", "6000", "15.00"]
+    page = simulation_page("scenario B", rows, "the paper says")
+    assert page.count("<svg") == 1
+    assert "50 h per node" in page
+    assert "the paper says" in page

@@ -1,0 +1,151 @@
+"""Devices of a node side by side."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.report.pages.device_comparison import MOST, Device, peers_plot, peers_section
+from pytest_anubis.report.pages.metric_sections import Case
+
+VALUES = st.floats(min_value=0)
+
+
+def parse(svg: str) -> ET.Element:
+    return ET.fromstring(svg)  # noqa: S314  # made by ourselves
+
+
+def shade(svg: str) -> tuple[int, int]:
+    found = re.search(r"d='M(\d+) \d+H(\d+)V\d+H\d+Z'", svg)
+    assert found
+    return int(found[1]), int(found[2])
+
+
+@given(
+    st.lists(st.builds(Device, st.text(max_size=9), VALUES, st.sampled_from([None, *Outcome]))),
+    st.one_of(st.none(), VALUES),
+    st.one_of(st.none(), VALUES),
+    st.sampled_from(["higher", "lower", "equal"]),
+)
+def test_any_devices_make_a_well_formed_picture(
+    devices: list[Device], expected: float | None, bound: float | None, better: str
+) -> None:
+    clean = [d for d in devices if d.name.isprintable()]
+    svg = peers_plot(clean, unit="GB/s", better=better, expected=expected, bound=bound)
+    drawn = sum(math.isfinite(device.value) for device in clean)
+    assert (svg == "") == (drawn == 0)
+    if svg:
+        titles = [t.text or "" for t in parse(svg).iter() if t.tag.endswith("title")]
+        assert sum("GB/s, " in title for title in titles) == drawn
+
+
+@pytest.mark.parametrize(("better", "value"), [("higher", 80.0), ("lower", 120.0)])
+def test_a_bad_device_lies_in_the_shade_with_its_name_and_another_shape(
+    better: str, value: float
+) -> None:
+    good = [Device(f"cuda:{i}", 100.0 + 0.1 * i, Outcome.PASS) for i in range(7)]
+    bound = 95.0 if better == "higher" else 105.0
+    svg = peers_plot(
+        [*good, Device("cuda:7", value, Outcome.FAIL)],
+        unit="x",
+        better=better,
+        expected=100.0,
+        bound=bound,
+    )
+    left, right = shade(svg)
+    diamonds = re.findall(r"d='M(\d+) \d+l13 13", svg)
+    circles = [int(x) for x in re.findall(r"cx='(\d+)'", svg)]
+    assert len(diamonds) == 1
+    assert left <= int(diamonds[0]) <= right
+    assert not any(left < x < right for x in circles)
+    assert len(circles) == 7
+    assert ">cuda:7</text>" in svg
+    assert ">cuda:1</text>" not in svg
+
+
+def test_names_are_escaped_and_the_picture_is_small() -> None:
+    devices = [Device("<b>'\"&", 1.0, Outcome.FAIL)] + [Device("d", 2.0 + i) for i in range(15)]
+    svg = peers_plot(devices, unit="<u>", better="higher", label="<l>'")
+    assert parse(svg).get("aria-label") == "<l>'"
+    assert "<b>" not in svg
+    assert '"' not in svg
+    assert len(svg) < 8000
+
+
+def case(benchmark: str, device: str, value: float, outcome: Outcome | None = None) -> Case:
+    measurement = Measurement(
+        test=f"{benchmark}[{device}]",
+        benchmark=benchmark,
+        component="c",
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        device=device,
+        values=(value, value, math.nan),
+    )
+    if outcome is None:
+        return Case(measurement, None)
+    verdict = MetricVerdict(
+        outcome=outcome,
+        reason=Reason.WITHIN,
+        text="",
+        benchmark=benchmark,
+        metric="rate",
+        device=device,
+        expected=100.0,
+        bound=95.0,
+    )
+    return Case(measurement, verdict)
+
+
+def test_only_metrics_of_several_devices_have_a_picture() -> None:
+    assert peers_section([]) == ""
+    assert peers_section([case("a", "cpu", 1.0), case("b", "cpu", 1.0)]) == ""
+    several = [case("s/a", "cuda:0", 1.0), case("s/a", "cuda:1", 2.0), case("b", "cpu", 1.0)]
+    section = peers_section(several)
+    assert section.count("<svg") == 1
+    assert "a · rate" in section
+
+
+def test_the_limit_is_that_of_any_judged_device_and_the_last_measurement_counts() -> None:
+    section = peers_section(
+        [
+            case("a", "cuda:0", 10.0),
+            case("a", "cuda:0", 99.0),
+            case("a", "cuda:1", 80.0, Outcome.FAIL),
+        ]
+    )
+    assert "cuda:0: 99 GB/s, not judged" in section
+    assert "cuda:0: 10 GB/s" not in section
+    assert "median 95 GB/s" in section
+    assert "expected: 100 GB/s" in section
+
+
+def test_an_undecided_device_is_a_ring_with_its_name() -> None:
+    good = [Device(f"cuda:{i}", 100.0, Outcome.PASS) for i in range(3)]
+    svg = peers_plot(
+        [*good, Device("cuda:3", 80.0, Outcome.INCONCLUSIVE)], unit="x", better="higher"
+    )
+    rings = [c for c in parse(svg).iter() if c.tag.endswith("circle") and c.get("fill") == "none"]
+    assert len(rings) == 1
+    assert ">cuda:3</text>" in svg
+
+
+def test_of_very_many_metrics_the_worst_are_drawn() -> None:
+    cases = [case(f"b{i}", f"cuda:{d}", 99.0, Outcome.PASS) for i in range(99) for d in (0, 1)]
+    cases += [case("bad", "cuda:0", 80.0, Outcome.FAIL), case("bad", "cuda:1", 99.0, Outcome.PASS)]
+    section = peers_section(cases)
+    assert section.count("<svg") == MOST
+    assert section.index("bad · rate") < section.index("b0 · rate")
+
+
+def test_a_device_without_a_number_is_left_out() -> None:
+    broken = case("a", "cuda:2", math.nan)
+    section = peers_section([case("a", "cuda:0", 1.0), case("a", "cuda:1", 2.0), broken])
+    assert "cuda:2" not in section

@@ -1,0 +1,325 @@
+"""The dossier and the page of what was learned: complete, escaped, self-contained, small."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core.baseline import Baseline, Exclusion, Finding
+from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import PlannedTest, RunRecord
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.report.pages import dossier as page_module
+from pytest_anubis.report.pages import learned_page as learn_module
+from pytest_anubis.report.pages import metric_sections as cases_module
+from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.pages.inventory_block import inventory_block
+from pytest_anubis.report.pages.learned_page import learn_page
+from pytest_anubis.report.pages.metric_sections import short
+from pytest_anubis.report.text.device_identity import identity_text
+from tests.report import sample_run as dossier
+
+EVIL = dossier.EVIL
+VOID = {"meta", "br", "path", "circle", "rect"}
+
+
+class Page(HTMLParser):
+    """Checks that tags are nested, and gathers what a reader sees."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.headings: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+            if self.open and self.open[-1] in ("h1", "h2", "h3"):
+                self.headings.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.words)
+
+
+@pytest.fixture(scope="module")
+def learned() -> Baseline:
+    return dossier.baseline()
+
+
+@pytest.fixture(scope="module")
+def record(learned: Baseline) -> RunRecord:
+    return dossier.record(learned)
+
+
+def test_the_decision_comes_first_then_the_blamed_part_and_the_next_step(
+    record: RunRecord, learned: Baseline
+) -> None:
+    page = Page(run_page(record, learned))
+    order = [
+        page.text.index(words)
+        for words in (
+            "rack4-node17",
+            "REJECTED",
+            "What is wrong",
+            "accelerator.memory on cuda:3",
+            "next step: reseat the card",
+            "What was not judged",
+            "All metrics",
+            "Measurements",
+            "Where the limits come from",
+            "Hardware and software",
+        )
+    ]
+    assert order == sorted(order)
+
+
+def test_the_blamed_card_is_named_by_slot_and_serial_number(record: RunRecord) -> None:
+    text = Page(run_page(record)).text
+    card = record.inventory["accelerators"][3]
+    wrong = text[text.index("What is wrong") : text.index("What was not judged")]
+    assert f"slot {card['pci']}" in wrong
+    assert f"serial number {card['serial']}" in wrong
+    assert record.inventory["accelerators"][4]["serial"] not in wrong
+
+
+def test_what_was_not_judged_is_listed(record: RunRecord) -> None:
+    text = Page(run_page(record)).text
+    assert "test_all_reduce: planned, but never reported" in text
+    assert "gw3: killed by signal 9" in text
+    assert "another process used 1.3 cores" in text
+
+
+def test_every_measurement_has_a_row_a_section_and_its_plots(
+    record: RunRecord, learned: Baseline
+) -> None:
+    page = Page(run_page(record, learned))
+    ids = {attrs["id"] for _, attrs in page.tags if attrs.get("id")}
+    links = {(attrs["href"] or "")[1:] for tag, attrs in page.tags if tag == "a"}
+    assert len(record.measurements) == 32
+    assert links == ids == {f"c{i}" for i in range(32)}
+    labels = [attrs["aria-label"] or "" for tag, attrs in page.tags if tag == "svg"]
+    assert sum("distribution" in label for label in labels) == 32
+    assert sum("in time order" in label for label in labels) == 32
+
+
+def test_only_what_passed_is_folded(record: RunRecord, learned: Baseline) -> None:
+    page = Page(run_page(record, learned))
+    cases = [tag for tag, attrs in page.tags if attrs.get("class") == "case"]
+    assert cases == ["section"] * 2 + ["details"] * 30
+
+
+def test_the_page_needs_nothing_from_outside(record: RunRecord, learned: Baseline) -> None:
+    for html in (run_page(record, learned), learn_page(learned, dossier.populations())):
+        page = Page(html)
+        assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object"}
+        assert not re.search(r"https?:|url\(|@import|src=", html)
+        assert len(html) < 400_000
+        assert "prefers-color-scheme" in html
+        assert "@media print" in html
+        assert any(attrs.get("name") == "viewport" for _, attrs in page.tags)
+
+
+def test_pages_are_the_same_every_time(record: RunRecord, learned: Baseline) -> None:
+    assert run_page(record, learned) == run_page(record, learned)
+
+
+def evil_copy(value: Any) -> Any:
+    """Return a value with markup in every text that may hold any."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = {
+            field.name: evil_copy(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name not in ("outcome", "reason", "decision", "better", "scope", "reference")
+        }
+        return dataclasses.replace(value, **changed)
+    if isinstance(value, str):
+        return value + EVIL
+    if isinstance(value, tuple | list):
+        return type(value)(evil_copy(item) for item in value)
+    if isinstance(value, dict):
+        return {evil_copy(key): evil_copy(item) for key, item in value.items()}
+    return value
+
+
+def test_markup_in_any_text_stays_text(record: RunRecord, learned: Baseline) -> None:
+    evil = dataclasses.replace(
+        evil_copy(record), inventory={EVIL: evil_copy(dict(record.inventory))}
+    )
+    found = [Finding(kind="x", text=EVIL), Finding(kind="x", text=EVIL, benchmark="b", metric="m")]
+    left = Exclusion(node=EVIL, device=EVIL, benchmark=EVIL, metric=EVIL, reason=EVIL)
+    tainted = dataclasses.replace(
+        evil_copy(learned), findings=tuple(found), exclusions=(left,), digest=EVIL
+    )
+    for html in (run_page(evil, tainted), learn_page(tainted, dossier.populations(3))):
+        page = Page(html)
+        assert "script" not in {tag for tag, _ in page.tags}
+        assert EVIL in page.text
+
+
+def test_an_interrupted_empty_run_has_a_page() -> None:
+    record = RunRecord(
+        run="r", node="n", started="yesterday", planned=(PlannedTest(test="t::lost"),)
+    )
+    text = Page(run_page(record)).text
+    assert "nothing was judged" in text
+    assert "t::lost: planned, but never reported" in text
+    assert "cut short" in text
+
+
+@pytest.mark.parametrize(
+    "inventory",
+    [
+        {"accelerators": 3, "processor": [], "memory": "much", "system": None},
+        {"accelerators": [None, "x", {"name": None}], "memory": {"total": "x"}},
+        {"a": {"b": [[1, {"c": []}], None]}},
+    ],
+)
+def test_an_inventory_of_another_shape_does_no_harm(inventory: dict[str, Any]) -> None:
+    Page(run_page(RunRecord(run="r", node="n", inventory=inventory)))
+    assert identity_text("cuda:0", inventory) == ""
+
+
+def test_a_plain_failed_test_is_told_and_a_rejected_metric_is_not_told_twice() -> None:
+    results = (
+        TestResult(test="t::broken", benchmark="", outcome="failed", text="assert 1 == 2"),
+        TestResult(test="t::slow", benchmark="", outcome="failed", text="rate too low", metrics=1),
+    )
+    verdict = NodeVerdict(node="n", decision=Decision.REJECTED, headline="h")
+    text = Page(run_page(RunRecord(run="r", node="n", results=results, node_verdict=verdict))).text
+    assert "t::broken: failed: assert 1 == 2" in text
+    assert "t::slow" not in text
+
+
+def test_a_run_judged_with_another_baseline_says_so(record: RunRecord, learned: Baseline) -> None:
+    other = dataclasses.replace(learned, digest="sha256:ffffffffffff")
+    assert "was judged with baseline sha256:0123456789ab" in Page(run_page(record, other)).text
+    assert "was judged with baseline" not in Page(run_page(record, learned)).text
+
+
+def test_a_criterion_in_another_unit_is_not_drawn(record: RunRecord, learned: Baseline) -> None:
+    criteria = tuple(
+        dataclasses.replace(c, metric=dataclasses.replace(c.metric, unit="other"))
+        for c in learned.criteria
+    )
+    html = run_page(record, dataclasses.replace(learned, criteria=criteria))
+    assert ">expected</text>" not in html
+    assert ">expected</text>" in run_page(record, learned)
+
+
+def test_only_the_worst_of_very_many_measurements_are_drawn(
+    record: RunRecord, learned: Baseline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_module, "PLOTS", 5)
+    page = Page(run_page(record, learned))
+    assert "The 5 worst of 32 measurements are drawn" in page.text
+    assert [attrs["id"] for _, attrs in page.tags if attrs.get("id")] == [f"c{i}" for i in range(5)]
+    assert page.text.count("test_stream.py::test_triad") >= 8  # the table still has all
+
+
+def test_the_table_of_very_many_metrics_is_cut_and_keeps_the_worst(
+    record: RunRecord, learned: Baseline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cases_module, "ROWS", 3)
+    text = Page(run_page(record, learned)).text
+    table = text[text.index("All metrics") : text.index("Measurements")]
+    assert all(word in table for word in ("FAIL", "INCONCLUSIVE", "NOT_TESTED", "and 30 more"))
+    assert "PASS" not in table
+
+
+def test_what_cards_share_is_said_once_and_what_differs_side_by_side() -> None:
+    text = Page(inventory_block(dossier.inventory())).text
+    assert text.count("NVIDIA H100 80GB HBM3") == 8  # the name identifies
+    assert text.count("96.00.89.00.01") == 1
+    for card in dossier.inventory()["accelerators"]:
+        assert text.count(card["serial"]) == 1
+
+
+def test_empty_parts_of_an_inventory_are_left_out() -> None:
+    text = Page(inventory_block({"system": {"unreadable": [], "x": None}, "kernel": "6.1"})).text
+    assert "system" not in text
+    assert "6.1" in text
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(max_size=8), json_values, max_size=5))
+def test_any_plain_data_is_shown_as_an_inventory(inventory: dict[str, Any]) -> None:
+    Page(inventory_block(inventory))
+
+
+def test_folders_are_taken_off_a_benchmark_but_never_parameters() -> None:
+    assert short("suites/a/test_x.py::test_y[p/q::r]") == "test_x.py::test_y[p/q::r]"
+    assert short("test_y") == "test_y"
+
+
+# What was learned.
+
+
+def test_the_page_of_what_was_learned_names_the_unit_left_out(learned: Baseline) -> None:
+    text = Page(learn_page(learned, dossier.populations())).text
+    assert "node03 cuda:5" in text
+    assert "left out: node03 cuda:5 run03" in text  # the tooltip of its curve
+    for name in dossier.METRICS:
+        assert name in text
+
+
+def test_metrics_with_something_to_look_at_come_first(learned: Baseline) -> None:
+    page = Page(learn_page(learned, dossier.populations()))
+    first = next(heading for heading in page.headings if "::" in heading)
+    assert "triad_rate" in first
+
+
+def test_thousands_of_metrics_stay_one_usable_page(learned: Baseline) -> None:
+    first = learned.criteria[0]
+    criteria = tuple(
+        dataclasses.replace(
+            first,
+            benchmark=f"suite/test_{i}.py::test",
+            metric=Metric(name=f"metric_{i}", unit="GB/s", better="higher"),
+        )
+        for i in range(2400)
+    )
+    values = np.random.default_rng(1).normal(100, 1, (40, 300))
+    many = [
+        population_of(values, metric=c.metric, benchmark=c.benchmark)  # type: ignore[arg-type]
+        for c in criteria
+    ]
+    html = learn_page(dataclasses.replace(learned, criteria=criteria), many)
+    page = Page(html)
+    assert f"{learn_module.PLOTS} of 2400 metrics are drawn" in page.text
+    assert sum(tag == "svg" for tag, _ in page.tags) == learn_module.PLOTS
+    assert "metric_2399" in page.text
+    assert len(html) < 4_000_000

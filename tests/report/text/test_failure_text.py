@@ -1,0 +1,151 @@
+"""What a test says when it is not passed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text, summary_sentence
+
+SLOW = MetricVerdict(
+    outcome=Outcome.FAIL,
+    reason=Reason.BEYOND,
+    text="gemm_rate is 6.1 TFLOP/s, expected 6.9 TFLOP/s: 12 % worse",
+    benchmark="suites/compute/test_gemm.py::test_gemm",
+    metric="gemm_rate",
+    unit="TFLOP/s",
+    better="higher",
+    component="accelerator.compute",
+    node="node7",
+    device="cuda:3",
+    count=40,
+    value=6.1,
+    expected=6.9,
+    bound=6.555,
+    similarity=0.884,
+    threshold=0.95,
+    practical=0.95,
+    percentile=0.4,
+    reference=Reference.FLEET,
+    baseline="sha256:0123456789ab",
+    population="312 nodes",
+    evidence=("GPU 3: thermal slowdown in 80 % of the time",),
+    action="clean the heat sink of GPU 3",
+)
+GOOD = replace(
+    SLOW,
+    outcome=Outcome.PASS,
+    reason=Reason.WITHIN,
+    text="fine",
+    metric="gemm_latency",
+    unit="us",
+    better="lower",
+    value=10.0,
+    expected=10.0,
+    similarity=0.999,
+)
+
+
+def test_the_first_line_of_one_bad_metric_stands_alone() -> None:
+    first, blank, *_ = failure_text([GOOD, SLOW]).split("\n")
+    assert first == (
+        "gemm_rate 6.1 TFLOP/s is 12 % below 6.9 (similarity .88 < .95): accelerator.compute"
+    )
+    assert blank == ""
+
+
+def test_a_metric_where_less_is_better_is_above() -> None:
+    slow = replace(SLOW, metric="latency", unit="us", better="lower", value=12.0, expected=10.0)
+    assert summary_sentence(slow).startswith("latency 12 us is 20 % above 10 (")
+
+
+def test_a_bad_tail_is_not_told_by_the_medians() -> None:
+    tail = replace(SLOW, value=6.89, similarity=0.8)
+    assert summary_sentence(tail).startswith(
+        "gemm_rate is distributed 20 % worse than normal, median 6.89 TFLOP/s, expected 6.9"
+    )
+
+
+def test_several_bad_metrics_are_counted_and_named() -> None:
+    other = replace(SLOW, metric="hbm_rate", outcome=Outcome.MARGINAL)
+    first = failure_text([GOOD, SLOW, other]).split("\n", 1)[0]
+    assert first == "2 of 3 metrics outside the learned baseline: gemm_rate, hbm_rate"
+
+
+@pytest.mark.parametrize(
+    "needed",
+    [
+        "gemm_rate",
+        "TFLOP/s",
+        "6.1",
+        "6.9",
+        "6.555",
+        "0.8840",
+        "0.9500",
+        "sha256:0123456789ab",
+        "FAIL",
+    ],
+)
+def test_the_table_explains_the_verdict(needed: str) -> None:
+    header, good, bad = failure_text([GOOD, SLOW]).split("\n")[2:5]
+    assert "fleet percentile" in header
+    assert needed in bad.split()
+    assert "PASS" in good
+
+
+def test_component_place_evidence_and_next_step_follow_once() -> None:
+    lines = failure_text([SLOW, replace(SLOW, metric="hbm_rate")]).split("\n")
+    assert lines.count("component: accelerator.compute (node7 cuda:3)") == 1
+    assert lines.count("learned from: 312 nodes") == 1
+    assert lines.count("evidence: GPU 3: thermal slowdown in 80 % of the time") == 1
+    assert lines.count("next step: clean the heat sink of GPU 3") == 1
+
+
+def test_a_verdict_without_numbers_is_told_in_its_own_words() -> None:
+    unset = MetricVerdict(
+        outcome=Outcome.FAIL,
+        reason=Reason.UNSET,
+        text="rate is declared\nbut was never recorded",
+        benchmark="t::b",
+        metric="rate",
+        component="disk",
+    )
+    assert (
+        failure_text([unset]).split("\n", 1)[0] == "rate is declared but was never recorded: disk"
+    )
+
+
+def test_a_change_within_the_run_is_not_told_as_a_loss() -> None:
+    changed = replace(
+        SLOW,
+        outcome=Outcome.MARGINAL,
+        reason=Reason.CHANGE_POINT,
+        similarity=0.99,
+        text="gemm_rate passes as a whole, but fell after 4 s",
+    )
+    assert summary_sentence(changed) == (
+        "gemm_rate passes as a whole, but fell after 4 s: accelerator.compute"
+    )
+
+
+def test_an_exact_metric_says_what_it_must_be() -> None:
+    wrong = replace(
+        SLOW, metric="errors", unit="count", better="equal", value=2.0, expected=0.0, similarity=0.0
+    )
+    assert summary_sentence(wrong) == "errors must be exactly 0 count: accelerator.compute"
+
+
+def test_a_metric_that_should_be_zero_but_is_not_has_a_sentence() -> None:
+    wrong = replace(SLOW, better="lower", value=2.0, expected=0.0, similarity=0.0)
+    assert "100 % worse" in summary_sentence(wrong)
+
+
+def test_an_undecided_test_says_so_in_one_line() -> None:
+    disturbed = replace(SLOW, outcome=Outcome.INCONCLUSIVE, text="steal of 12 %\nof the time")
+    missing = replace(SLOW, outcome=Outcome.NOT_TESTED, text="no criterion")
+    assert inconclusive_text([GOOD, disturbed, missing]) == (
+        "INCONCLUSIVE: steal of 12 % of the time; no criterion"
+    )
+    assert inconclusive_text([missing]) == "NOT_TESTED: no criterion"

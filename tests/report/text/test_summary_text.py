@@ -1,0 +1,139 @@
+"""The summary at the end of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.report.text.summary_text import (
+    coverage_text,
+    grouped,
+    summary_lines,
+    without_folders,
+)
+from pytest_anubis.report.text.text_table import width_of
+
+NODE = NodeVerdict(
+    node="node7",
+    decision=Decision.REJECTED,
+    headline="node node7 rejected: disk. Next step: replace the disk",
+    components=("disk",),
+    blocking=("INCONCLUSIVE t::a x: no baseline", "INCONCLUSIVE t::b y: no baseline"),
+    listed=("NOT_TESTED t::c: fio not found",),
+    counts=(("PASS", 3), ("FAIL", 1)),
+    baseline="sha256:0123456789ab",
+)
+
+
+def verdict(number: int, outcome: Outcome, **fields: object) -> MetricVerdict:
+    base = MetricVerdict(
+        outcome=outcome,
+        reason=Reason.WITHIN,
+        text="",
+        benchmark=f"suites/a_long_folder_name/test_something.py::test_benchmark_{number}[float32]",
+        metric=f"rate{number}",
+        unit="GB/s",
+        better="higher",
+        component="disk",
+        device="cuda:0",
+        value=1.0,
+        expected=1.0,
+        similarity=0.9,
+        threshold=0.95,
+    )
+    return replace(base, **fields)  # type: ignore[arg-type]  # fields of the verdict
+
+
+VERDICTS = [
+    verdict(1, Outcome.PASS),
+    verdict(2, Outcome.MARGINAL, action="look at the cable"),
+    verdict(3, Outcome.FAIL, action="replace the disk"),
+    verdict(4, Outcome.INCONCLUSIVE),
+    verdict(5, Outcome.INCONCLUSIVE, similarity=None),
+]
+
+
+def texts(verbosity: int = 0, width: int = 100, **fields: object) -> list[str]:
+    node = replace(NODE, **fields)  # type: ignore[arg-type]  # fields of the verdict
+    return [text for text, _ in summary_lines(node, VERDICTS, verbosity=verbosity, width=width)]
+
+
+def test_the_decision_comes_first_in_its_colour() -> None:
+    for decision, colour in (("ACCEPTED", "green"), ("REJECTED", "red"), ("UNDECIDED", "yellow")):
+        node = replace(NODE, decision=Decision(decision))
+        text, style = summary_lines(node, [])[0]
+        assert text.startswith(f"{decision}: ")
+        assert style == colour
+
+
+def test_quiet_shows_the_decision_only() -> None:
+    assert len(texts(-1)) == 1
+
+
+def test_the_worst_metrics_come_first_and_good_ones_only_with_v() -> None:
+    rows = [line.split()[2] for line in texts() if "rate" in line]
+    assert rows == ["rate3", "rate2", "rate4"]
+    assert [line.split()[2] for line in texts(1) if "rate" in line] == [
+        *("rate1", "rate2", "rate3", "rate4", "rate5"),
+    ]
+
+
+def test_a_narrow_terminal_is_not_overrun_except_with_v() -> None:
+    for width in (80, 100, 160):
+        lines = texts(width=width)
+        assert max(map(width_of, lines[1:-1])) <= width  # sentences are wrapped by the terminal
+        assert "threshold" in lines[1] or width < 100
+        assert [word for word in ("value", "expected", "similarity") if word not in lines[1]] == []
+    assert any("suites/a_long_folder_name/test_something.py" in line for line in texts(1))
+
+
+def test_next_steps_are_told_once() -> None:
+    steps = [line for line in texts() if line.startswith("next step")]
+    assert steps == ["next step for disk: look at the cable"]  # the other is in the headline
+
+
+def test_lines_with_one_reason_become_one() -> None:
+    assert "  no baseline (2: INCONCLUSIVE t::a x, ...)" in texts()
+    assert "  INCONCLUSIVE t::b y: no baseline" in texts(1)
+    assert grouped(["a: x", "b", "c: y"]) == ["a: x", "b", "c: y"]
+
+
+def test_long_lists_are_cut_with_a_hint() -> None:
+    blocking = tuple(f"obstacle {i}: reason {i}" for i in range(30))
+    lines = texts(blocking=blocking)
+    assert "  ... and 18 more (-v shows all)" in lines
+    assert sum("obstacle" in line for line in lines) == 12
+    assert sum("obstacle" in line for line in texts(1, blocking=blocking)) == 30
+
+
+def test_many_bad_metrics_are_cut_with_a_hint() -> None:
+    many = [verdict(i, Outcome.FAIL) for i in range(40)]
+    lines = [text for text, _ in summary_lines(NODE, many)]
+    assert "... and 28 more metrics (-v shows all)" in lines
+
+
+def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
+    assert coverage_text(replace(NODE, residual_risk=0.004)) == (
+        "judged against baseline sha256:0123456789ab: 3 PASS, 1 FAIL; 2 in the way of acceptance; "
+        "1 not judged; risk of an incident after what passed: 0.40 %"
+    )
+    assert texts()[-1] == coverage_text(NODE)
+
+
+def test_texts_from_strangers_cannot_move_the_cursor() -> None:
+    lines = texts(1, headline="a\x1b[2Jb", blocking=("x: \x1b[1mbold\nnext",))
+    assert all(line.isprintable() for line in lines)
+
+
+def test_folders_of_tests_are_left_out_where_there_is_little_room() -> None:
+    line = "FAIL suites/a/test_b.py::test_c[x/y] cuda:0: 3 GB/s below a/b"
+    assert without_folders(line) == "FAIL test_b.py::test_c[x/y] cuda:0: 3 GB/s below a/b"
+    blocking = ("NOT_TESTED suites/a/test_b.py::test_c: gone",)
+    assert "  NOT_TESTED test_b.py::test_c: gone" in texts(blocking=blocking)
+    assert "  NOT_TESTED suites/a/test_b.py::test_c: gone" in texts(1, blocking=blocking)
+
+
+def test_a_reason_is_read_to_its_end_on_a_narrow_terminal() -> None:
+    reason = "disturbed by another process on every core, measure again"
+    blocking = (f"INCONCLUSIVE suites/a/test_b.py::test_c rate cuda:0: {reason}",)
+    assert any(line.endswith(reason) for line in texts(width=80, blocking=blocking))

@@ -1,0 +1,67 @@
+"""Text tables: aligned whatever the texts hold, cut only where there is no room."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.report.text.text_table import clip, plain_line, squeeze, table, width_of
+
+CELLS = st.text(max_size=12)
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda n: st.lists(st.lists(CELLS, min_size=n, max_size=n), min_size=1)
+    )
+)
+def test_columns_start_at_the_same_place_in_every_line(rows: list[list[str]]) -> None:
+    lines = table(rows, gap="│").split("\n")
+    assert len(lines) == len(rows)
+    widest = [max(width_of(plain_line(row[i])) for row in rows) for i in range(len(rows[0]))]
+    for line, row in zip(lines, rows, strict=True):
+        assert width_of(line) <= sum(widest) + len(widest) - 1
+        assert all(plain_line(cell) in line for cell in row)
+
+
+@given(st.text())
+def test_a_line_holds_nothing_that_moves_the_cursor(text: str) -> None:
+    assert plain_line(text).isprintable()
+
+
+def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
+    lines = table([["name", "value"], ["a", "-"], ["long name", "12.5"], ["b", "3 %"]]).split("\n")
+    assert lines == ["name       value", "a              -", "long name   12.5", "b            3 %"]
+
+
+def test_wide_and_combining_characters_count_as_shown() -> None:
+    assert width_of("温度") == 4
+    assert width_of("e\u0301") == 1
+    assert table([["温度", "x"], ["abcd", "y"]]).split("\n") == ["温度  x", "abcd  y"]
+
+
+def test_a_table_that_is_too_wide_is_cut_in_one_column_only() -> None:
+    rows = [["benchmark", "value"], ["suites/compute/test_gemm.py::test_gemm[float32]", "123.4"]]
+    lines = table(rows, width=40).split("\n")
+    assert all(width_of(line) <= 40 for line in lines)
+    assert lines[1].startswith("suites/")
+    assert "[float32]" in lines[1]
+    assert lines[1].endswith("123.4")
+
+
+def test_a_column_is_not_cut_to_nothing() -> None:
+    lines = table([["a", "b"], ["x" * 30, "y" * 50]], width=20).split("\n")
+    assert lines[1].split()[0] == squeeze("x" * 30, 12)
+
+
+@given(st.text(), st.integers(2, 40))
+def test_cut_texts_fit(text: str, width: int) -> None:
+    for cut in (clip(text, width), squeeze(text, width)):
+        assert width_of(cut) <= width
+        assert cut == text or "…" in cut
+
+
+def test_rows_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        table([["a", "b"], ["c"]])

@@ -1,0 +1,372 @@
+"""The choice of benchmarks: optimal, explained, the same whatever the order."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_anubis.core.history import Defect
+from pytest_anubis.selector import (
+    Candidate,
+    NodeRisk,
+    SelectorError,
+    joint_risk,
+    learn_coverage,
+    make_plan,
+)
+from pytest_anubis.selector.choice.candidates import grouped
+from pytest_anubis.selector.choice.choice_reasons import lasting, shown
+from pytest_anubis.selector.choice.cover_problem import (
+    WEIGHT,
+    Problem,
+    greedy,
+    make_problem,
+    tidied,
+)
+
+NAMES = tuple("abcdefgh")
+
+patterns = st.lists(
+    st.sets(st.sampled_from(NAMES), min_size=1, max_size=4), min_size=1, max_size=14
+)
+costs = st.lists(st.integers(0, 50), min_size=len(NAMES), max_size=len(NAMES))
+shared = st.lists(st.sampled_from(["", "", "", "p", "q"]), min_size=len(NAMES), max_size=len(NAMES))
+
+
+def known(sets: list[set[str]], **facts: object) -> list[Defect]:
+    return [
+        Defect(number=i, node="n", found=0.0, benchmarks=tuple(sorted(s)), **facts)  # type: ignore[arg-type]
+        for i, s in enumerate(sets)
+    ]
+
+
+def options(seconds: list[int], runs: list[str] | None = None, pinned: str = "") -> list[Candidate]:
+    return [
+        Candidate(
+            benchmark=name,
+            cost_seconds=float(cost),
+            shared_run=run,
+            pinned=name in pinned,
+        )
+        for name, cost, run in zip(NAMES, seconds, runs or [""] * len(NAMES), strict=True)
+    ]
+
+
+def every_choice(candidates: list[Candidate]) -> list[tuple[tuple[str, ...], float]]:
+    """All choices of runs with their seconds; runs that are shared are chosen and paid once."""
+    runs: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        runs.setdefault(candidate.shared_run or f"alone {candidate.benchmark}", []).append(
+            candidate
+        )
+    groups = list(runs.values())
+    return [
+        (
+            tuple(c.benchmark for group, on in zip(groups, bits, strict=True) if on for c in group),
+            sum(
+                max(c.cost_seconds for c in group)
+                for group, on in zip(groups, bits, strict=True)
+                if on
+            ),
+        )
+        for bits in product((False, True), repeat=len(groups))
+    ]
+
+
+def left(risks: list[float], covered: float) -> float:
+    return 1 - math.prod(1 - p * (1 - covered) for p in risks)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    patterns,
+    costs,
+    shared,
+    st.floats(0.02, 0.9),
+    st.lists(st.floats(1e-6, 0.5), min_size=1, max_size=4),  # below, 1 - prod(1 - p) is rounding
+)
+def test_cheapest_set_is_as_cheap_as_brute_force(
+    sets: list[set[str]], seconds: list[int], runs: list[str], part: float, risks: list[float]
+) -> None:
+    candidates = options(seconds, runs)
+    coverage = learn_coverage(known(sets), candidates, smoothing=0)
+    p0 = joint_risk(risks) * part
+    nodes = [NodeRisk(node=str(i), probability=p) for i, p in enumerate(risks)]
+    plan = make_plan(candidates, coverage, nodes, p0=p0, explore=0)
+    slack = 1e-6  # the choice is made in parts of ten million
+    strict = [c for chosen, c in every_choice(candidates) if left(risks, coverage.of(chosen)) <= p0]
+    loose = [
+        c
+        for chosen, c in every_choice(candidates)
+        if left(risks, coverage.of(chosen)) <= p0 + slack
+    ]
+    assert left(risks, coverage.of(plan.chosen)) <= p0 + slack
+    assert plan.optimal
+    assert min(loose) <= plan.cost <= min(strict, default=math.inf) + 1e-9
+    assert (plan.greedy_cost is None) == (plan.method == "nothing")
+    assert plan.greedy_cost is None or plan.greedy_cost >= plan.cost - 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(patterns, costs, shared, st.integers(0, 200))
+def test_budget_buys_what_brute_force_buys(
+    sets: list[set[str]], seconds: list[int], runs: list[str], budget: int
+) -> None:
+    candidates = options(seconds, runs)
+    coverage = learn_coverage(known(sets), candidates, smoothing=0)
+    risk = [NodeRisk(node="n", probability=0.3)]
+    plan = make_plan(
+        candidates, coverage, risk, mode="budget", budget_seconds=budget, p0=None, explore=0
+    )
+    best = max(coverage.of(chosen) for chosen, c in every_choice(candidates) if c <= budget)
+    assert plan.cost <= budget
+    assert coverage.of(plan.chosen) == pytest.approx(best, abs=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(patterns, costs, st.floats(0.001, 0.9), st.integers(0, 2000))
+def test_least_cost_is_that_of_brute_force(
+    sets: list[set[str]], seconds: list[int], p: float, incident: int
+) -> None:
+    candidates = options(seconds)
+    coverage = learn_coverage(known(sets), candidates)
+    risk = [NodeRisk(node="n", probability=p)]
+    plan = make_plan(
+        candidates, coverage, risk, mode="cost", incident_seconds=incident, p0=None, explore=0
+    )
+
+    def total(chosen: tuple[str, ...], cost: float) -> float:
+        return cost + incident * p * (1 - coverage.of(chosen))
+
+    best = min(total(chosen, cost) for chosen, cost in every_choice(candidates))
+    assert total(plan.chosen, plan.cost) == pytest.approx(best, abs=0.01)
+
+
+@given(patterns, costs, shared, st.permutations(range(len(NAMES))), st.floats(0.001, 0.2))
+@settings(max_examples=40, deadline=None)
+def test_order_of_input_does_not_matter(
+    sets: list[set[str]], seconds: list[int], runs: list[str], order: list[int], p0: float
+) -> None:
+    candidates = options(seconds, runs)
+    risk = [NodeRisk(node="n", probability=0.2)]
+    turned = [candidates[i] for i in order]
+    one = make_plan(candidates, learn_coverage(known(sets), candidates), risk, p0=p0, seed=3)
+    other = make_plan(turned, learn_coverage(known(sets[::-1]), turned), risk, p0=p0, seed=3)
+    assert one == other
+
+
+def test_equal_costs_fall_to_the_smaller_id() -> None:
+    candidates = options([5] * len(NAMES))
+    coverage = learn_coverage(known([{"c", "g"}, {"b", "d"}, {"e", "f"}]), candidates, smoothing=0)
+    plan = make_plan(candidates, coverage, [NodeRisk(node="n", probability=0.5)], p0=0.0, explore=0)
+    assert plan.chosen == ("b", "c", "e")
+
+
+def test_small_risk_runs_nothing_but_what_was_named() -> None:
+    candidates = options([5] * len(NAMES), pinned="d")
+    coverage = learn_coverage(known([{"a"}]), candidates)
+    plan = make_plan(candidates, coverage, [NodeRisk(node="n", probability=0.001)], p0=0.01)
+    assert plan.chosen == ("d",)
+    assert plan.method == "nothing"
+    assert len(plan.pruned) == len(NAMES) - 1
+    assert all("within the accepted" in item.reason for item in plan.pruned)
+
+
+def test_pinned_tests_are_never_pruned_and_their_coverage_is_used() -> None:
+    candidates = options([1, 100, 1, 1, 1, 1, 1, 1], pinned="b")
+    coverage = learn_coverage(known([{"a", "b"}]), candidates, smoothing=0)
+    plan = make_plan(candidates, coverage, [NodeRisk(node="n", probability=0.5)], p0=0.0, explore=0)
+    assert plan.chosen == ("b",)
+
+
+def test_no_history_means_everything() -> None:
+    candidates = options([5] * len(NAMES))
+    plan = make_plan(
+        candidates, learn_coverage([], candidates), [NodeRisk(node="n", probability=0.001)]
+    )
+    assert plan.chosen == NAMES
+    assert "no known defects" in plan.summary
+
+
+def test_a_risk_that_cannot_be_met_is_said_and_all_that_helps_runs() -> None:
+    candidates = options([5] * len(NAMES))
+    coverage = learn_coverage(known([{"a"}, {"b"}, {"a", "b"}]), candidates)
+    plan = make_plan(
+        candidates, coverage, [NodeRisk(node="n", probability=0.5)], p0=1e-6, explore=0
+    )
+    assert not plan.reached
+    assert plan.residual_risk == pytest.approx(plan.full_risk)
+    assert plan.residual_risk > 1e-6
+    assert "cannot be reached" in plan.summary
+
+
+def test_every_pruned_test_has_a_reason_that_fits() -> None:
+    candidates = options([1, 1, 50, 1, 1, 1, 1, 1])
+    coverage = learn_coverage(known([{"a", "b"}] * 9 + [{"c"}]), candidates, smoothing=0)
+    plan = make_plan(
+        candidates, coverage, [NodeRisk(node="n", probability=0.1)], p0=0.02, explore=0
+    )
+    reasons = {item.benchmark: item.reason for item in plan.pruned}
+    assert plan.chosen == ("a",)
+    assert "exposed by what was chosen as well" in reasons["b"]
+    assert reasons["c"].startswith("would lower the risk from 1.0")
+    assert " % to 0 % in 50 s" in reasons["c"]
+    assert "no known defect" in reasons["d"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "<1 s"), (50, "50 s"), (59.7, "1 min 00 s"), (245, "4 min 05 s"), (7900, "2 h 11 min")],
+)
+def test_durations_in_reasons(seconds: float, words: str) -> None:
+    assert lasting(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("risk", "words"),
+    [
+        (0, "0 %"),
+        (1e-6, "<0.01 %"),
+        (0.007, "0.70 %"),
+        (0.0953, "9.5 %"),
+        (0.5, "50 %"),
+        (1, "100 %"),
+    ],
+)
+def test_risks_in_reasons(risk: float, words: str) -> None:
+    assert shown(risk) == words
+
+
+def test_exploration_is_drawn_from_its_seed_and_rare() -> None:
+    candidates = [Candidate(benchmark=f"t{i:04}", cost_seconds=1) for i in range(1000)]
+    coverage = learn_coverage(known([{"t0000"}] * 50), candidates, smoothing=0)
+    risk = [NodeRisk(node="n", probability=0.5)]
+    first = make_plan(candidates, coverage, risk, explore=0.05, seed=1)
+    assert first == make_plan(candidates, coverage, risk, explore=0.05, seed=1)
+    assert first.explored != make_plan(candidates, coverage, risk, explore=0.05, seed=2).explored
+    assert 20 < len(first.explored) < 100
+    assert set(first.explored) < set(first.chosen)
+    budget = make_plan(
+        candidates, coverage, risk, mode="budget", budget_seconds=100, explore=0.1, seed=1
+    )
+    assert budget.cost <= 100
+    assert budget.explored
+
+
+def test_several_nodes_with_their_own_pasts() -> None:
+    candidates = options([1] * len(NAMES))
+    sets = [{"a"}] * 5 + [{"b"}] * 5
+    facts = known(sets)
+    by_node = {
+        "x": learn_coverage(facts[:5], candidates, smoothing=0),
+        "y": learn_coverage(facts[5:], candidates, smoothing=0),
+    }
+    risks = [NodeRisk(node="x", probability=0.3), NodeRisk(node="y", probability=0.001)]
+    plan = make_plan(candidates, by_node, risks, p0=0.01, explore=0)
+    assert plan.chosen == ("a",)
+    exact = 1 - (1 - 0.3 * (1 - by_node["x"].of("a"))) * (1 - 0.001 * (1 - by_node["y"].of("a")))
+    assert exact - 1e-6 <= plan.residual_risk <= exact * 1.01  # in parts of ten million
+
+
+@given(st.lists(st.floats(0, 0.999), max_size=50))
+def test_joint_risk_is_a_probability_and_grows(risks: list[float]) -> None:
+    joint = joint_risk(risks)
+    assert max(risks, default=0) - 1e-12 <= joint <= 1
+    assert joint <= sum(risks) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mode": "luck"}, "none of risk, budget, cost, all"),
+        ({"p0": 1.5}, "accepted risk"),
+        ({"p0": None}, "needs the accepted risk"),
+        ({"mode": "budget"}, "needs seconds"),
+        ({"explore": 2}, "explored share"),
+        ({"incident_seconds": -1}, "incident costs"),
+        ({"time_limit": 0}, "time limit"),
+    ],
+)
+def test_senseless_arguments_are_named(change: dict[str, object], words: str) -> None:
+    candidates = options([1] * len(NAMES))
+    with pytest.raises(SelectorError, match=words):
+        make_plan(
+            candidates,
+            learn_coverage(known([{"a"}]), candidates),
+            [NodeRisk(node="n", probability=0.1)],
+            **change,  # type: ignore[arg-type]
+        )
+
+
+def test_nodes_and_candidates_must_make_sense() -> None:
+    candidates = options([1] * len(NAMES))
+    coverage = learn_coverage(known([{"a"}]), candidates)
+    with pytest.raises(SelectorError, match="no node"):
+        make_plan(candidates, coverage, [])
+    with pytest.raises(SelectorError, match="no benchmark"):
+        make_plan([], coverage, [NodeRisk(node="n", probability=0.1)])
+    with pytest.raises(SelectorError, match="incident probability nan"):
+        make_plan(candidates, coverage, [NodeRisk(node="n", probability=math.nan)])
+    with pytest.raises(SelectorError, match="twice"):
+        make_plan(candidates * 2, coverage, [NodeRisk(node="n", probability=0.1)])
+
+
+def naive_greedy(problem: Problem, need: int, budget: int | None, price: float) -> list[int]:
+    """The paper's loop, word by word: of all that fits, take what gains most per millisecond."""
+    chosen: list[int] = [int(run) for run in np.flatnonzero(problem.pinned)]
+    while True:
+        mask = np.zeros(len(problem.names), dtype=np.bool_)
+        mask[chosen] = True
+        gains = problem.gains(problem.patterns_of(mask)).tolist()
+        left = [
+            run
+            for run in range(len(problem.names))
+            if run not in chosen
+            and gains[run] > 0
+            and (budget is None or problem.costs[run] <= budget - problem.cost(mask))
+        ]
+        if problem.covered(mask) >= need or not left:
+            return sorted(chosen)
+        keys = [
+            (-gains[r] / max(int(problem.costs[r]), 1e-3), int(problem.costs[r]), r) for r in left
+        ]
+        rate, _, best = min(keys)
+        if -rate < price:
+            return sorted(chosen)
+        chosen.append(best)
+
+
+@given(patterns, costs, st.sampled_from(["", "a", "bh"]), st.floats(0, 1), st.data())
+@settings(deadline=None)
+def test_the_quick_greedy_is_the_papers(
+    sets: list[set[str]], seconds: list[int], pinned: str, share: float, data: st.DataObject
+) -> None:
+    candidates = options(seconds, pinned=pinned)
+    problem = make_problem(grouped(candidates), learn_coverage(known(sets), candidates))
+    need = int(share * WEIGHT)
+    budget = data.draw(st.none() | st.integers(0, 200_000))
+    price = data.draw(st.sampled_from([0.0, 1.0, 1e3]))
+    found = greedy(problem, need=need, budget=budget, price=price)
+    assert np.flatnonzero(found).tolist() == naive_greedy(problem, need, budget, price)
+
+
+@given(patterns, costs, st.floats(0, 1))
+@settings(deadline=None)
+def test_tidying_keeps_the_need_met_and_leaves_nothing_superfluous(
+    sets: list[set[str]], seconds: list[int], share: float
+) -> None:
+    candidates = options(seconds)
+    problem = make_problem(grouped(candidates), learn_coverage(known(sets), candidates))
+    everything = np.ones(len(problem.names), dtype=np.bool_)
+    need = int(share * problem.covered(everything))
+    kept = tidied(problem, everything, need)
+    assert problem.covered(kept) >= need
+    for run in np.flatnonzero(kept):
+        less = kept.copy()
+        less[run] = False
+        assert problem.covered(less) < need

@@ -1,0 +1,271 @@
+"""What a choice rests on, and what it says when there is little to rest on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord, RunSummary
+from pytest_anubis.selector import NodeRisk, SelectorError, joint_risk
+from pytest_anubis.selector.choice.choice_inputs import (
+    UNKNOWN_COST,
+    Ground,
+    Offer,
+    Wish,
+    choose,
+    freeze,
+)
+from pytest_anubis.selector.choice.choice_record import choice_record
+from pytest_anubis.selector.risk.forecast import RiskModel, fit_risk, look_ahead
+
+DAY, NOW = 86400.0, 1.8e9
+NAMES = ("a", "b", "c", "d")
+
+
+def fleet(*, nodes: int = 6, each: int = 5, **more: Any) -> FleetHistory:
+    """Nodes in service for 100 days; the higher the number, the more incidents."""
+    names = [f"n{number}" for number in range(nodes)]
+    incidents = [
+        Incident(node=name, kind="nic", started=NOW - day * DAY, duration=3600.0)
+        for number, name in enumerate(names)
+        for day in range(3 + number, 95, max(1, 95 // (each * (number + 1))))
+    ]
+    return FleetHistory(
+        nodes=tuple(NodeRecord(name=name, since=NOW - 100 * DAY) for name in names),
+        incidents=tuple(sorted(incidents, key=lambda item: item.started)),
+        **more,
+    )
+
+
+def defects(*sets: str, **facts: Any) -> tuple[Defect, ...]:
+    return tuple(
+        Defect(number=i, node="n1", found=NOW - DAY, benchmarks=tuple(s), **facts)
+        for i, s in enumerate(sets)
+    )
+
+
+def offers(*costs: float | None) -> list[Offer]:
+    return [
+        Offer(benchmark=name, declared=cost, component=f"part.{name}")
+        for name, cost in zip(NAMES, costs, strict=True)
+    ]
+
+
+def ground(**changes: Any) -> Ground:
+    facts: dict[str, Any] = {
+        "risks": (NodeRisk(node="n1", probability=0.3),),
+        "horizon": DAY,
+        "defects": defects("a", "a", "a", "b", "cd"),
+    }
+    return Ground(**(facts | changes))
+
+
+@pytest.mark.parametrize("lacking", [("incidents",), ("defects",), ("incidents", "defects")])
+@pytest.mark.parametrize("mode", ["risk", "cost", "budget"])
+def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: Any) -> None:
+    known = () if "defects" in lacking else ground().defects
+    wish = Wish(mode=mode, budget=1.0, explore=0.0)
+    found = choose(ground(lacking=lacking, defects=known), offers(5, 6, 7, 8), wish)
+    record = choice_record(found, wish)
+    if mode == "budget" and known:  # a budget needs no risk
+        assert found.plan.cost <= 1.0
+        assert record["lacking"] == []
+    else:
+        assert found.plan.chosen == NAMES
+        assert record["lacking"] == list(lacking)
+    assert (record["risk_before"] is None) == ("incidents" in lacking)
+
+
+def test_an_unknown_risk_is_nowhere_a_figure() -> None:
+    wish = Wish(mode="budget", budget=5.0, explore=0.0)
+    found = choose(ground(lacking=("incidents",)), offers(5, 6, 7, 8), wish)
+    record = choice_record(found, wish)
+    assert record["chosen"] == ["a"]
+    assert {record["residual_risk"], record["full_risk"], record["target"]} == {None}
+    assert found.risk_after(NAMES) is None
+    text = " ".join(item["reason"] for item in record["pruned"])
+    assert "more of the known defects" in text
+    assert "risk" not in text
+
+
+def test_costs_are_measured_else_declared_else_like_the_others() -> None:
+    measured = {"a": 100.0}
+    found = choose(ground(durations=measured), offers(1, 2, None, 4), Wish(mode="all"))
+    assert found.plan.full_cost == 100 + 2 + 4 + 4  # 4 is the median of 100, 2 and 4
+    assert found.unpriced == ("c",)
+    alone = choose(ground(), offers(None, None, None, None), Wish(mode="all"))
+    assert alone.plan.full_cost == 4 * UNKNOWN_COST
+
+
+def test_tests_of_devices_that_wait_for_each_other_add_up() -> None:
+    two = [Offer(benchmark="a", declared=10.0, turns=2), Offer(benchmark="b", declared=1.0)]
+    assert choose(ground(durations={"a": 8.0}), two, Wish(mode="all")).plan.full_cost == 17
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.floats(0, 0.99), st.floats(0, 0.99))
+@settings(deadline=None)
+def test_the_risk_that_is_left_falls_with_what_passed(
+    passed: set[str], one: float, two: float
+) -> None:
+    risks = (NodeRisk(node="n1", probability=one), NodeRisk(node="n2", probability=two))
+    found = choose(ground(risks=risks), offers(5, 6, 7, 8), Wish(mode="all"))
+    left = found.risk_after(sorted(passed))
+    assert left is not None
+    assert left <= joint_risk([one, two]) + 1e-12
+    for more in NAMES:
+        after = found.risk_after(sorted(passed | {more}))
+        assert after is not None
+        assert after <= left + 1e-12
+    assert found.risk_after([]) == pytest.approx(joint_risk([one, two]))
+
+
+@given(st.permutations(NAMES), st.integers(0, 5), st.sampled_from(["risk", "cost", "budget"]))
+@settings(deadline=None)
+def test_the_choice_does_not_depend_on_the_order(order: list[str], seed: int, mode: Any) -> None:
+    wish = Wish(mode=mode, p0=0.1, budget=12.0, explore=0.5, seed=seed)
+    plain = {offer.benchmark: offer for offer in offers(5, 6, 7, 8)}
+    first = choice_record(choose(ground(), list(plain.values()), wish), wish)
+    second = choice_record(choose(ground(), [plain[name] for name in order], wish), wish)
+    assert first == second
+    assert json.loads(json.dumps(first, allow_nan=False)) == first
+
+
+# Where the risks come from.
+
+
+def test_a_bad_node_is_riskier_and_a_new_one_gets_what_is_usual() -> None:
+    known = fleet(nodes=12, each=3)
+    found = freeze(known, ["n0", "n11", "new"], now=NOW, horizon=DAY)
+    risk = {item.node: item.probability for item in found.risks}
+    assert risk["n0"] < risk["n11"]
+    assert 0 < risk["new"] < 1
+    assert any("new is not in the history" in note for note in found.notes)
+    assert found.kinds["n11"] == {"nic": 1.0}
+    assert found.kinds["new"] == {}
+
+
+@pytest.mark.parametrize(
+    ("each", "nodes", "model"), [(1, 2, "exponential"), (2, 6, "weibull"), (5, 9, "weibull")]
+)
+def test_the_model_is_as_rich_as_the_history_allows(each: int, nodes: int, model: str) -> None:
+    known = fleet(nodes=nodes, each=each)
+    risk = fit_risk(known, now=NOW)
+    assert risk.text == f"{model} model of {risk.model.events} incidents on {nodes} nodes"
+    rich = risk.model.events >= 100
+    found = look_ahead(known, risk, now=NOW, horizon=DAY)
+    again = look_ahead(fleet(nodes=nodes, each=each), risk, now=NOW, horizon=DAY)
+    assert found == again
+    assert rich == (each == 5)
+
+
+def test_a_longer_horizon_is_never_safer() -> None:
+    known = fleet()
+    risk = fit_risk(known, now=NOW)
+    risks = [
+        look_ahead(known, risk, now=NOW, horizon=days * DAY).risks for days in (0.1, 1, 10, 400)
+    ]
+    for short, long in itertools.pairwise(risks):
+        assert all(a.probability <= b.probability < 1 for a, b in zip(short, long, strict=True))
+    assert any(
+        "beyond" in note for note in look_ahead(known, risk, now=NOW, horizon=400 * DAY).notes
+    )
+
+
+def test_nodes_that_are_gone_have_no_risk() -> None:
+    known = fleet(nodes=3)
+    gone = [NodeRecord(name="n0", since=NOW - 100 * DAY, state="removed"), *known.nodes[1:]]
+    left = FleetHistory(nodes=tuple(gone), incidents=known.incidents, gone={"n0": NOW - DAY})
+    found = look_ahead(left, fit_risk(left, now=NOW), now=NOW, horizon=DAY)
+    assert [risk.node for risk in found.risks] == ["n1", "n2"]
+
+
+def test_a_model_survives_plain_data_exactly() -> None:
+    known = fleet(nodes=9, runs={"n1": (RunSummary(run="r", node="n1", started=NOW - 50 * DAY),)})
+    risk = fit_risk(known, now=NOW)
+    plain = json.loads(json.dumps(risk.to_plain(), allow_nan=False))
+    again = RiskModel.from_plain(plain)
+    one = look_ahead(known, risk, now=NOW, horizon=DAY)
+    assert look_ahead(known, again, now=NOW, horizon=DAY) == one
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"schema": 2}, "schema '2', this version reads 1"),
+        ({"kinds": "nic"}, "another type"),
+        ({"kinds": [1]}, "another type"),
+        ({"nodes": "many"}, "another type"),
+        ({"model": None}, "another type"),
+        ({"model": {"schema": 1, "model": "tea leaves"}}, "none of"),
+        ({"kinds": ["nic", "gpu"]}, "columns|shape|covariates"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
+    known = fleet(nodes=9)
+    plain = fit_risk(known, now=NOW).to_plain() | change
+    with pytest.raises(SelectorError, match=words):
+        look_ahead(known, RiskModel.from_plain(plain), now=NOW, horizon=DAY)
+
+
+@pytest.mark.parametrize(
+    ("incident", "words"),
+    [
+        (Incident(node="n1", kind="nic", started=NOW + DAY), "lies in the future"),
+        (Incident(node="n1", kind="nic", started=NOW - DAY, duration=-1.0), "negative duration"),
+        (Incident(node="stranger", kind="nic", started=NOW - DAY), "which the fleet does not have"),
+    ],
+)
+def test_a_history_that_makes_no_sense_is_refused(incident: Incident, words: str) -> None:
+    known = fleet()
+    wrong = FleetHistory(nodes=known.nodes, incidents=(*known.incidents, incident))
+    with pytest.raises(SelectorError, match=words):
+        freeze(wrong, ["n1"], now=NOW, horizon=DAY)
+
+
+def test_a_kept_model_that_missed_much_says_so() -> None:
+    known = fleet()
+    kept = fit_risk(known, now=NOW)
+    assert not any("fit it again" in note for note in look(known, kept))
+    more = replace(known.incidents[-1], started=NOW - 1)
+    grown = replace(known, incidents=(*known.incidents, *[more] * len(known.incidents)))
+    assert any("fit it again" in note for note in look(grown, kept))
+
+
+def look(known: FleetHistory, kept: RiskModel) -> tuple[str, ...]:
+    return look_ahead(known, kept, now=NOW, horizon=DAY).notes
+
+
+def test_without_incidents_no_model_is_made() -> None:
+    with pytest.raises(SelectorError, match="no incident"):
+        fit_risk(FleetHistory(nodes=fleet().nodes), now=NOW)
+
+
+def test_a_history_that_begins_this_moment_tells_no_risk() -> None:
+    young = FleetHistory(
+        nodes=(NodeRecord(name="n1", since=NOW),),
+        incidents=(Incident(node="n1", kind="nic", started=NOW),),
+        defects=defects("a"),
+    )
+    assert freeze(young, ["n1"], now=NOW, horizon=DAY).lacking == ("incidents",)
+    with pytest.raises(SelectorError, match="begins this moment"):
+        fit_risk(young, now=NOW)
+
+
+def test_an_incident_that_a_node_is_first_heard_of_by_ends_no_interval() -> None:
+    nodes = tuple(NodeRecord(name=f"n{i}", since=NOW - 100 * DAY) for i in range(9))
+    first = tuple(Incident(node=node.name, kind="nic", started=node.since) for node in nodes)
+    later = Incident(node="n1", kind="nic", started=NOW - 50 * DAY)
+    found = fit_risk(FleetHistory(nodes=nodes, incidents=(*first, later)), now=NOW)
+    assert found.model.events == 1
+    assert found.text == "exponential model of 1 of 10 incidents on 9 nodes"
+    assert RiskModel.from_plain(found.to_plain()).text == found.text
+    (risk,) = freeze(
+        FleetHistory(nodes=nodes, incidents=(*first, later)), ["n2"], now=NOW, horizon=DAY
+    ).risks
+    assert risk.probability == pytest.approx(1 / 900, rel=0.02)  # one in 900 days of nodes

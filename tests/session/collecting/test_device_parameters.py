@@ -1,0 +1,106 @@
+"""Devices on a recorded 8-GPU node: ids, the host among them, and what the user hides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.run_remarks import remarks_of
+from tests.places import RECORDED
+
+SUITE = """
+import os, pathlib, pytest
+
+def seen():
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
+
+@pytest.mark.anubis(component="compute.matrix", scope="device", host=True, cost="10ms")
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_gemm(anubis_metric, anubis_device, dtype):
+    pathlib.Path(f"seen-{anubis_device.name}").write_text(f"{anubis_device.place} {seen()}")
+    anubis_metric.record("rate", [1.0] * 3, unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="compute.dispatch", scope="device", cost="10ms")
+def test_launch(anubis_metric, anubis_device):
+    anubis_metric.record("time", [1.0] * 3, unit="us", better="lower")
+
+@pytest.mark.anubis(component="collective.allreduce", cost="10ms")
+def test_reduce(anubis_metric):
+    pathlib.Path("seen-node").write_text(seen())
+    anubis_metric.record("rate", [1.0] * 3, unit="GB/s", better="higher")
+"""
+
+
+def run(
+    pytester: pytest.Pytester, name: str, *arguments: str
+) -> tuple[pytest.RunResult, RunRecord]:
+    options = (f"--anubis-inventory={RECORDED}", "--anubis-gate=off", f"--anubis-run-id={name}")
+    result = pytester.runpytest_subprocess("--anubis", *options, *arguments, timeout=120)
+    return result, read_journal(pytester.path / ".anubis/runs" / name)
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_it=SUITE)
+    return pytester
+
+
+def test_ids_are_the_same_under_any_number_of_workers(suite: pytest.Pytester) -> None:
+    plans = []
+    for number, workers in enumerate(["-n0", "-n2", "-nauto"]):
+        _, record = run(suite, f"run{number}", workers, "--anubis-mode=measure")
+        plans.append([(plan.test, plan.benchmark, plan.device) for plan in record.planned])
+        assert {result.outcome for result in record.results} == {"passed"}
+    assert plans[0] == plans[1] == plans[2]
+    tests = [test.partition("::")[2] for test, _, _ in plans[0]]
+    assert tests.count("test_reduce") == 1
+    assert len([t for t in tests if t.startswith("test_launch")]) == 8
+    assert len([t for t in tests if t.startswith("test_gemm")]) == 18
+    benchmarks = {benchmark.partition("::")[2] for _, benchmark, _ in plans[0]}
+    assert benchmarks == {  # the host is another population than the accelerators
+        *("test_gemm[f32]", "test_gemm[f64]", "test_gemm[cpu-f32]", "test_gemm[cpu-f64]"),
+        *("test_launch", "test_reduce"),
+    }
+
+
+def test_a_node_without_accelerators_has_its_host_once(suite: pytest.Pytester) -> None:
+    result = suite.runpytest_subprocess("--collect-only", "-q")
+    listed = [line for line in result.outlines if "::test_gemm" in line]
+    assert [line.partition("::")[2] for line in listed] == [
+        "test_gemm[cpu-f32]",
+        "test_gemm[cpu-f64]",
+    ]
+
+
+@pytest.mark.parametrize("workers", ["-n2", "-nauto"])
+def test_what_the_user_hides_is_left_alone_and_said(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,2")
+    result, record = run(suite, "hidden", workers)
+    devices = {plan.device for plan in record.planned} - {"node"}
+    assert devices == {"cuda:5", "cuda:2", "cpu"}
+    hidden = "cuda:0, cuda:1, cuda:3, cuda:4, cuda:6, cuda:7 are hidden by CUDA_VISIBLE_DEVICES=5,2"
+    result.stdout.fnmatch_lines([f"anubis: {hidden}"])
+    assert record.node_verdict is not None
+    assert f"{hidden} and not tested" in record.node_verdict.blocking
+    assert remarks_of(record).obstacles == (f"run hidden: {hidden} and not tested",)
+    uuids = {f"cuda:{i}": card["uuid"] for i, card in enumerate(record.inventory["accelerators"])}
+    both = f"{uuids['cuda:5']},{uuids['cuda:2']}"
+    assert Path("seen-node").read_text() == both
+    assert Path("seen-cpu").read_text() == f"0 {both}"
+    for place, name in enumerate(["cuda:5", "cuda:2"]):
+        sees = uuids[name] if workers == "-nauto" else both
+        assert Path(f"seen-{name}").read_text() == f"{place} {sees}"
+
+
+def test_redaction_does_not_reach_the_binding_of_workers(suite: pytest.Pytester) -> None:
+    _, record = run(suite, "secret", "-nauto", "--anubis-redact", "--anubis-mode=measure")
+    assert {card["uuid"] for card in record.inventory["accelerators"]} == {"redacted"}
+    seen = Path("seen-cuda:3").read_text().split()[1]
+    assert seen.startswith("GPU-")
+    assert seen not in (suite.path / ".anubis/runs/secret/journal.jsonl").read_text()

@@ -1,0 +1,73 @@
+"""What the sensors of a node say stands beside what a test recorded by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.store.journal.journal_file import read_journal
+from tests.places import RECORDED
+
+SUITE = """
+import time, pytest
+
+def test_copy(anubis_metric):
+    anubis_metric.record("first", [1.0] * 3, unit="s", better="lower")
+    time.sleep(0.6)
+    anubis_metric.record("rate", [1.0] * 3, unit="s", better="lower")
+
+def test_quick(anubis_metric):
+    anubis_metric.record("quick", [1.0] * 3, unit="s", better="lower")
+"""
+COUNTERS = (
+    *("corrected ECC errors", "uncorrected ECC errors", "remapped rows", "failed row remappings"),
+    *("PCIe replays", "NVLink 5 replays", "NVLink 5 recoveries", "NVLink 5 CRC errors"),
+)
+HOT = 0x40
+
+
+def run(pytester: pytest.Pytester, change: dict[str, Any]) -> dict[str, Measurement]:
+    """Run on the recorded node whose GPU 3 reads differently after the first reading."""
+    data = json.loads(RECORDED.read_text())
+    first = data["readings"][0]
+    for kind in ("values", "counters"):
+        first[kind] = {"GPU 3": first[kind]["GPU 3"]}
+    first["counters"]["GPU 3"] |= dict.fromkeys(COUNTERS, 0)
+    later = json.loads(json.dumps(first))
+    for kind, changes in change.items():
+        later[kind]["GPU 3"] |= changes
+    data["readings"] = [first, *[later] * 300]
+    (pytester.path / "node.json").write_text(json.dumps(data))
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_it=SUITE)
+    options = ("--anubis-inventory=node.json", "--anubis-run-id=r", "-n0")
+    pytester.runpytest_subprocess("--anubis", *options, timeout=60)
+    record = read_journal(pytester.path / ".anubis/runs/r")
+    return {m.metric.name: m for m in record.measurements}
+
+
+def test_every_counter_that_moves_while_a_test_measures_itself_is_named(
+    pytester: pytest.Pytester,
+) -> None:
+    found = run(pytester, {"counters": dict.fromkeys(COUNTERS, 7)})
+    assert {f"GPU 3: {name} +7" for name in COUNTERS} <= set(found["rate"].evidence)
+    series = dict(found["rate"].telemetry)
+    assert len(series["GPU 3 power (W)"]) >= 2
+    for short in ("quick", "first"):  # too short for any sensor
+        assert found[short].telemetry == ()
+        assert found[short].evidence == ()
+
+
+def test_heat_while_a_test_measures_itself_is_a_disturbance(pytester: pytest.Pytester) -> None:
+    found = run(pytester, {"values": {"throttle reasons": HOT, "temperature (°C)": 92.0}})
+    (hot,) = [line for line in found["rate"].disturbance if "slow because hot" in line]
+    assert hot.startswith("slow because hot: GPU 3 throttled")
+
+
+def test_a_quiet_node_leaves_series_and_no_evidence(pytester: pytest.Pytester) -> None:
+    found = run(pytester, {})
+    assert not [line for line in found["rate"].evidence if line.startswith("GPU")]
+    assert found["rate"].telemetry

@@ -1,0 +1,107 @@
+"""Measurements become shorter where the baseline says that a shorter window is enough."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.validator import learn_baseline
+
+SUITE = """
+import itertools, pytest
+
+@pytest.mark.anubis(component="cpu.compute", scope="device")
+def test_speed(anubis_metric, anubis_device):
+    numbers = itertools.count()
+    anubis_metric.collect("speed", lambda: 100 + 0.01 * (next(numbers) % 7), unit="GFLOP/s",
+                          better="higher", rounds=60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_anubis.hardware.timing import PLANS
+
+    monkeypatch.setattr("pytest_anubis.session.measuring.attempts.PAUSE", 0.0)
+    plans = {key: dataclasses.replace(plan, pause_seconds=0.0) for key, plan in PLANS.items()}
+    monkeypatch.setattr("pytest_anubis.hardware.timing.PLANS", plans)
+
+
+def learn(
+    pytester: pytest.Pytester,
+    hardware_class: tuple[str, Mapping[str, str]],
+    *,
+    nodes: int,
+    window: tuple[int, int] | None,
+) -> None:
+    key, attributes = hardware_class
+    rng = np.random.default_rng(0)
+    population = population_of(
+        [100 * np.exp(rng.normal(0, 0.001, 60)) for _ in range(12)],
+        metric=Metric(name="speed", unit="GFLOP/s", better="higher"),
+        benchmark="test_suite.py::test_speed",
+        nodes=[f"n{i % nodes}" for i in range(12)],
+        devices=["cpu"] * 12,
+        runs=[f"r{i}" for i in range(12)],
+        hardware_class=key,
+    )
+    baseline = learn_baseline(
+        [population],
+        hardware_class=key,
+        attributes=attributes,
+        created="2026-01-01T00:00:00+00:00",
+        error_rate=None,
+    )
+    criteria = tuple(dataclasses.replace(c, window=window) for c in baseline.criteria)
+    save_baseline(dataclasses.replace(baseline, criteria=criteria), pytester.path / "baselines")
+
+
+def taken(pytester: pytest.Pytester, *arguments: str) -> list[tuple[str, int]]:
+    """Run, and return what was recorded: kind of event and number of values."""
+    pytester.makepyfile(test_suite=SUITE)
+    pytester.makeini("[pytest]\n")
+    assert pytester.runpytest("--anubis", *arguments).ret == 0
+    journal = max(pytester.path.glob(".anubis/runs/*/journal.jsonl"))
+    found: list[dict[str, Any]] = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [
+        (event["event"], len(event["values"]))
+        for event in found
+        if event["event"] in ("measurement", "attempt") and not event.get("disturbance")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("window", "recorded"),
+    [
+        (None, [("measurement", 60)]),
+        ((0, 32), [("measurement", 32)]),
+        ((0, 8), [("measurement", 24)]),  # enough to see a change within the run
+        ((5, 32), [("attempt", 5), ("measurement", 32)]),
+        ((0, 96), [("measurement", 60)]),
+    ],
+)
+def test_a_window_shortens_the_measurement_and_nothing_is_lost(
+    pytester: pytest.Pytester,
+    hardware_class: tuple[str, Mapping[str, str]],
+    window: tuple[int, int] | None,
+    recorded: list[tuple[str, int]],
+) -> None:
+    learn(pytester, hardware_class, nodes=12, window=window)
+    assert taken(pytester) == recorded
+
+
+def test_learning_runs_and_single_machines_keep_their_length(
+    pytester: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str]]
+) -> None:
+    learn(pytester, hardware_class, nodes=12, window=(0, 32))
+    assert taken(pytester, "--anubis-mode=measure") == [("measurement", 60)]
+    learn(pytester, hardware_class, nodes=1, window=(0, 32))
+    assert taken(pytester) == [("measurement", 60)]

@@ -1,0 +1,163 @@
+"""The inventory gate as a user meets it, on a recorded node."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
+
+import pytest
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain
+from pytest_anubis.hardware.telemetry.recorded_node import replay
+from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.validator import learn_baseline
+from tests.places import RECORDED
+
+SUITE = """
+import pytest
+
+@pytest.mark.anubis(component="accelerator.memory", scope="device")
+def test_copy(anubis_metric, anubis_device):
+    anubis_metric.record("rate", [100.0] * 5, unit="GB/s", better="higher")
+"""
+
+
+@pytest.fixture
+def eight(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A suite, a recorded 8-GPU node, and its class's baseline with a golden inventory."""
+    import dataclasses
+
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    inventory = replay(RECORDED).inventory
+    key, attributes = hardware_class(inventory, "smoke")
+    population = population_of(
+        [[100.0] * 5 for _ in range(12)],
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        benchmark="test_suite.py::test_copy",
+        devices=["cuda:0"] * 12,
+        hardware_class=key,
+        component="accelerator.memory",
+    )
+    baseline = learn_baseline(
+        [population],
+        hardware_class=key,
+        attributes=attributes,
+        created="2026-01-01T00:00:00+00:00",
+        error_rate=None,
+    )
+    golden = inventory_to_plain(golden_inventory([inventory] * 3))
+    save_baseline(dataclasses.replace(baseline, inventory=golden), pytester.path / "baselines")
+    (pytester.path / "node.json").write_text(RECORDED.read_text())
+    return pytester
+
+
+def change(pytester: pytest.Pytester, edit: object) -> None:
+    path = pytester.path / "node.json"
+    data = json.loads(path.read_text())
+    assert callable(edit)
+    edit(data["inventory"])
+    path.write_text(json.dumps(data))
+
+
+def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
+    arguments = ("--anubis", "--anubis-inventory=node.json", "-p", "no:xdist", *more)
+    return pytester.runpytest(*arguments)
+
+
+def test_a_clean_node_passes_the_gate_and_every_device_is_tested(eight: pytest.Pytester) -> None:
+    result = run(eight)
+    result.assert_outcomes(passed=8)
+    assert result.ret == 0
+
+
+def test_seven_of_eight_is_said_before_any_benchmark(eight: pytest.Pytester) -> None:
+    change(eight, lambda inventory: inventory["accelerators"].pop(3))
+    result = run(eight)
+    result.assert_outcomes(failed=1)  # the inventory itself
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["anubis gate: FAIL:*is 7 *expected 8", "REJECTED*"])
+
+
+def test_a_narrow_link_is_rejected_with_its_slot(eight: pytest.Pytester) -> None:
+    change(eight, lambda inventory: inventory["accelerators"][2].update(link_width=8))
+    result = run(eight)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*GPU 2*PCIe link width is*8*"])
+
+
+def test_the_gate_can_let_the_run_continue(eight: pytest.Pytester) -> None:
+    change(eight, lambda inventory: inventory["accelerators"][2].update(link_width=8))
+    result = run(eight, "--anubis-gate=continue")
+    result.assert_outcomes(passed=8)
+    assert result.ret == 1
+
+
+def test_an_unreadable_sensor_is_never_fine(eight: pytest.Pytester) -> None:
+    def edit(inventory: dict[str, list[dict[str, object]]]) -> None:
+        inventory["accelerators"][1].update(
+            ecc_uncorrected=None, unreadable=["ecc_uncorrected: timeout"]
+        )
+
+    change(eight, edit)
+    result = run(eight)
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["*ecc_uncorrected*"])
+
+
+def test_redaction_leaves_serial_numbers_out(eight: pytest.Pytester) -> None:
+    serials = [
+        card.serial for card in replay(RECORDED).inventory.accelerators if card.serial is not None
+    ]
+    assert serials
+    run(eight, "--anubis-redact")
+    (journal,) = eight.path.glob(".anubis/runs/*/journal.jsonl")
+    assert not [serial for serial in serials if serial in journal.read_text()]
+
+
+FAULTS = {
+    "gone": (lambda i: i["accelerators"].pop(3), "number of accelerators is 7"),
+    "x8": (lambda i: i["accelerators"][2].update(link_width=8), "PCIe link width is 8"),
+    "VBIOS": (lambda i: i["accelerators"][5].update(vbios="96.0"), "VBIOS version is 96.0"),
+    "memory": (lambda i: i["memory"].update(total=1 << 40), "main memory is 1024.0 GiB"),
+    "ECC": (
+        lambda i: i["accelerators"][0].update(ecc_corrected=5000),
+        "corrected ECC errors is 5000",
+    ),
+    "rows": (lambda i: i["accelerators"][1].update(remapped_corrected=11), "remapped rows is 11"),
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+@pytest.mark.parametrize("workers", [["-n0"], ["-nauto"], ["-p", "no:xdist"]])
+def test_a_fault_rejects_in_every_way_to_run_and_stands_in_every_file(
+    eight: pytest.Pytester, fault: str, workers: list[str]
+) -> None:
+    edit, words = FAULTS[fault]
+    change(eight, edit)
+    options = ("--anubis", "--anubis-inventory=node.json", "--anubis-run-id=r", "--junitxml=o.xml")
+    result = eight.runpytest_subprocess(*options, *workers, timeout=60)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([f"anubis gate: FAIL: *{words}*", "FAILED inventory::*"])
+    result.stdout.no_fnmatch_line("*created: *")  # no worker is started for nothing
+    lines = (eight.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    (verdict,) = [e for e in events if e["event"] == "node_verdict"]
+    assert verdict["decision"] == "REJECTED"
+    assert words in verdict["headline"]
+    assert not [e for e in events if e["event"] == "test_started"]
+    assert events[-1]["exit_status"] == 1
+    (suite,) = ET.parse(eight.path / "o.xml").getroot().findall("testsuite")  # noqa: S314
+    assert suite.get("failures") == "1"
+    assert words in ET.tostring(suite, encoding="unicode")
+
+
+def test_a_clean_node_runs_in_workers(eight: pytest.Pytester) -> None:
+    options = ("--anubis", "--anubis-inventory=node.json", "-nauto")
+    result = eight.runpytest_subprocess(*options, timeout=60)
+    result.assert_outcomes(passed=8)
+    assert result.ret == 0

@@ -1,0 +1,283 @@
+"""However a run ends: the headline, the exit status in the journal and the exit code say the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
+from typing import Any
+
+import pytest
+
+from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.run_remarks import remarks_of
+from tests.session.conftest import HEALTHY, Learn, set_speed
+
+CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}
+SLOW = [0.8 * value for value in HEALTHY]
+
+
+def ended(pytester: pytest.Pytester, result: pytest.RunResult) -> dict[str, Any]:
+    """Return the decision of the only run, after checking that all who tell of it agree."""
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    verdict: dict[str, Any] = [e for e in events if e["event"] == "node_verdict"][-1]
+    assert events[-1]["event"] == "run_finished"
+    assert events[-1]["exit_status"] == result.ret == CODES[verdict["decision"]]
+    result.stdout.fnmatch_lines([f"{verdict['decision']}: *"])
+    return verdict
+
+
+def edit(pytester: pytest.Pytester, old: str, new: str) -> None:
+    path = pytester.path / "test_suite.py"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+TEARDOWN = """
+@pytest.fixture
+def card():
+    yield
+    raise RuntimeError("the card does not answer any more")
+
+@pytest.mark.anubis("""
+
+
+@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"], ["-n2"]])
+def test_an_error_in_teardown_after_a_pass_rejects(
+    project: pytest.Pytester, learn: Learn, workers: list[str]
+) -> None:
+    learn()
+    edit(project, "@pytest.mark.anubis(", TEARDOWN)
+    edit(project, "(anubis_metric, anubis_device)", "(card, anubis_metric, anubis_device)")
+    result = project.runpytest_subprocess("--anubis", *workers)
+    result.assert_outcomes(passed=1, errors=1)
+    assert result.ret == 1
+    assert "the card does not answer any more" in ended(project, result)["headline"]
+
+
+def test_a_strict_xfail_that_passes_rejects(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    edit(project, "@pytest.mark.anubis(", "@pytest.mark.xfail(strict=True)\n@pytest.mark.anubis(")
+    result = project.runpytest("--anubis")
+    assert result.ret == 1
+    assert "XPASS(strict)" in ended(project, result)["headline"]
+
+
+@pytest.mark.parametrize("how", ["error", "strict"])
+def test_a_resumed_run_does_not_forget_how_tests_ended(
+    project: pytest.Pytester, learn: Learn, how: str
+) -> None:
+    learn()
+    if how == "error":
+        edit(project, "@pytest.mark.anubis(", TEARDOWN)
+        edit(project, "(anubis_metric, anubis_device)", "(card, anubis_metric, anubis_device)")
+    else:
+        edit(
+            project, "@pytest.mark.anubis(", "@pytest.mark.xfail(strict=True)\n@pytest.mark.anubis("
+        )
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write(
+            "\ndef test_power_cut():\n"
+            "    if not pathlib.Path('cut').exists():\n"
+            "        pathlib.Path('cut').touch()\n"
+            "        os.kill(os.getpid(), 9)\n"
+        )
+    cut = project.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    assert cut.ret not in (0, 1)
+    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result.assert_outcomes(passed=1)
+    assert result.ret == 1
+    ended(project, result)
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize("more", [[], ["-x"], ["--maxfail=2"]])
+def test_a_death_without_evidence_decides_nothing(
+    project: pytest.Pytester, learn: Learn, workers: str, more: list[str]
+) -> None:
+    learn()
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write("\ndef test_dies():\n    os._exit(3)\n")
+    result = project.runpytest_subprocess("--anubis", workers, *more)
+    assert result.ret == 20
+    assert "died" in str(ended(project, result)["blocking"])
+
+
+def test_a_benchmark_written_wrongly_is_a_usage_error_and_no_rejection(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write('\n    anubis_metric.record("x", [1.0], unit="s", better="sideways")\n')
+    result = project.runpytest("--anubis")
+    assert result.ret == 4
+    result.stdout.fnmatch_lines(["UNDECIDED: *", "benchmark written wrongly: *"])
+
+
+def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    project.makepyfile(test_broken="import nowhere_to_be_found")
+    result = project.runpytest("--anubis", "--continue-on-collection-errors")
+    assert result.ret == 20
+    (line,) = ended(project, result)["blocking"]
+    assert line.startswith("test_broken.py cannot be collected: ")
+    (journal,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
+    record = read_journal(journal)
+    assert remarks_of(record).obstacles == (f"run {record.run}: {line}",)
+
+
+def test_a_failure_that_no_test_explains_stands_in_the_way(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    project.makeconftest("def pytest_runtest_teardown(item): item.session.testsfailed += 1")
+    result = project.runpytest("--anubis")
+    assert result.ret == 20
+    assert "no test of this run failed" in str(ended(project, result)["blocking"])
+
+
+def test_a_fault_in_the_decision_is_one_line_and_loses_nothing(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    project.makeconftest(
+        "from pytest_anubis.session.running import run_decision as decision\n"
+        "def decide(run, *, waived): raise RuntimeError('two\\nlines')\n"
+        "decision.decide = decide\n"
+    )
+    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-run-id=r")
+    assert result.ret == 3
+    result.stdout.fnmatch_lines(
+        [
+            "anubis: internal error: the decision failed: RuntimeError: two; everything measured is in *"
+        ]
+    )
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    lines = (project.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [e["event"] for e in events][-2:] == ["internal_error", "run_finished"]
+    assert "Traceback" in events[-2]["traceback"]
+    assert events[-1]["exit_status"] == 3
+    project.makeconftest("")  # mended: nothing is measured again, and the node is judged
+    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    assert result.ret == 0
+    ended(project, result)
+
+
+def test_a_fault_in_a_hook_leaves_the_decision(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    project.makeconftest("def pytest_anubis_verdict(config, verdict, verdicts): 1 / 0")
+    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    assert result.ret == 3
+    result.stdout.fnmatch_lines(["*a pytest_anubis_verdict hook failed: ZeroDivisionError*"])
+    result.stdout.fnmatch_lines(["ACCEPTED: *"])
+
+
+REPEATING = """
+import json, pathlib, pytest
+from _pytest.runner import runtestprotocol
+from pytest_anubis.session.measuring.recorder import Recorder
+
+Recorder._disturbance = lambda self: ()  # whatever else this machine does meanwhile
+
+def pytest_runtest_protocol(item, nextitem):
+    # Like plugins that repeat failures: all attempts but the last end with the outcome "rerun".
+    for attempt in range(ATTEMPTS):
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            last = attempt == ATTEMPTS - 1
+            if report.failed and not last:
+                report.outcome = "rerun"
+                pathlib.Path("speed.json").write_text(NEXT)
+            item.ihook.pytest_runtest_logreport(report=report)
+            if report.outcome == "rerun":
+                break
+        else:
+            return True
+    return True
+"""
+
+
+@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+def test_the_last_attempt_decides_and_the_failure_before_is_told(
+    project: pytest.Pytester, learn: Learn, workers: list[str]
+) -> None:
+    learn()
+    set_speed(project, SLOW)
+    project.makeconftest(f"ATTEMPTS = 3\nNEXT = {json.dumps(HEALTHY)!r}\n" + REPEATING)
+    result = project.runpytest_subprocess("--anubis", *workers, "--junitxml=out.xml")
+    assert result.ret == 0
+    verdict = ended(project, result)
+    assert verdict["counts"] == {"PASS": 1}
+    (line,) = verdict["listed"]
+    assert line.startswith("test_suite.py::test_speed[cpu]: an attempt failed and was repeated: ")
+    assert "speed" in line.partition("repeated: ")[2]
+    result.stdout.fnmatch_lines(["*not judged, does not block*", "*an attempt failed*"])
+    properties = ET.parse(project.path / "out.xml").findall(".//property")  # noqa: S314
+    names = [one.get("name") for one in properties]
+    assert len(names) == len(set(names))
+    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [e["outcome"] for e in events if e["event"] == "verdict"] == ["FAIL", "PASS"]
+    record = read_journal(path)
+    assert [(v.outcome, t) for v, t in zip(record.verdicts, record.verdict_tests, strict=True)] == [
+        ("PASS", "test_suite.py::test_speed[cpu]")
+    ]
+    strict = project.runpytest_subprocess("--anubis", *workers, "--anubis-require-all")
+    assert strict.ret == 0  # healthy by now: nothing was repeated
+
+
+@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+def test_a_failure_that_stays_rejects_however_often_it_is_repeated(
+    project: pytest.Pytester, learn: Learn, workers: list[str]
+) -> None:
+    learn()
+    set_speed(project, SLOW)
+    project.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(SLOW)!r}\n" + REPEATING)
+    result = project.runpytest_subprocess("--anubis", *workers)
+    assert result.ret == 1
+    assert ended(project, result)["counts"] == {"FAIL": 1}
+
+
+def test_with_all_required_a_repeated_failure_blocks(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    set_speed(project, SLOW)
+    project.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(HEALTHY)!r}\n" + REPEATING)
+    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-require-all")
+    assert result.ret == 20
+    assert "an attempt failed" in str(ended(project, result)["blocking"])
+
+
+@pytest.mark.parametrize("baseline", ["there", "gone", "another"])
+def test_the_report_of_a_run_that_was_cut_short_says_so_and_not_that_it_had_no_baseline(
+    project: pytest.Pytester, learn: Learn, baseline: str
+) -> None:
+    learn()
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
+    project.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    if baseline != "there":
+        for path in (project.path / "baselines").iterdir():
+            path.unlink()
+    if baseline == "another":
+        learn(centre=50.0)
+    result = project.run(sys.executable, "-m", "pytest_anubis.cli.main", "report")
+    result.stdout.fnmatch_lines(["UNDECIDED: *the run was cut short and never decided*"])
+    assert "no baseline" not in result.stdout.str()
+
+
+def test_the_report_of_a_run_that_was_cut_short_waives_expected_failures(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    set_speed(project, SLOW)
+    mark = "@pytest.mark.xfail(reason='known')\n@pytest.mark.anubis("
+    edit(project, "@pytest.mark.anubis(", mark)
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
+    project.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    result = project.run(sys.executable, "-m", "pytest_anubis.cli.main", "report")
+    result.stdout.fnmatch_lines(["UNDECIDED: *"])

@@ -1,0 +1,91 @@
+"""Where the history of a run is: in its store, in another folder, or in the database of a fleet."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.settings import Settings, without_password
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.defect_records import defects
+from tests.postgres import new_database
+from tests.session.selector_story import ALL, HERE, write_baseline, write_history, write_suite
+
+CHOICE = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "--anubis-explore=0")
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    for name in ("STORE", "PROFILE", "HISTORY"):
+        monkeypatch.delenv(f"PYTEST_ANUBIS_{name}", raising=False)
+    pytester.makeini("[pytest]\n")
+    write_suite(pytester.path)
+    return pytester
+
+
+def chosen(suite: pytest.Pytester, *arguments: str) -> set[str]:
+    result = suite.runpytest("--anubis", "suites", *CHOICE, *arguments, "--collect-only", "-q")
+    assert result.ret == 0
+    return set(re.findall(r"^(suites/\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE))
+
+
+def test_a_folder_elsewhere(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_history(suite.path / "fleet")
+    assert chosen(suite) == set(ALL)  # nothing is known in the store
+    few = chosen(suite, "--anubis-history=fleet")
+    assert 5 < len(few) < 25
+    monkeypatch.setenv("PYTEST_ANUBIS_HISTORY", "fleet")
+    assert chosen(suite) == few
+    monkeypatch.delenv("PYTEST_ANUBIS_HISTORY")
+    suite.makeini("[pytest]\nanubis_history = fleet\n")
+    assert chosen(suite) == few
+
+
+def test_the_database_of_a_fleet(suite: pytest.Pytester, postgres_url: str) -> None:
+    url = new_database(postgres_url, "hook")
+    write_history(url)
+    write_history(suite.path / "fleet")
+    assert chosen(suite, f"--anubis-history={url}") == chosen(suite, "--anubis-history=fleet")
+    # A rejected run leaves its defect there, and nothing but its journal in the store.
+    write_baseline(suite.path)
+    write_suite(suite.path, values="[50 + 0.1 * (i % 5) for i in range(20)]")
+    result = suite.runpytest("--anubis", "suites", f"--anubis-history={url}", *CHOICE)
+    assert result.ret == 1
+    with History(url) as history:
+        found = defects(history, node=HERE, state="open")
+        assert len(history.node_history(HERE)) == 1
+    assert len(found) == 1
+    assert found[0].benchmarks
+    assert not (suite.path / ".anubis" / "history.sqlite").exists()
+
+
+def test_a_database_that_cannot_be_reached_is_one_line(suite: pytest.Pytester) -> None:
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/x"
+    result = suite.runpytest("--anubis", "suites", *CHOICE, f"--anubis-history={url}")
+    assert result.ret == 4
+    (line,) = [line for line in result.stderr.lines if line.strip()]
+    assert "--anubis-select: postgresql+psycopg://me:***@127.0.0.1:1/x: " in line
+    # Without a choice to be made the run goes on: the journal is the truth.
+    result = suite.runpytest_subprocess(
+        *("--anubis", "suites", f"--anubis-history={url}", "-W", "default")
+    )
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["*this run is not in the history: postgresql*"])
+    (journal,) = Path(suite.path).glob(".anubis/runs/*/journal.jsonl")
+    assert "secret" not in journal.read_text()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("", ""),
+        ("/srv/fleet", "/srv/fleet"),
+        ("postgresql://a:b@h/d", "postgresql://a:***@h/d"),
+        ("postgresql://h/d?user=a&password=b&x=1", "postgresql://h/d?user=a&password=***&x=1"),
+        ("postgresql://a@h/d", "postgresql://a@h/d"),
+    ],
+)
+def test_no_password_is_written(url: str, shown: str) -> None:
+    assert without_password(Settings(history=url)).history == shown

@@ -1,0 +1,313 @@
+"""The Selector's hook, end to end: a suite of 30 benchmarks, a fleet's past, and what runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.defect_records import add_defect
+from pytest_anubis.store.journal.journal_file import read_journal
+from tests.session.selector_story import (
+    ALL,
+    HERE,
+    HOUR,
+    happened,
+    names,
+    write_baseline,
+    write_history,
+    write_suite,
+)
+
+RISK = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "--anubis-seed=1")
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the suite, the fleet's past and a baseline, made once."""
+    folder = tmp_path_factory.mktemp("past")
+    write_suite(folder)
+    write_history(folder / ".anubis")
+    write_baseline(folder)
+    return folder
+
+
+@pytest.fixture
+def story(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    past: Path,
+) -> pytest.Pytester:
+    """The suite, its baseline, and the fleet's past in the store."""
+    monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
+    monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
+    pytester.makeini("[pytest]\n")
+    shutil.copytree(past, pytester.path, dirs_exist_ok=True)
+    return pytester
+
+
+def run(story: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    # In one process, though costs are declared: there pytest counts what it deselects.
+    return story.runpytest("--anubis", "suites", "-s", "-p", "no:cacheprovider", *arguments)
+
+
+def choice(story: pytest.Pytester) -> dict[str, Any]:
+    """Return the choice that the latest journal holds."""
+    paths = sorted(Path(story.path).glob(".anubis/runs/*/journal.jsonl"), key=lambda p: p.name)
+    events = [json.loads(line) for line in paths[-1].read_text().splitlines()]
+    (found,) = [event for event in events if event["event"] == "selection"]
+    return dict(found)
+
+
+def ran(result: pytest.RunResult) -> set[str]:
+    """Return the tests that --collect-only -q lists."""
+    return set(re.findall(r"^(suites/\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE))
+
+
+def test_the_cheapest_set_within_the_accepted_risk_runs_and_the_node_is_accepted_at_it(
+    story: pytest.Pytester,
+) -> None:
+    result = run(story, *RISK, "-v", "--html=report.html", "--self-contained-html")
+    found = choice(story)
+    assert 5 < len(found["chosen"]) < 25
+    assert sorted([*found["chosen"], *(item["benchmark"] for item in found["pruned"])]) == ALL
+    assert found["residual_risk"] <= 0.1 < found["risk_before"]
+    assert found["full_risk"] < found["residual_risk"]
+    assert found["cost"] < found["full_cost"] == 920
+    result.assert_outcomes(passed=len(found["chosen"]), deselected=len(found["pruned"]))
+    assert result.ret == 0
+    # Terminal, JSON and HTML say at which risk.
+    record = read_journal(next(Path(story.path).glob(".anubis/runs/*/journal.jsonl")))
+    assert record.node_verdict is not None
+    assert record.node_verdict.residual_risk == pytest.approx(found["residual_risk"], rel=1e-4)
+    risk = f"accepted at risk {100 * found['residual_risk']:.2g} %"
+    result.stdout.fnmatch_lines(
+        [
+            "*selecting by risk: risk of an incident in 720 h * incidents on 60 nodes)*",
+            f"anubis: {len(found['chosen'])} of 30 benchmarks, * of 15 min 20 s, *",
+            f"ACCEPTED: node {HERE} {risk}*",
+        ]
+    )
+    assert risk in (story.path / "report.html").read_text()
+    pruned = [v for v in record.verdicts if v.reason == "pruned"]
+    assert sorted(v.benchmark for v in pruned) == sorted(i["benchmark"] for i in found["pruned"])
+    assert all(v.outcome == "NOT_TESTED" and v.component for v in pruned)
+
+
+def test_after_an_incident_of_the_network_the_choice_moves_there(story: pytest.Pytester) -> None:
+    budget = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
+    before = ran(run(story, *budget, "--collect-only", "-q"))
+    with History(story.path / ".anubis") as history:
+        happened(history, HERE, "nic", time.time() - 3 * HOUR, 2.0)
+    after = ran(run(story, *budget, "--collect-only", "-q"))
+    network = {*names("network.loopback"), *names("network.collective")}
+    assert len(after & network) > len(before & network)
+    assert len(after & network) > len(after - network)
+
+
+def test_by_risk_too_the_choice_moves_there_and_says_what_remains(story: pytest.Pytester) -> None:
+    by_risk = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.15")
+    network = {*names("network.loopback"), *names("network.collective")}
+    shares = []
+    for happens in (False, True):
+        if happens:
+            with History(story.path / ".anubis") as history:
+                happened(history, HERE, "nic", time.time() - 3 * HOUR, 2.0)
+        result = run(story, *by_risk, "--anubis-explore=0", "--anubis-explain", "--collect-only")
+        text = result.stdout.str()
+        kept = set(re.findall(r"^(suites/\S+) +chosen$", text, flags=re.MULTILINE))
+        left = set(re.findall(r"^(suites/\S+) +\d.* (?:risk|defects)", text, flags=re.MULTILINE))
+        assert kept | left == set(ALL)
+        assert not kept & left
+        result.stdout.fnmatch_lines(
+            ["anubis: * of 30 benchmarks, *after these pass (full set: *), accepted 15 %"]
+        )
+        shares.append(len(kept & network) / len(kept))
+    assert shares[0] < 0.5 < shares[1]
+
+
+def test_every_left_out_benchmark_is_explained(story: pytest.Pytester) -> None:
+    result = run(story, *RISK, "--anubis-explain", "--collect-only", "-q")
+    text = result.stdout.str()
+    kept = ran(result)
+    assert 5 < len(kept) < 25
+    for name in set(ALL) - kept:
+        assert re.search(rf"^{re.escape(name)} .* (risk|defects)", text, flags=re.MULTILINE), name
+    assert not (story.path / ".anubis" / "runs").exists()
+
+
+def test_workers_run_what_one_process_runs(story: pytest.Pytester) -> None:
+    alone = ran(run(story, *RISK, "--collect-only", "-q"))
+    result = run(story, *RISK, "-n2")
+    found = choice(story)
+    assert set(found["chosen"]) == alone
+    result.assert_outcomes(passed=len(alone))
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([f"anubis: {len(alone)} of 30 benchmarks, *"])
+
+
+@pytest.mark.parametrize("extra", [(), ("-n1",)])
+def test_nothing_runs_where_the_risk_is_accepted_already(
+    story: pytest.Pytester, extra: tuple[str, ...]
+) -> None:
+    result = run(story, "--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", *extra)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "anubis: nothing needs to run: risk of an incident in 1 h *, accepted 50 %; the full set*",
+            f"ACCEPTED: node {HERE} accepted at risk * without any measurement: nothing needs to run*",
+        ]
+    )
+
+
+def test_without_a_baseline_nothing_is_accepted_however_small_the_risk(
+    story: pytest.Pytester,
+) -> None:
+    for path in (story.path / "baselines").iterdir():
+        path.unlink()
+    result = run(story, "--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
+    assert result.ret == 20
+
+
+def test_what_was_not_measured_after_all_counts_in_the_risk(story: pytest.Pytester) -> None:
+    path = story.path / "suites" / "test_network_loopback.py"
+    path.write_text(path.read_text().replace("    anubis_metric", "    pytest.skip('no cable')\n#"))
+    result = run(story, *RISK)
+    assert result.ret == 20  # the baseline has criteria for them
+    promised = choice(story)["residual_risk"]
+    paths = sorted(Path(story.path).glob(".anubis/runs/*/journal.jsonl"), key=lambda p: p.name)
+    verdict = read_journal(paths[-1]).node_verdict
+    assert verdict is not None
+    assert verdict.residual_risk is not None
+    assert verdict.residual_risk > promised + 0.01
+
+
+BUDGET = ("budget", "--anubis-budget=1s")
+
+
+@pytest.mark.parametrize(
+    ("mode", "lacking"),
+    [
+        (("risk",), "incidents"),
+        (("risk",), "defects"),
+        (("risk",), "both"),
+        (("risk",), "store"),
+        (("cost",), "incidents"),
+        (("cost",), "both"),
+        (BUDGET, "defects"),
+        (BUDGET, "both"),
+        (BUDGET, "store"),
+        (("all",), "both"),
+    ],
+)
+def test_an_empty_history_means_the_full_set(
+    pytester: pytest.Pytester, mode: tuple[str, ...], lacking: str
+) -> None:
+    pytester.makeini("[pytest]\n")
+    write_suite(pytester.path)
+    if lacking != "store":
+        defects = 0 if lacking in ("defects", "both") else 50
+        write_history(pytester.path / ".anubis", defects=defects, incidents=lacking == "defects")
+    result = run(pytester, f"--anubis-select={mode[0]}", *mode[1:], "--collect-only", "-q")
+    assert ran(result) == set(ALL)
+    result.stdout.fnmatch_lines(["anubis:*the full set runs, 30 benchmarks*"])
+
+
+def test_a_budget_needs_no_incidents(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\n")
+    write_suite(pytester.path)
+    write_history(pytester.path / ".anubis", incidents=False)
+    budget = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explain")
+    result = run(pytester, *budget, "--collect-only", "-q")
+    assert 3 < len(ran(result)) < 20
+    result.stdout.fnmatch_lines(
+        ["anubis: * benchmarks, 2 min 00 s of 15 min 20 s, exposing * the risk is unknown*"]
+    )
+    assert "would lower the risk" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["suites/test_storage_disk.py::test_b3", "./suites/../suites/test_storage_disk.py::test_b3"],
+)
+def test_a_named_test_is_never_left_out(story: pytest.Pytester, named: str) -> None:
+    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
+    result = run(story, *low, named, "--collect-only", "-q")
+    assert ran(result) == {"suites/test_storage_disk.py::test_b3"}
+
+
+def test_a_test_that_is_named_through_a_link_is_never_left_out(story: pytest.Pytester) -> None:
+    (story.path / "linked").symlink_to("suites", target_is_directory=True)
+    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
+    named = "linked/test_storage_disk.py::test_b3"
+    result = story.runpytest("--anubis", *low, "linked", named, "--collect-only", "-q")
+    listed = re.findall(r"^(\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE)
+    assert listed == [named]
+
+
+def test_plain_tests_always_run(story: pytest.Pytester) -> None:
+    (story.path / "suites" / "test_plain.py").write_text("def test_x():\n    pass\n")
+    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")
+    assert ran(run(story, *low, "--collect-only", "-q")) == {"suites/test_plain.py::test_x"}
+
+
+@pytest.mark.parametrize("option", ["--lf", "--ff", "--nf", "--sw"])
+def test_the_selector_gives_way_to_pytests_own_selections(
+    story: pytest.Pytester, option: str
+) -> None:
+    result = story.runpytest("--anubis", "suites", *RISK, option, "--collect-only")
+    result.stdout.fnmatch_lines([f"*the Selector gives way to {option}: nothing is left out*"])
+    assert len(re.findall(r"<Function", result.stdout.str())) == 30
+
+
+def test_the_order_is_kept_and_what_is_dropped_is_told_once(story: pytest.Pytester) -> None:
+    story.makeconftest(
+        "def pytest_deselected(items):\n"
+        "    print('DROPPED', len(items))\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    items.reverse()\n"
+    )
+    result = run(story, *RISK, "--collect-only", "-q", "-s")
+    listed = re.findall(r"^(suites/\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE)
+    order = [line for line in reversed(sorted_as_collected(story)) if line in set(listed)]
+    assert listed == order
+    assert result.stdout.str().count("DROPPED") == 1
+
+
+def sorted_as_collected(story: pytest.Pytester) -> list[str]:
+    (story.path / "conftest.py").unlink()
+    result = run(story, "--collect-only", "-q")
+    return re.findall(r"^(suites/\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE)
+
+
+def test_a_seed_repeats_the_choice_and_is_recorded(story: pytest.Pytester) -> None:
+    many = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1")
+    run(story, *many, "--anubis-explore=0.5")
+    first = choice(story)
+    assert first["explored"]
+    run(story, *many, "--anubis-explore=0.5", f"--anubis-seed={first['seed']}")
+    again = choice(story)
+    # The run before it taught durations, so that the plan may differ; the draw may not.
+    assert again["seed"] == first["seed"]
+    drawn = set(first["explored"]) - set(again["chosen"])
+    assert not drawn
+
+
+def test_false_alarms_teach_nothing(story: pytest.Pytester) -> None:
+    with History(story.path / ".anubis") as history:
+        for _ in range(400):
+            add_defect(
+                history,
+                node="n05",
+                benchmarks=names("storage.disk")[-1:],
+                component="storage.disk",
+                state="false alarm",
+            )
+    low = ("--anubis-select=budget", "--anubis-budget=2m", "--anubis-explore=0")
+    assert names("storage.disk")[-1] not in ran(run(story, *low, "--collect-only", "-q"))

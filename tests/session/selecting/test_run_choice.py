@@ -1,0 +1,156 @@
+"""What the Selector's hook cannot use is refused with one line, exit code 4, and nothing runs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.risk_model_files import MODEL_NAME
+from tests.session.selector_story import DAY, HERE, write_history, write_suite
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The suite and the fleet's past, written once."""
+    folder = tmp_path_factory.mktemp("past")
+    write_suite(folder)
+    write_history(folder / ".anubis", defects=30)
+    return folder
+
+
+@pytest.fixture
+def story(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, past: Path
+) -> pytest.Pytester:
+    monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
+    monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
+    pytester.makeini("[pytest]\n")
+    shutil.copytree(past, pytester.path, dirs_exist_ok=True)
+    return pytester
+
+
+def refused(story: pytest.Pytester, *arguments: str) -> str:
+    """Run, and return the one line that says why it was refused."""
+    result = story.runpytest("suites", "-p", "no:cacheprovider", *arguments)
+    assert result.ret == 4
+    text = result.stderr.str()
+    assert "Traceback" not in text
+    assert not (story.path / ".anubis" / "runs").exists()
+    (line,) = [line for line in text.splitlines() if line.strip()]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--anubis-select=budget"], "needs --anubis-budget, e.g. 20m"),
+        (["--anubis-select=budget", "--anubis-budget=soon"], "--anubis-budget: 'soon' is not a"),
+        (["--anubis-select=budget", "--anubis-budget=-5m"], "--anubis-budget: '-5m' is not a"),
+        (["--anubis-select=budget", "--anubis-budget=0"], "--anubis-budget must be more than 0"),
+        (["--anubis-select=risk", "--anubis-budget=5m"], "belongs to --anubis-select=budget"),
+        (["--anubis-budget=5m"], "belongs to --anubis-select=budget"),
+        (["--anubis-risk=0.1"], "belongs to --anubis-select=risk"),
+        (["--anubis-select=risk", "--anubis-risk=1"], "--anubis-risk '1': give a probability"),
+        (["--anubis-select=risk", "--anubis-risk=-0.1"], "give a probability"),
+        (["--anubis-select=risk", "--anubis-risk=nan"], "give a probability"),
+        (["--anubis-select=risk", "--anubis-risk=low"], "give a probability"),
+        (["--anubis-select=risk", "--anubis-horizon=0h"], "--anubis-horizon must be more than 0"),
+        (["--anubis-select=risk", "--anubis-horizon=week"], "--anubis-horizon: 'week' is not a"),
+        (["--anubis-select=cost", "--anubis-incident-cost=x"], "--anubis-incident-cost: 'x'"),
+        (["--anubis-select=risk", "--anubis-explore=2"], "--anubis-explore '2'"),
+        (["--anubis-select=risk", "--anubis-seed=-1"], "--anubis-seed '-1'"),
+        (["--anubis-select=risk", "--anubis-seed=1.5"], "--anubis-seed '1.5'"),
+    ],
+)
+def test_options(story: pytest.Pytester, arguments: list[str], words: str) -> None:
+    assert words in refused(story, "--anubis", *arguments)
+
+
+def test_selecting_without_anubis_is_not_silently_nothing(story: pytest.Pytester) -> None:
+    assert "belongs to --anubis; add that" in refused(story, "--anubis-select=risk")
+
+
+def test_settings_of_the_ini_file_wait_for_their_mode(story: pytest.Pytester) -> None:
+    story.makeini(
+        "[pytest]\nanubis_budget = 20m\nanubis_risk = 0.02\nanubis_horizon = 12h\n"
+        "anubis_select = all\n"
+    )
+    result = story.runpytest("suites", "-p", "no:cacheprovider", "--collect-only", "-q")
+    assert result.ret == 0
+    result = story.runpytest("suites", "-p", "no:cacheprovider", "--anubis", "--collect-only")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["anubis: selecting by all: risk of an incident in 12 h *"])
+
+
+def test_an_unknown_mode_is_refused(story: pytest.Pytester) -> None:
+    result = story.runpytest("suites", "--anubis", "--anubis-select=luck")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*--anubis-select*'luck'*"])
+
+
+def insert(story: pytest.Pytester, **facts: float | str | None) -> None:
+    """Put an incident into the database that our own commands would refuse."""
+    with History(story.path / ".anubis") as history, history.writing() as connection:
+        nodes = schema.nodes
+        number = connection.execute(sa.select(nodes.c.id).where(nodes.c.name == HERE)).scalar_one()
+        connection.execute(
+            schema.incidents.insert().values(
+                {"node_id": number, "kind": "nic", "started": time.time() - DAY, **facts}
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"started": time.time() + 30 * DAY}, "lies in the future"),
+        ({"duration": -5.0}, "negative duration"),
+    ],
+)
+def test_a_history_that_makes_no_sense(
+    story: pytest.Pytester, facts: dict[str, float], words: str
+) -> None:
+    insert(story, **facts)
+    line = refused(story, "--anubis", "--anubis-select=risk")
+    assert words in line
+    assert f"node '{HERE}'" in line
+
+
+def test_a_history_of_another_schema(story: pytest.Pytester) -> None:
+    with History(story.path / ".anubis") as history, history.writing() as connection:
+        connection.execute(schema.meta.update().values(value="99"))
+    line = refused(story, "--anubis", "--anubis-select=risk")
+    assert "history of schema 99, this version reads 1" in line
+
+
+def test_a_history_that_is_none(story: pytest.Pytester) -> None:
+    (story.path / ".anubis" / "history.sqlite").write_bytes(b"not a database" * 100)
+    for rest in (story.path / ".anubis").glob("history.sqlite-*"):
+        rest.unlink()
+    assert "file is not a database" in refused(story, "--anubis", "--anubis-select=risk")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"format": "anubis-risk-model", "schema": 2}', "schema '2', this version reads 1"),
+        ("{}", "not a risk model"),
+        ("PK\\x03", "not valid JSON"),
+        (
+            '{"format": "anubis-risk-model", "schema": 1, "kinds": [], "nodes": 3, "model": '
+            '{"schema": 1, "model": "oracle"}}',
+            "'oracle' is none of",
+        ),
+    ],
+)
+def test_a_risk_model_that_cannot_be_used(story: pytest.Pytester, text: str, words: str) -> None:
+    (story.path / ".anubis" / MODEL_NAME).write_text(text)
+    line = refused(story, "--anubis", "--anubis-select=risk")
+    assert words in line
+    assert MODEL_NAME in line

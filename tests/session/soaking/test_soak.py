@@ -1,0 +1,292 @@
+"""Runs that are interrupted and go on, and runs that go round and round."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.session.soaking.cycle_reports import CycleFiles
+from pytest_anubis.session.soaking.soak import worst_code
+from pytest_anubis.store.journal.journal_file import read_journal
+from tests.quiet import QUIET
+
+SUITE = """
+import os, pathlib, pytest
+
+def note(name):
+    with open("ran.txt", "a") as out:
+        out.write(name + "\\n")
+
+def test_first(anubis_metric):
+    note("first")
+    anubis_metric.record("a", [1.0] * 5, unit="s", better="lower")
+
+def test_second(anubis_metric):
+    note("second")
+    if not pathlib.Path("second-time").exists():
+        pathlib.Path("second-time").touch()
+        os.kill(os.getpid(), 9)
+    anubis_metric.record("b", [1.0] * 5, unit="s", better="lower")
+
+def test_third(anubis_metric):
+    note("third")
+    anubis_metric.record("c", [1.0] * 5, unit="s", better="lower")
+"""
+
+
+@pytest.fixture
+def killed(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A run that a power cut ended in its second test."""
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    pytester.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    return pytester
+
+
+def test_finished_tests_are_not_repeated_and_the_interrupted_one_is_marked(
+    killed: pytest.Pytester,
+) -> None:
+    result = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    assert result.ret == 20  # no baseline
+    result.stdout.fnmatch_lines(["*1 tests are done, interrupted: test_suite.py::test_second"])
+    ran = (killed.path / "ran.txt").read_text().split()
+    assert ran == ["first", "second", "second", "third"]
+    (journal,) = killed.path.glob(".anubis/runs/*/journal.jsonl")
+    found = [json.loads(line) for line in journal.read_text().splitlines()]
+    names = [e["metric"]["name"] for e in found if e["event"] == "measurement"]
+    assert names == ["a", "b", "c"]
+    (resumed,) = [e for e in found if e["event"] == "resumed"]
+    assert resumed["interrupted"] == ["test_suite.py::test_second"]
+    assert not [e for e in found if e["event"] == "verdict" and e["reason"] == "not-reported"]
+
+
+def test_a_finished_run_is_not_resumed(killed: pytest.Pytester) -> None:
+    killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*--anubis-resume: run * has finished*"])
+
+
+def test_a_run_that_only_measured_is_not_the_one_to_go_on_with(killed: pytest.Pytester) -> None:
+    (killed.path / "second-time").unlink()  # another power cut, as in `anubis learn` or `certify`
+    measure = ("--anubis", "-p", "no:xdist", "--anubis-mode=measure", "--anubis-run-id=m")
+    killed.runpytest_subprocess(*measure)
+    assert read_journal(killed.path / ".anubis/runs/m").exit_status is None
+    named = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume=m")
+    assert named.ret == 4
+    named.stderr.fnmatch_lines(["*run m had --anubis-mode=measure, this one has judge"])
+    result = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result.stdout.fnmatch_lines(["*1 tests are done, interrupted: test_suite.py::test_second"])
+    assert read_journal(killed.path / ".anubis/runs/m").exit_status is None
+
+
+def test_nothing_to_resume_is_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_x():\n    pass\n")
+    result = pytester.runpytest_subprocess("--anubis", "--anubis-resume")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*holds no run to go on with"])
+
+
+def test_a_soak_cycles_and_keeps_every_run(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(
+        "def test_x(anubis_metric):\n"
+        "    anubis_metric.record('a', [1.0] * 5, unit='s', better='lower')\n"
+    )
+    result = pytester.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-duration=2s")
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["anubis: cycle 1,*exit code 20*", "anubis: * cycles in *"])
+    runs = list(pytester.path.glob(".anubis/runs/soak-*/journal.jsonl"))
+    assert len(runs) >= 1
+
+
+FALLING = """
+import pathlib
+
+def test_x(anubis_metric):
+    count = pathlib.Path("count")
+    number = int(count.read_text()) if count.exists() else 0
+    count.write_text(str(number + 1))
+    anubis_metric.record("rate", [100.0 - number] * 5, unit="GB/s", better="higher")
+    assert number != 3, "a bad moment"
+"""
+
+
+def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_trend(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\naddopts = --junitxml=out.xml\n")
+    pytester.makepyfile(test_it=FALLING)
+    pytester.makeconftest(
+        f"{QUIET}\nimport pathlib\n"
+        "def pytest_sessionfinish(session):\n"  # twelve cycles, however long they take
+        "    if pathlib.Path('count').read_text() == '12': pathlib.Path('enough').touch()\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    if pathlib.Path('enough').exists(): items.clear()\n"
+    )
+    result = pytester.runpytest_subprocess(
+        *("--anubis", "-p", "no:xdist", "--anubis-duration=1h", "--html=r.html"),
+        *("--anubis-fail-on=marginal", "--self-contained-html", "--anubis-run-id=s"),
+        timeout=400,
+    )
+    assert result.ret == 5  # the last cycle collected nothing, which ends a campaign
+    result.stdout.fnmatch_lines(
+        ["anubis: trend: MARGINAL test_it.py::test_x rate node: * worse at the end*12 cycles*"]
+    )
+    page = (pytester.path / "r.html").read_text()
+    for number in range(1, 13):
+        assert f"s-{number:05d}" in page
+    assert "% worse at the end" in page
+    assert "REJECTED" in page  # the fourth cycle
+    kept = sorted(path.name for path in pytester.path.glob("r-*.html"))
+    assert kept[:3] == ["r-00001.html", "r-00004.html", "r-00005.html"]  # where something changed
+    assert "href='r-00004.html'" in page
+    suites = ET.parse(pytester.path / "out.xml").getroot().findall("testsuite")  # noqa: S314
+    assert [suite.get("failures") for suite in suites][:5] == ["0", "0", "0", "1", "0"]
+    assert len(suites) == 13
+    assert not list(pytester.path.glob("out-*.xml"))
+
+
+SHORT = """
+def test_x(anubis_metric):
+    anubis_metric.record('a', [1.0] * 5, unit='s', better='lower')
+"""
+
+
+@pytest.mark.parametrize("where", ["ini", "environment"])
+def test_a_duration_from_elsewhere_makes_no_soak_in_a_soak(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    options = "--anubis --anubis-duration=0s -p no:xdist"
+    pytester.makeini(f"[pytest]\naddopts = {options if where == 'ini' else ''}\n")
+    if where == "environment":
+        monkeypatch.setenv("PYTEST_ADDOPTS", options)
+    pytester.makepyfile(SHORT)
+    result = pytester.runpytest_subprocess("--", ".", timeout=60)
+    assert result.ret == 20
+    runs = [path.name for path in pytester.path.glob(".anubis/runs/*")]
+    assert [name.count("-00001") for name in runs] == [1]
+
+
+LONG = """
+import pathlib, time
+
+def test_x(anubis_metric):
+    anubis_metric.record('a', [1.0] * 5, unit='s', better='lower')
+    number = len(list(pathlib.Path(".anubis/runs").iterdir()))
+    if number == 2:
+        pathlib.Path("second").touch()
+        time.sleep(600)
+
+def test_y(): pass
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+def test_one_interrupt_of_the_campaign_alone_ends_it_and_keeps_its_pages(
+    pytester: pytest.Pytester, number: int, workers: list[str]
+) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_it=LONG)
+    # Whoever starts these tests in the background has made their children deaf to SIGINT.
+    code = (
+        "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "sys.exit(pytest.main(sys.argv[1:]))"
+    )
+    options = ["--anubis", *workers, "--anubis-duration=1h", "--anubis-run-id=s", "--html=r.html"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *options, "--junitxml=out.xml", "-p", "no:cacheprovider"],
+        cwd=pytester.path,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until = time.monotonic() + 120
+        while not (pytester.path / "second").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(number)
+        try:
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 2
+    assert "2 cycles in" in said
+    assert "h, interrupted: 1 x exit code 2, 1 x exit code 20" in said
+    first, second = (read_journal(pytester.path / f".anubis/runs/s-0000{n}") for n in (1, 2))
+    assert (first.exit_status, second.exit_status) == (20, 2)
+    assert second.measurements[0].values == (1.0,) * 5
+    assert "interrupted" in (pytester.path / "r.html").read_text()
+    assert {path.name for path in pytester.path.glob("r-*.html")} == {
+        "r-00001.html",
+        "r-00002.html",
+    }
+    suites = ET.parse(pytester.path / "out.xml").getroot().findall("testsuite")  # noqa: S314
+    assert [suite.get("name") for suite in suites] == ["cycle 00001", "cycle 00002"]
+
+
+@pytest.mark.parametrize("kind", ["html", "junit"])
+def test_a_file_of_the_campaign_is_never_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    file = tmp_path / "out"
+    files = CycleFiles(html=file) if kind == "html" else CycleFiles(junit=file)
+    file.write_text("<testsuites><testsuite name='cycle 00001'/></testsuites>")
+    before = file.read_text()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_html("page") if kind == "html" else files.write_junit(2)
+    assert file.read_text() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_soak_goes_on_where_its_page_cannot_be_written(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(SHORT)
+    (pytester.path / "r.html").mkdir()
+    result = pytester.runpytest_subprocess(
+        "--anubis", "-p", "no:xdist", "--anubis-duration=0s", "--html=r.html"
+    )
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["anubis: *r.html: cannot be written (Is a directory)*"])
+    assert "Traceback" not in result.stderr.str()
+
+
+@pytest.mark.parametrize(
+    ("codes", "decayed", "worst"),
+    [
+        ([0, 0], False, 0),
+        ([0, 20, 0], False, 20),
+        ([0, 1, 20], False, 1),
+        ([1, 2], False, 2),
+        ([0, 139, 1], False, 139),  # died
+        ([0, 20], True, 1),
+        ([2], True, 2),
+    ],
+)
+def test_the_worst_cycle_decides_and_decay_may(codes: list[int], decayed: bool, worst: int) -> None:
+    assert worst_code(codes, decayed=decayed) == worst
+
+
+def test_a_cycle_that_left_no_junit_file_is_an_error_in_it(tmp_path: Path) -> None:
+    files = CycleFiles(junit=tmp_path / "out.xml")
+    (tmp_path / "out.xml").write_text("<testsuites><testsuite name='old'/></testsuites>")
+    files.write_junit(1)
+    (tmp_path / "out-00002.xml").write_text("<testsuites><testsuite tests='3'/></testsuites>")
+    files.write_junit(2)
+    suites = ET.parse(tmp_path / "out.xml").getroot().findall("testsuite")  # noqa: S314
+    assert [(s.get("name"), s.get("errors"), s.get("tests")) for s in suites] == [
+        ("cycle 00001", "1", "1"),
+        ("cycle 00002", None, "3"),
+    ]

@@ -1,0 +1,325 @@
+"""A baseline file is data: checked before use, sealed, and never half written."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.store.baselines.baseline_files import (
+    BaselineError,
+    baseline_file_name,
+    baseline_from_plain,
+    baseline_to_plain,
+    find_baseline,
+    load_baseline,
+    load_baselines,
+    save_baseline,
+    seal,
+)
+
+
+def criterion(name: str = "rate", **more: Any) -> Criterion:
+    fields: dict[str, Any] = {
+        "benchmark": "suites/test_net.py::test_tcp",
+        "metric": Metric(name=name, unit="GB/s", better="higher", question="µ?"),
+        "component": "network",
+        "centre": (1.0, 1.123456789012, 2.0),
+        "limit": 0.97,
+        "repeatability": 0.99,
+        "medians": (1.0, 1.5),
+        "nodes": 12,
+        "units": 96,
+        "window": (3, 20),
+        "notes": ("a learned limit would need 230 nodes",),
+    }
+    return Criterion(**(fields | more))
+
+
+def baseline(**more: Any) -> Baseline:
+    fields: dict[str, Any] = {
+        "hardware_class": "cpu epyc/8",
+        "attributes": {"cpu": "epyc"},
+        "criteria": (criterion(), criterion("latency", scope="node", window=None, limit=None)),
+        "created": "2026-01-31T12:00:00Z",
+        "nodes": ("n1", "n2"),
+        "runs": ("r1",),
+        "error_rate": 0.01,
+        "exclusions": (
+            Exclusion(node="n9", device="cuda:1", benchmark="b", metric="m", reason="slow"),
+        ),
+        "findings": (Finding(kind="second-population", text="two firmwares"),),
+        "inventory": {"gpus": [{"name": "x", "gb": 80.5}]},
+    }
+    return Baseline(**(fields | more))
+
+
+def test_what_is_saved_comes_back_sealed(tmp_path: Path) -> None:
+    path = save_baseline(baseline(), tmp_path / "new" / "folder")
+    loaded = load_baseline(path, hardware_class="cpu epyc/8")
+    assert loaded == seal(baseline())
+    assert loaded.digest.startswith("sha256:")
+    assert len(loaded.digest) == len("sha256:") + 12
+    assert loaded.criteria[1].centre == (1.0, 1.1234568, 2.0)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert "µ?" in path.read_text(encoding="utf-8")
+
+
+def test_saving_is_stable_and_independent_of_order(tmp_path: Path) -> None:
+    first = save_baseline(baseline(), tmp_path).read_bytes()
+    turned = dataclasses.replace(baseline(), criteria=baseline().criteria[::-1])
+    assert save_baseline(turned, tmp_path).read_bytes() == first
+    assert (
+        save_baseline(load_baseline(tmp_path / "cpu-epyc-8.json"), tmp_path).read_bytes() == first
+    )
+
+
+def test_layout_does_not_matter_but_content_does(tmp_path: Path) -> None:
+    path = save_baseline(baseline(), tmp_path)
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(plain))
+    assert load_baseline(path).digest == plain["digest"]
+    plain["criteria"][0]["alpha"] = 0.5
+    path.write_text(json.dumps(plain))
+    with pytest.raises(BaselineError, match=r"edited after it was sealed.*anubis baseline promote"):
+        load_baseline(path)
+    edited = load_baseline(path, sealed=False)
+    assert edited.criteria[0].alpha == 0.5
+    assert edited.digest != plain["digest"]
+    save_baseline(edited, tmp_path)
+    assert load_baseline(path) == edited
+
+
+def test_files_are_found_by_class(tmp_path: Path) -> None:
+    assert find_baseline(tmp_path, "cpu epyc/8") is None
+    path = save_baseline(baseline(), tmp_path)
+    assert find_baseline(tmp_path, "cpu epyc/8") == path
+    assert find_baseline(path, "another") == path
+    with pytest.raises(BaselineError, match="'cpu epyc/8', not for 'another'"):
+        load_baseline(path, hardware_class="another")
+    assert load_baselines(tmp_path) == load_baselines(path) == {"cpu epyc/8": load_baseline(path)}
+    path.rename(tmp_path / "other.json")
+    with pytest.raises(BaselineError, match=r"must be named cpu-epyc-8\.json"):
+        load_baselines(tmp_path)
+    with pytest.raises(BaselineError, match="no such folder"):
+        load_baselines(tmp_path / "nowhere")
+    assert baseline_file_name("../../etc/passwd") == "etc-passwd.json"
+    assert baseline_file_name("..") == "unnamed.json"
+
+
+def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def apply(plain: dict[str, Any]) -> None:
+        target: Any = plain
+        *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+        for part in way:
+            target = target[part]
+        target[last] = value
+
+    return apply
+
+
+MALFORMED = [
+    ("schema", 2, "schema: version 2"),
+    ("schema", "1", "schema: expected a whole number"),
+    ("format", "x", "not a baseline"),
+    ("hardware_class", "", "hardware_class: is empty"),
+    ("criteria", {}, "criteria: expected a list"),
+    ("criteria.0", 7, r"criteria\[0\]: expected an object"),
+    ("criteria.0.centre", [], r"criteria\[0\].centre: is empty"),
+    ("criteria.0.centre", [2.0, 1.0], r"criteria\[0\].centre\[1\]: smaller"),
+    ("criteria.1.centre.0", -1.0, r"criteria\[1\].centre\[0\]: -1 is outside"),
+    ("criteria.1.centre.0", None, r"criteria\[1\].centre\[0\]: expected a number, found null"),
+    ("criteria.1.centre.0", 10**400, r"centre\[0\]: the number is too large"),
+    ("criteria.0.alpha", 1.5, r"criteria\[0\].alpha: 1.5 is outside \[0, 1\]"),
+    ("criteria.0.better", "faster", "better: 'faster' is none of higher, lower, equal"),
+    ("criteria.0.unit", "", "has no unit"),
+    ("criteria.0.window", [1], "window: 1 numbers"),
+    ("criteria.0.window", [1, 0], r"window\[1\]: must be at least 1"),
+    ("criteria.0.medians", [1.0] * 102, "at most 101"),
+    ("criteria.0.nodes", True, "nodes: expected a whole number"),
+    ("criteria.0.limmit", 0.5, "limmit: unknown field"),
+    ("created", "yesterday", "created: 'yesterday' is not a date"),
+    ("nodes", ["a", 5], r"nodes\[1\]: expected text"),
+    ("error_rate", -0.1, "error_rate: -0.1 is outside"),
+    ("attributes", {"cpu": 5}, "attributes.cpu: expected text"),
+    ("inventory", [], "inventory: expected an object"),
+]
+
+
+@pytest.mark.parametrize(("where", "value", "said"), MALFORMED)
+def test_every_malformed_field_gives_one_line_with_its_place(
+    tmp_path: Path, where: str, value: Any, said: str
+) -> None:
+    path = save_baseline(baseline(), tmp_path)
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    change(where, value)(plain)
+    path.write_text(json.dumps(plain))
+    with pytest.raises(BaselineError, match=said) as caught:
+        load_baseline(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_duplicates_and_mixed_units_are_refused() -> None:
+    plain = baseline_to_plain(baseline())
+    twice = copy.deepcopy(plain)
+    twice["criteria"].append(twice["criteria"][0])
+    with pytest.raises(BaselineError, match=r"criteria\[2\]: the same .* as criteria\[0\]"):
+        baseline_from_plain(twice)
+    mixed = copy.deepcopy(plain)
+    mixed["criteria"].append(mixed["criteria"][0] | {"group": "b", "unit": "MB/s"})
+    with pytest.raises(BaselineError, match=r"criteria\[2\].unit: MB/s"):
+        baseline_from_plain(mixed)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "line 1 column 1: not valid JSON"),
+        (b'{"schema": 1, "schema": 1}', "'schema' stands twice"),
+        (b'{"schema": NaN}', "NaN is not a number"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b"\xff{}", "byte 0 is not UTF-8"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "mend it"),
+        (b"[]", "top level: expected an object"),
+        (b"\x00" * 10, "not valid JSON"),
+    ],
+)
+def test_what_is_not_a_baseline_gives_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "b.json"
+    path.write_bytes(content)
+    with pytest.raises(BaselineError, match=said) as caught:
+        load_baseline(path)
+    assert str(path) in str(caught.value)
+
+
+def test_every_truncation_gives_one_line(tmp_path: Path) -> None:
+    path = save_baseline(baseline(), tmp_path)
+    data = path.read_bytes()
+    for cut in range(0, len(data) - 2, 41):
+        path.write_bytes(data[:cut])
+        with pytest.raises(BaselineError, match=r"b|c"):
+            load_baseline(path)
+
+
+PLAIN = baseline_to_plain(seal(baseline()))
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from([-1, 0, 1, 1e308, -1e308, 10**400, "higher", [], {}]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> Any:
+    plain = copy.deepcopy(PLAIN)
+    for _ in range(draw(st.integers(1, 3))):
+        target: Any = plain
+        while True:
+            keys = sorted(target) if isinstance(target, dict) else list(range(len(target)))
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            child = target[key]
+            if isinstance(child, dict | list) and child and draw(st.booleans()):
+                target = child
+                continue
+            if draw(st.booleans()):
+                target[key] = draw(JSON)
+            else:
+                del target[key]
+            if isinstance(target, dict) and draw(st.booleans()):
+                target[draw(st.text(max_size=5))] = draw(JSON)
+            break
+    return plain
+
+
+@settings(
+    max_examples=300,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(mutated())
+def test_mutated_baselines_are_valid_or_refused(tmp_path: Path, plain: Any) -> None:
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps(plain))
+    try:
+        loaded = load_baseline(path, sealed=False)
+    except BaselineError as error:
+        said = str(error)
+        assert said.startswith(str(path))
+        assert "\n" not in said
+        return
+    for item in loaded.criteria:
+        assert item.centre
+        assert all(math.isfinite(v) and v >= 0 for v in (*item.centre, *item.medians))
+        assert list(item.centre) == sorted(item.centre)
+        assert 0 <= item.alpha <= 1
+    again = save_baseline(loaded, tmp_path / "again.json")
+    assert load_baseline(again) == seal(loaded)
+
+
+@settings(
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.data())
+def test_flipped_bytes_are_valid_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    path = save_baseline(baseline(), tmp_path)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    try:
+        load_baseline(path)
+    except BaselineError as error:
+        said = str(error)
+        assert said.startswith(str(path))
+
+
+def test_nothing_that_cannot_be_read_back_is_written(tmp_path: Path) -> None:
+    bad = dataclasses.replace(baseline(), criteria=(criterion(centre=(1.0, math.nan)),))
+    with pytest.raises(BaselineError, match="centre is nan"):
+        save_baseline(bad, tmp_path)
+    deep: Any = {}
+    for _ in range(40):
+        deep = {"x": deep}
+    with pytest.raises(BaselineError, match="nested more than"):
+        save_baseline(baseline(inventory=deep), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    endless = dataclasses.replace(baseline(), criteria=(criterion(detectable=math.inf),))
+    assert load_baseline(save_baseline(endless, tmp_path)).criteria[0].detectable is None
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_baseline(baseline(), tmp_path)
+    before = path.read_bytes()
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(BaselineError, match="No space left"):
+        save_baseline(baseline(method="medoid"), tmp_path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,421 @@
+"""The history keeps runs, incidents and defects, the same way in SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core.history import Incident
+from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History, HistoryError, moment_of, shown_time
+from pytest_anubis.store.history.defect_records import add_defect, close_defect, defects
+from pytest_anubis.store.history.fleet_history import read_fleet
+from pytest_anubis.store.history.incident_records import (
+    add_incident,
+    import_incidents,
+    incidents,
+    seconds_of,
+    withdraw_incident,
+)
+from pytest_anubis.store.history.risk_model_files import read_model, save_model
+from pytest_anubis.store.history.run_filing import (
+    file_all,
+    file_run,
+    make_sketch,
+    read_sketch,
+    record_run,
+)
+from pytest_anubis.store.journal import journal_events as events
+from pytest_anubis.store.journal.journal_file import Journal
+
+NOW = moment_of("2026-06-01T00:00:00Z")
+DAY = 86400.0
+NET, DISK = "suites/test_net.py::test_tcp", "suites/test_disk.py::test_fio"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[History]:
+    if request.param == "sqlite":
+        with History(tmp_path / ".anubis") as opened:
+            yield opened
+        return
+    url = request.getfixturevalue("postgres_url")
+    engine = sa.create_engine(url)
+    schema.metadata.drop_all(engine)
+    engine.dispose()
+    with History(url) as opened:
+        yield opened
+
+
+def verdict(benchmark: str, outcome: Outcome, similarity: float) -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome, reason=Reason.WITHIN, text="", benchmark=benchmark, metric="rate",
+        component=benchmark[12:15], device="cpu", similarity=similarity, value=1.0,
+    )  # fmt: skip
+
+
+def record(run: str = "r1", *, bad: bool = False, day: int = 1, **more: Any) -> RunRecord:
+    sample = Measurement(
+        test=NET,
+        benchmark=NET,
+        component="net",
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        device="cpu",
+        values=tuple(float(i) for i in range(500)),
+    )
+    fields: dict[str, Any] = {
+        "run": run,
+        "node": "n1",
+        "hardware_class": "c1",
+        "profile": "smoke",
+        "purpose": "acceptance",
+        "started": f"2026-01-{day:02d}T00:00:00Z",
+        "ended": f"2026-01-{day:02d}T00:01:00Z",
+        "measurements": (sample,),
+        "verdicts": (
+            verdict(NET, Outcome.FAIL if bad else Outcome.PASS, 0.7 if bad else 0.99),
+            verdict(DISK, Outcome.PASS, 0.98),
+        ),
+        "node_verdict": NodeVerdict(
+            node="n1",
+            decision=Decision.REJECTED if bad else Decision.ACCEPTED,
+            headline="slow" if bad else "fine",
+            components=("network.tcp",) if bad else (),
+            baseline="sha256:123456789abc",
+        ),
+        "results": (
+            TestResult(test=NET + "[a]", benchmark=NET, outcome="passed", seconds=2.0, metrics=1),
+            TestResult(test=NET + "[b]", benchmark=NET, outcome="failed", seconds=1.0, metrics=1),
+            TestResult(test=DISK, benchmark=DISK, outcome="skipped", seconds=0.0, text="no fio"),
+        ),
+    }
+    return RunRecord(**(fields | more))
+
+
+def test_a_nodes_history_shows_how_similarities_move(history: History) -> None:
+    record_run(history, record("late", bad=True, day=9))
+    record_run(history, record("early", day=2))
+    runs = history.node_history("n1")
+    assert [run.run for run in runs] == ["early", "late"]
+    assert [run.decision for run in runs] == ["ACCEPTED", "REJECTED"]
+    assert [run.similarities[NET, "rate", "cpu"] for run in runs] == [0.99, 0.7]
+    assert runs[1].outcomes == {"FAIL": 1, "PASS": 1}
+    assert (runs[0].seconds, runs[0].baseline) == (60.0, "sha256:123456789abc")
+    assert [run.run for run in history.node_history("n1", limit=1)] == ["late"]
+    assert [(node.name, node.hardware_class) for node in history.nodes()] == [("n1", "c1")]
+    with pytest.raises(HistoryError, match="'n7' is unknown"):
+        history.node_history("n7")
+
+
+def test_recording_again_replaces_and_sketches_hold_the_distribution(history: History) -> None:
+    for _ in range(2):
+        record_run(history, record())
+    assert len(history.node_history("n1")) == 1
+    with history.reading() as connection:
+        rows = connection.execute(sa.select(schema.samples)).all()
+    assert len(rows) == 1
+    sketch = read_sketch(rows[0].sketch)
+    assert (len(sketch), rows[0]._mapping["count"]) == (101, 500)
+    assert list(sketch) == sorted(sketch)
+    assert sketch[50] == pytest.approx(250, abs=3)
+
+
+@given(st.lists(st.floats(), max_size=300))
+def test_a_sketch_is_at_most_101_ascending_values_of_the_sample(values: list[float]) -> None:
+    sketch = read_sketch(make_sketch(tuple(values))).tolist()
+    assert len(sketch) <= 101
+    assert sketch == sorted(sketch)
+    assert set(sketch) <= set(values)
+
+
+def test_durations_are_medians_of_what_ran(history: History) -> None:
+    record_run(history, record("a"))
+    slow = TestResult(test=NET, benchmark=NET, outcome="passed", seconds=9.0, metrics=1)
+    record_run(history, record("b", results=(slow,)))
+    record_run(history, record("c", results=(slow,), profile="soak"))
+    assert history.durations("c1", profile="smoke") == {NET: 5.5}
+    assert history.durations("c1") == {NET: 9.0}
+    assert history.durations("c2") == {}
+    assert history.durations("") == {NET: 9.0}  # every class
+
+
+def test_a_rejected_run_opens_a_defect_that_the_operator_closes(history: History) -> None:
+    record_run(history, record("ok"))
+    assert defects(history) == ()
+    record_run(history, record("bad", bad=True))
+    (defect,) = defects(history, hardware_class="c1", node="n1", state="open")
+    assert (defect.run, defect.component, defect.benchmarks) == ("bad", "network.tcp", (NET,))
+    close_defect(history, defect.number, "false alarm", note="cable moved", now=NOW)
+    record_run(history, record("bad", bad=True))
+    (closed,) = defects(history)
+    assert (closed.state, closed.closed, closed.note) == ("false alarm", NOW, "cable moved")
+    assert defects(history, state="open") == ()
+    with pytest.raises(HistoryError, match="no defect 999"):
+        close_defect(history, 999, "confirmed")
+    with pytest.raises(HistoryError, match="none of open, confirmed, false alarm"):
+        close_defect(history, defect.number, "maybe")
+
+
+def test_defects_by_hand(history: History) -> None:
+    history.add_node("n2", hardware_class="c2")
+    add_defect(history, node="n2", benchmarks=[NET, DISK, NET], kind="nic", found=NOW - 1, now=NOW)
+    (defect,) = defects(history, hardware_class="c2")
+    assert (defect.benchmarks, defect.kind, defect.state) == ((DISK, NET), "nic", "confirmed")
+    with pytest.raises(HistoryError, match="at least one"):
+        add_defect(history, node="n2", benchmarks=[])
+    with pytest.raises(HistoryError, match="unknown"):
+        add_defect(history, node="n7", benchmarks=[NET])
+    with pytest.raises(HistoryError, match="future"):
+        add_defect(history, node="n2", benchmarks=[NET], found=NOW + DAY, now=NOW)
+
+
+def test_incidents_one_by_one(history: History) -> None:
+    history.add_node("n1", since=NOW - 9 * DAY, attributes={"rack": "r1"})
+    item = Incident(node="n1", kind="nic", started=NOW - DAY, duration=60.0, note="flap")
+    assert add_incident(history, item, now=NOW)
+    assert not add_incident(history, item, now=NOW)
+    (found,) = incidents(history, node="n1")
+    assert (found.kind, found.started, found.duration, found.note) == (
+        "nic",
+        NOW - DAY,
+        60.0,
+        "flap",
+    )
+    for bad, said in (
+        ({"started": NOW + DAY}, "future"),
+        ({"started": float("nan")}, "not a time"),
+        ({"duration": -1.0}, "negative"),
+        ({"duration": 2 * DAY}, "in the future"),
+        ({"node": "n9"}, "'n9' is unknown"),
+        ({"node": " "}, "empty"),
+        ({"kind": ""}, "kind '' is empty"),
+    ):
+        fields = {"node": "n1", "kind": "gpu", "started": NOW - DAY} | bad
+        with pytest.raises(HistoryError, match=said) as caught:
+            add_incident(history, Incident(**fields), now=NOW)  # type: ignore[arg-type]
+        assert "\n" not in str(caught.value)
+    assert len(incidents(history)) == 1
+    lasting = Incident(node="n1", kind="gpu", started=NOW - DAY)
+    assert add_incident(history, lasting, now=NOW)
+    assert not add_incident(history, replace(lasting, duration=90.0), now=NOW)
+    ended = next(one for one in incidents(history) if one.kind == "gpu")
+    assert ended.duration == 90.0  # it lasted when it was told first
+    withdraw_incident(history, ended.number)
+    assert [one.kind for one in incidents(history)] == ["nic"]
+    with pytest.raises(HistoryError, match=f"no incident {ended.number}"):
+        withdraw_incident(history, ended.number)
+    assert add_incident(history, Incident(node="n9", kind="x", started=1.0), add_node=True, now=NOW)
+    assert {node.name: node.since for node in history.nodes()} == {"n1": NOW - 9 * DAY, "n9": 1.0}
+    assert history.nodes()[0].attributes == {"rack": "r1"}
+
+
+def test_incidents_from_a_file_keep_the_good_lines(history: History, tmp_path: Path) -> None:
+    history.add_node("n1")
+    path = tmp_path / "incidents.csv"
+    path.write_text(
+        "node,kind,started,duration,component\n"
+        "n1,nic,2026-01-01T00:00:00Z,1.5,network\n"  # 2
+        "n1,nic,2027-01-01,1,\n"  # 3: future
+        "n9,nic,2026-01-01,1,\n"  # 4: unknown node
+        "n1,nic,2026-01-02,-3,\n"  # 5: negative
+        "n1,nic,soon,1,\n"  # 6: no date
+        "n1,,2026-01-02,1,\n"  # 7: no kind
+        "n1,nic,2026-01-03,a while,\n"  # 8: no duration
+        "\n"
+        "n1,disk,2026-01-04\n"  # 10
+        "n1,disk,2026-01-04,,\n"  # 11: the same again
+    )
+    found = import_incidents(history, path, now=NOW)
+    assert (found.added, found.known) == (2, 1)
+    assert sorted(int(text.split("line ")[1].split(":")[0]) for text in found.wrong) == [
+        3, 4, 5, 6, 7, 8,
+    ]  # fmt: skip
+    assert found.wrong[1].startswith(f"{path} line 4: ")  # as they stand in the file
+    assert all(str(path) in text and "\n" not in text for text in found.wrong)
+    kept = incidents(history)
+    assert [(item.kind, item.duration, item.component) for item in kept] == [
+        ("nic", 5400.0, "network"), ("disk", None, ""),
+    ]  # fmt: skip
+    again = import_incidents(history, path, add_nodes=True, now=NOW)
+    assert (again.added, again.known) == (1, 3)
+    assert [node.name for node in history.nodes()] == ["n1", "n9"]
+    path.write_text("node,kind,started,duration\nn1,disk,2026-01-04,2\n")
+    assert import_incidents(history, path, now=NOW).known == 1
+    assert [item.duration for item in incidents(history) if item.kind == "disk"] == [7200.0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("", "'node' is missing"), ("node,kind\n", "'started' is missing")]
+)
+def test_a_file_that_holds_no_incidents(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "i.csv"
+    path.write_text(content)
+    with History(tmp_path) as opened:
+        with pytest.raises(HistoryError, match=said):
+            import_incidents(opened, path)
+        with pytest.raises(HistoryError, match="cannot be read"):
+            import_incidents(opened, tmp_path / "nothing.csv")
+
+
+def test_states_of_nodes(history: History) -> None:
+    history.add_node("n1", hardware_class="c1")
+    assert history.nodes()[0].state == "in service"
+    history.set_state("n1", "in service", at=NOW - DAY, now=NOW)
+    history.set_state("n1", "repair", at=NOW - 60, now=NOW)
+    history.set_state("n1", "drained", at=NOW - 90, now=NOW)
+    assert history.nodes()[0].state == "repair"
+    with pytest.raises(HistoryError, match="none of in service"):
+        history.set_state("n1", "broken")
+    with pytest.raises(HistoryError, match="unknown"):
+        history.set_state("n2", "repair")
+    with pytest.raises(HistoryError, match="unprintable"):
+        history.add_node("\x00")
+
+
+def test_a_run_is_filed_from_its_journal_and_trouble_is_only_told(tmp_path: Path) -> None:
+    store = tmp_path / ".anubis"
+    with Journal.create(store, "r1") as journal:
+        journal.write(events.run_started_event(run="r1", node="n1", started="2026-01-01"))
+    assert file_run(store, journal.path) == ""
+    with History(store) as opened:
+        (run,) = opened.node_history("n1")
+    assert (run.run, run.seconds, run.decision) == ("r1", None, "")
+    assert "cannot be read" in file_run(store, tmp_path / "nothing")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "history.sqlite").write_text(
+        "this is no database, but it is long enough" * 99
+    )
+    said = file_run(tmp_path / "bad", journal.path)
+    assert "not a database" in said
+    assert "\n" not in said
+
+
+def test_a_lost_history_is_rebuilt_from_the_journals(tmp_path: Path) -> None:
+    for run in ("r1", "r2"):
+        with Journal.create(tmp_path, run) as journal:
+            journal.write(events.run_started_event(run=run, node="n1", started="2026-01-01"))
+    (tmp_path / "runs" / "bad").mkdir()
+    (tmp_path / "runs" / "bad" / "journal.jsonl").write_text("junk\n")
+    seen: list[str] = []
+    said = file_all(tmp_path, progress=seen.append)
+    assert len(said) == 1
+    assert "bad" in said[0]
+    assert len(seen) == 3
+    with History(tmp_path) as opened:
+        assert [run.run for run in opened.node_history("n1")] == ["r1", "r2"]
+
+
+def test_a_history_of_another_schema_or_nowhere_is_refused(tmp_path: Path) -> None:
+    with History(tmp_path) as opened, opened.writing() as connection:
+        connection.execute(schema.meta.update().values(value="99"))
+    with pytest.raises(HistoryError, match="schema 99, this version reads 1"):
+        History(tmp_path)
+    with pytest.raises(HistoryError, match="history URL"):
+        History("nosuchdb://x")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HistoryError, match="another store folder"):
+        History(tmp_path / "file")
+    with pytest.raises(HistoryError) as caught:
+        History("postgresql+psycopg://me:secret@127.0.0.1:1/x")
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_several_processes_may_file_at_once(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from pytest_anubis.store.history.database import History\n"
+        "from pytest_anubis.store.history.run_filing import record_run\n"
+        "from pytest_anubis.core.run import RunRecord\n"
+        "for i in range(15):\n"
+        "    with History(sys.argv[1]) as h:\n"
+        "        record_run(h, RunRecord(run=f'{sys.argv[2]}-{i}', node='n1', started='2026-01-01'))\n"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), name]) for name in "abc"
+    ]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    with History(tmp_path) as opened:
+        assert len(opened.node_history("n1")) == 45
+
+
+def test_durations_and_dates_in_words() -> None:
+    assert seconds_of("2") == 7200.0
+    assert seconds_of("30m") == 1800.0
+    assert seconds_of(" 1.5d ") == 129600.0
+    assert seconds_of("") is None
+    assert shown_time(moment_of("2026-01-01")) == "2026-01-01T00:00:00+00:00"
+    assert moment_of("2026-01-01T01:00:00+01:00") == moment_of("2026-01-01")
+    assert "s" in shown_time(1e300)
+
+
+def test_the_fleet_is_read_at_once(history: History) -> None:
+    history.add_node("n2", since=NOW - 50 * DAY)
+    record_run(history, record("a", day=2))
+    record_run(history, record("b", bad=True, day=3))
+    record_run(history, record("c", day=4, hardware_class="c2", verdicts=()))
+    history.set_state("n2", "removed", at=NOW - 5 * DAY, now=NOW)
+    add_incident(history, Incident(node="n2", kind="nic", started=NOW - 9 * DAY), now=NOW)
+    add_defect(history, node="n2", benchmarks=[DISK], found=NOW - DAY, now=NOW)
+
+    fleet = read_fleet(history, hardware_class="c1", profile="smoke")
+    assert [node.name for node in fleet.nodes] == ["n1", "n2"]
+    assert [run.run for run in fleet.runs["n1"]] == ["a", "b", "c"]
+    lowest = [min(run.similarities.values(), default=None) for run in fleet.runs["n1"]]
+    assert lowest == [0.98, 0.7, None]
+    assert fleet.gone == {"n2": pytest.approx(NOW - 5 * DAY)}
+    assert [item.kind for item in fleet.incidents] == ["nic"]
+    # Of the class and of unknown class; another class has its own durations.
+    assert [item.hardware_class for item in fleet.defects] == ["c1", ""]
+    assert (fleet.durations, fleet.experience) == ({NET: 2.0}, {NET: 2})
+    assert fleet.components == {NET: "net"}
+    # A class without defects takes what there is.
+    assert len(read_fleet(history, hardware_class="c9").defects) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot be read"),
+        ("[]", "not a risk model"),
+        ('{"format": "anubis-baseline"}', "not a risk model"),
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_a_file_that_is_no_risk_model(tmp_path: Path, text: str | None, words: str) -> None:
+    path = tmp_path / "m.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(HistoryError, match=words):
+        read_model(path)
+
+
+def test_a_risk_model_is_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "m.json"
+    save_model(path, {"schema": 1, "kinds": ["nic"]}, created="2026-01-01T00:00:00Z")
+    assert read_model(path)["kinds"] == ["nic"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HistoryError, match="cannot be written"):
+        save_model(tmp_path / "file" / "m.json", {}, created="")
+
+
+def test_who_had_an_incident_was_in_service(history: History) -> None:
+    history.add_node("n1", since=NOW - DAY)  # first measured yesterday
+    for days in (40, 90, 20):
+        add_incident(history, Incident(node="n1", kind="nic", started=NOW - days * DAY), now=NOW)
+    (node,) = read_fleet(history).nodes
+    assert node.since == NOW - 90 * DAY

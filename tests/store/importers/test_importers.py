@@ -1,0 +1,376 @@
+"""Results of other tools become populations; what is wrong is listed and costs nothing else."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_anubis.core.sample import Population
+from pytest_anubis.store.importers.fio import import_fio
+from pytest_anubis.store.importers.import_result import ImportFileError
+from pytest_anubis.store.importers.nccl import import_nccl
+from pytest_anubis.store.importers.superbench import import_superbench
+from pytest_anubis.store.importers.table import import_table
+
+DATA = Path(__file__).parent / "data"
+HEAD = "node,device,benchmark,metric,unit,better,value"
+
+
+def table(folder: Path, text: str, name: str = "t.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def unit(population: Population, node: str, device: str = "node") -> tuple[list[float], str]:
+    pairs = list(zip(population.nodes, population.devices, strict=True))
+    row = pairs.index((node, device))
+    problem = population.problems.get(row)
+    return population.sample(row).tolist(), problem.kind if problem else ""
+
+
+def test_a_table_becomes_populations(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        f"{HEAD},class,group\n"
+        "b,cuda:0,gemm,rate,TFLOP/s,higher,3,h100,\n"
+        "a,cuda:1,gemm,rate,TFLOP/s,higher,1,h100,\n"
+        "a,cuda:0,gemm,rate,TFLOP/s,higher,2,h100,\n"
+        "a,cuda:0,gemm,rate,TFLOP/s,higher,5,h100,\n"
+        "a,cuda:0,step,time,ms,lower,7,h100,stage1\n",
+    )
+    found = import_table(path)
+    assert (found.lines, found.values, found.wrong_count) == (5, 5, 0)
+    gemm, step = found.populations
+    assert (gemm.hardware_class, gemm.benchmark, gemm.metric.name) == ("h100", "gemm", "rate")
+    assert (gemm.metric.unit, gemm.metric.better, gemm.group) == ("TFLOP/s", "higher", "")
+    assert (gemm.nodes, gemm.devices) == (("a", "a", "b"), ("cuda:0", "cuda:1", "cuda:0"))
+    assert gemm.sample(0).tolist() == [2.0, 5.0]
+    assert gemm.runs == ("t", "t", "t")
+    assert (step.metric.better, step.group) == ("lower", "stage1")
+    assert [(run.node, run.hardware_class) for run in found.runs] == [("a", "h100"), ("b", "h100")]
+
+
+def test_times_order_the_values_and_missing_columns_have_defaults(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        "Node;Benchmark;Metric;Unit;Better;Value;Time;remark\n"
+        "a;x;m;s;lower;3;2026-01-03;\n"
+        "a;x;m;s;lower;1;2026-01-01T00:00:00Z;\n"
+        "a;x;m;s;lower;2;2026-01-02;\n"
+        "a;x;m;s;lower;4;soon;\n",
+    )
+    found = import_table(path, hardware_class="mine", run="r7")
+    (population,) = found.populations
+    assert population.sample(0).tolist() == [1.0, 2.0, 3.0]
+    assert (population.hardware_class, population.devices, population.runs) == (
+        "mine", ("node",), ("r7",),
+    )  # fmt: skip
+    assert [str(line) for line in found.wrong] == ["line 5: time 'soon' is not a number"]
+    assert found.notes == ("column 'remark' is not used",)
+
+
+def test_wrong_lines_are_listed_by_number_and_the_good_ones_kept(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = [
+        HEAD,
+        "a,d,x,m,s,lower,1",  # 2
+        "a,d,x,m,s,lower",  # 3
+        "a,d,x,m,s,lower,fast",  # 4
+        "a,d,x,m,s,faster,1",  # 5
+        ",d,x,m,s,lower,1",  # 6
+        "a,d,x,m,,lower,1",  # 7
+        "",  # 8
+        'a,d,x,"m',  # 9 and 10: a quoted line end
+        '",s,lower,1',
+        "a,d,x,m,s,lower,2",  # 11
+        "a,d,x,m,s,lower,2,extra",  # 12
+        "\x07,d,x,m,s,lower,2",  # 13
+        "b,d,x,m,s,lower,3",  # 14
+    ]
+    path.write_bytes("\n".join(lines).encode() + b"\n\xff,d,x,m,s,lower,3\n")
+    found = import_table(path)
+    assert [line.line for line in found.wrong] == [3, 4, 5, 6, 7, 12, 13, 15]
+    assert found.wrong_count == 8
+    (population,) = found.populations
+    assert unit(population, "a", "d") == ([1.0, 1.0, 2.0], "")
+    assert unit(population, "b", "d") == ([3.0], "")
+
+
+def test_a_row_that_no_csv_reader_takes_costs_only_itself(tmp_path: Path) -> None:
+    huge = "x" * 200_000
+    path = table(
+        tmp_path, f"{HEAD}\na,d,x,m,s,lower,1\n{huge},d,x,m,s,lower,1\nb,d,x,m,s,lower,2\n"
+    )
+    found = import_table(path)
+    assert [line.line for line in found.wrong] == [3]
+    assert found.populations[0].nodes == ("a", "b")
+    assert (found.lines, found.values) == (3, 2)
+
+
+def test_failed_and_invalid_rows_are_problems_and_never_values(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        f"{HEAD},return_code\n"
+        "a,d,x,m,GB/s,higher,10,0\n"
+        "b,d,x,m,GB/s,higher,0,124\n"
+        "c,d,x,m,GB/s,higher,,3\n"
+        "e,d,x,m,GB/s,higher,nan,0\n"
+        "f,d,x,m,GB/s,higher,-1,\n"
+        "g,d,x,m,GB/s,higher,,0\n"
+        "h,d,x,m,MB/s,higher,9,0\n"
+        "i,d,x,m,GB/s,lower,9,0\n"
+        "j,d,x,m,GB/s,higher,inf,0\n",
+    )
+    found = import_table(path)
+    (population,) = found.populations
+    kinds = {node: unit(population, node, "d") for node in population.nodes}
+    assert kinds["a"] == ([10.0], "")
+    assert kinds["b"] == ([], "failed")
+    assert kinds["c"] == ([], "failed")
+    assert {node: kinds[node][1] for node in "efghij"} == {
+        "e": "invalid", "f": "invalid", "g": "missing", "h": "unit", "i": "unit", "j": "invalid",
+    }  # fmt: skip
+    row = population.nodes.index("b")
+    assert population.problems[row].text == "return code 124"
+    row = population.nodes.index("h")
+    assert "MB/s" in population.problems[row].text
+    assert found.wrong_count == 0
+
+
+def test_what_most_nodes_report_and_one_lacks_is_missing(tmp_path: Path) -> None:
+    rows = [
+        f"{node},{device},{bench},m,s,lower,1"
+        for node in "abcd"
+        for device in ("g0", "g1")
+        for bench in ("x", "y")
+        if (node, device, bench) not in {("b", "g1", "x"), ("c", "g0", "y"), ("c", "g1", "y")}
+    ]
+    rows.append("a,only-here,x,m,s,lower,1")
+    found = import_table(table(tmp_path, "\n".join([HEAD, *rows])))
+    x, y = found.populations
+    assert unit(x, "b", "g1") == ([], "missing")
+    assert unit(y, "c", "g0") == unit(y, "c", "g1") == ([], "missing")
+    assert len(x) == 4 * 2 + 1
+    assert {run.node for run in found.runs} == set("abcd")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "column 'node' is missing"),
+        ("node,benchmark,metric,unit,value\n", "column 'better' is missing"),
+        (f"{HEAD},value\n", "column 'value' stands twice"),
+    ],
+)
+def test_a_table_without_its_columns_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = table(tmp_path, text)
+    with pytest.raises(ImportFileError, match=said) as caught:
+        import_table(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_table_that_is_not_there_and_one_without_lines(tmp_path: Path) -> None:
+    with pytest.raises(ImportFileError, match="cannot be read"):
+        import_table(tmp_path / "nothing.csv")
+    with pytest.raises(ImportFileError, match="cannot be read"):
+        import_table(tmp_path / "nothing.parquet")
+    found = import_table(table(tmp_path, HEAD))
+    assert found.populations == ()
+    assert found.notes == ("no good line at all",)
+
+
+def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    text = f"{HEAD},time,return_code\n" + "".join(
+        f"n{n},g{d},x,m,GB/s,higher,{n + d / 10},2026-01-0{d + 1} 00:00:00,{int(n == d == 2)}\n"
+        for n in range(5)
+        for d in range(3)
+    )
+    path = table(tmp_path, text)
+    odd = tmp_path / "a[b]*.parquet"
+    duckdb.read_csv(str(path)).write_parquet(str(odd))
+    (one,), (other,) = (
+        import_table(path, run="r").populations,
+        import_table(odd, run="r").populations,
+    )
+    assert (one.nodes, one.devices, one.runs) == (other.nodes, other.devices, other.runs)
+    assert one.problems == other.problems
+    assert np.array_equal(one.values, other.values)
+    assert np.array_equal(one.offsets, other.offsets)
+    bad = table(tmp_path, "no parquet", "bad.parquet")
+    with pytest.raises(ImportFileError, match="not a Parquet file"):
+        import_table(bad)
+
+
+def test_parquet_without_duckdb_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(ImportFileError, match=r"pytest-anubis\[fleet\]"):
+        import_table(tmp_path / "x.parquet")
+
+
+CELL = st.sampled_from(
+    ["a", "b", "", "1", "2.5", "-1", "nan", "higher", "lower", "s", '"', "x,y", "\x00"]
+)
+
+
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.lists(st.lists(CELL, max_size=9), max_size=12), st.randoms())
+def test_any_table_is_read_and_order_does_not_matter(
+    tmp_path: Path, rows: list[list[str]], random: Any
+) -> None:
+    def read() -> Any:
+        path = tmp_path / "t.csv"
+        with path.open("w", newline="") as out:
+            writer = csv.writer(out)
+            writer.writerow([*HEAD.split(","), "return_code"])
+            writer.writerows(rows)
+        found = import_table(path)
+        for population in found.populations:
+            assert population.offsets[-1] == len(population.values)
+            assert len(population.offsets) == len(population) + 1
+            assert all(0 <= row < len(population) for row in population.problems)
+            for row in range(len(population)):
+                sample = population.sample(row)
+                assert row in population.problems or (len(sample) and (sample >= 0).all())
+        return [
+            (
+                p.benchmark,
+                p.metric,
+                p.nodes,
+                p.devices,
+                [sorted(p.sample(i)) for i in range(len(p))],
+            )
+            for p in found.populations
+            if not np.isnan(p.values).any()
+        ]
+
+    first = read()
+    random.shuffle(rows)
+    assert read() == first
+
+
+def test_superbench_summaries(tmp_path: Path) -> None:
+    found = import_superbench(DATA / "superbench.jsonl", hardware_class="nd")
+    by_key = {(p.benchmark, p.metric.name): p for p in found.populations}
+    gemm = by_key["gemm-flops", "FP32"]
+    assert (gemm.metric.unit, gemm.metric.better, gemm.hardware_class) == (
+        "GFLOP/s",
+        "higher",
+        "nd",
+    )
+    first = json.loads((DATA / "superbench.jsonl").read_text().splitlines()[0])
+    assert unit(gemm, "sb-validation-01", "rank3") == ([first["gemm-flops/FP32:3"]], "")
+    step = by_key["resnet_models/pytorch-resnet50", "steptime_train_float32"]
+    assert (step.metric.unit, step.metric.better) == ("ms", "lower")
+    assert step.devices == ("node",) * 3
+    assert {run.node for run in found.runs} == {f"sb-validation-0{i}" for i in (1, 2, 3)}
+    assert not [key for key in by_key if key[1] == "return_code"]
+
+
+def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Path) -> None:
+    lines: list[Any] = [
+        {"node": f"n{i}", "b/return_code": 0, "b/x_bw:0": 10.0 + i, "b/x_bw:1": 10.0, "c/1/y_time": 2.0,
+         "c/0/y_time": 1.0, "monitor/gpu_temperature:0": 50}
+        for i in range(3)
+    ]  # fmt: skip
+    lines += [
+        {"node": "bad", "b/return_code": 33, "c/0/y_time": 4.0},
+        {
+            "node": "lost",
+            "b/return_code:0": 0,
+            "b/return_code:1": 4,
+            "b/x_bw:0": 9.0,
+            "b/x_bw:1": 0.1,
+        },
+        {"node": "n0", "c/0/y_time": 8.0, "odd/frobs": 3, "c/0/z_time": "1", "flat": 1},
+        [1],
+        {"nodes": 1},
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n{bad\n")
+    found = import_superbench(path)
+    bandwidth, time = found.populations
+    assert unit(bandwidth, "bad", "rank0") == unit(bandwidth, "bad", "rank1") == ([], "failed")
+    assert unit(bandwidth, "lost", "rank1") == ([], "failed")
+    assert unit(bandwidth, "lost", "rank0") == ([9.0], "")
+    assert unit(time, "lost") == ([], "missing")
+    assert unit(time, "n1") == ([1.0, 2.0], "")
+    assert sorted(time.runs) == ["s"] * 5 + ["s-2"]
+    said = [str(line) for line in found.wrong]
+    assert [text.split(":")[0] for text in said] == ["line 6"] * 3 + ["line 7", "line 8", "line 9"]
+    assert "stands there again" in said[0]
+    assert any("'frobs': direction unknown" in note for note in found.notes)
+    assert any("1 monitor readings" in note for note in found.notes)
+    told = import_superbench(path, directions={"^frobs$": ("count", "higher")})
+    assert "frobs" in {p.metric.name for p in told.populations}
+    with pytest.raises(ImportFileError, match="no node in it"):
+        import_superbench(table(tmp_path, "{}\n", "x.jsonl"))
+
+
+def test_nccl_logs() -> None:
+    found = import_nccl(DATA / "nccl_allreduce.log", node="n1")
+    by_name = {p.metric.name: p for p in found.populations}
+    largest = by_name["busbw_8589934592"]
+    assert largest.sample(0).tolist() == [235.26]
+    assert by_name["busbw_8589934592_in_place"].sample(0).tolist() == [235.03]
+    assert (largest.benchmark, largest.metric.unit) == ("nccl-tests/all_reduce", "GB/s")
+    assert by_name["time_4096"].sample(0).tolist() == [35.92]
+    assert by_name["time_4096"].metric.better == "lower"
+    assert not [name for name in by_name if name.endswith("_0")]
+
+
+def test_nccl_wrong_results_and_failures(tmp_path: Path) -> None:
+    log = (
+        "# nccl-tests version 2.13 nccl-headers=21\n# Collective test starting: all_gather_perf\n"
+        "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+        "  1048576  262144  float  none  -1  74.7  14.0  24.5  0  76.1  13.7  24.0  3\n"
+        "  1048576  262144  float  none  -1  75.7  14.1  24.6  0  76.1  13.7  24.0  0\n"
+        "  2097152  262144  float  none  -1  bad  14.0  24.5  0  76.1  13.7  24.0  0\n"
+        "  4194304  5 float\n"
+    )
+    path = table(tmp_path, log, "x.log")
+    found = import_nccl(path, node="n")
+    place, out = found.populations[1], found.populations[0]
+    assert out.benchmark == "nccl-tests/all_gather"
+    assert unit(out, "n") == ([24.5, 24.6], "")
+    assert unit(place, "n") == ([], "failed")
+    assert [line.line for line in found.wrong] == [6, 7]
+    failed = table(tmp_path, log + "# Out of bounds values : 3 FAILED\n", "y.log")
+    assert {unit(p, "n")[1] for p in import_nccl(failed, node="n").populations} == {"failed"}
+    with pytest.raises(ImportFileError, match="no line of results"):
+        import_nccl(table(tmp_path, "hello\n", "z.log"), node="n")
+
+
+def test_fio_output(tmp_path: Path) -> None:
+    found = import_fio(DATA / "fio.json", node="n1")
+    by_name = {p.metric.name: p for p in found.populations}
+    assert by_name["read_bandwidth"].sample(0).tolist() == [348.743777]
+    assert by_name["write_iops"].sample(0).tolist() == [85066.128925]
+    assert by_name["read_latency_p99"].sample(0).tolist() == [2244.608]
+    assert by_name["read_latency_p99"].metric.better == "lower"
+    assert by_name["read_bandwidth"].devices == ("nvme0n1",)
+    assert "trim_iops" not in by_name
+    text = (DATA / "fio.json").read_text()
+    twice = table(tmp_path, f"fio: a warning\n{text}\n{text}", "twice.json")
+    population = import_fio(twice, node="n1").populations[0]
+    assert unit(population, "n1", "nvme0n1") == ([348.743777] * 2, "")
+    failed = table(tmp_path, text.replace('"error": 0', '"error": 5'), "failed.json")
+    for population in import_fio(failed, node="n1").populations:
+        assert unit(population, "n1", "nvme0n1") == ([], "failed")
+    for content in ("", "{", '{"jobs": 5}', '{"a": 1}', "[" * 99999):
+        with pytest.raises(ImportFileError, match="fio"):
+            import_fio(table(tmp_path, content, "bad.json"), node="n")

@@ -1,0 +1,351 @@
+"""The journal keeps what was written, tells what was lost, and never stops a run."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core.baseline import Finding
+from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import PlannedTest
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
+from pytest_anubis.store.journal import journal_events as events
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import Journal, journal_path, read_journal
+
+METRIC = Metric(
+    name="rate", unit="GB/s", better="higher", goal="fast links", question="fast?", action="reseat"
+)
+
+
+def measurement(values: tuple[float, ...] = (1.0, 2.5), **more: object) -> Measurement:
+    fields: dict[str, object] = {
+        "test": "test_a.py::test_x[cuda:0]",
+        "benchmark": "test_a.py::test_x",
+        "component": "network",
+        "metric": METRIC,
+        "device": "cuda:0",
+        "values": values,
+    }
+    return Measurement(**(fields | more))  # type: ignore[arg-type]
+
+
+def head(run: str = "r1") -> events.Event:
+    return events.run_started_event(
+        run=run,
+        node="n1",
+        started="2026-01-01T00:00:00Z",
+        hardware_class="cpu-x",
+        attributes={"cpu": "x"},
+        profile="smoke",
+        purpose="learn",
+        inventory={"cores": 2},
+        settings={"store": ".anubis"},
+    )
+
+
+VERDICT = MetricVerdict(
+    outcome=Outcome.FAIL,
+    reason=Reason.BEYOND,
+    text="slow",
+    benchmark="test_a.py::test_x",
+    metric="rate",
+    value=1.0,
+    similarity=0.5,
+    reference=Reference.FLEET,
+    disturbance=("steal",),
+    count=2,
+)
+DECISION = NodeVerdict(
+    node="n1",
+    decision=Decision.REJECTED,
+    headline="slow link",
+    components=("network",),
+    counts=(("FAIL", 1),),
+    residual_risk=0.25,
+)
+FINDING = Finding(kind="second-population", text="two firmwares")
+SAMPLE = measurement(
+    disturbance=("cpu pressure 30 %",),
+    attempts=2,
+    group="stage0",
+    telemetry=(("power", (300.0, math.nan)),),
+    seconds=1.5,
+)
+RESULT = TestResult(
+    test=SAMPLE.test, benchmark=SAMPLE.benchmark, outcome="failed", text="slow", metrics=1
+)
+PLAN = PlannedTest(test=SAMPLE.test, benchmark=SAMPLE.benchmark, metrics=("rate",), cost=2.0)
+LOST = PlannedTest(test="test_b", benchmark="test_b", component="disk")
+
+
+def test_a_whole_run_comes_back(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, "r1") as journal:
+        journal.write(head())
+        journal.write(events.planned_event([PLAN, LOST]))
+        journal.write(events.started_event(SAMPLE.test))
+        journal.write(events.measurement_event(SAMPLE, "n1"))
+        journal.write(events.verdict_event(VERDICT))
+        journal.write(events.finished_event(RESULT))
+        journal.write(events.finding_event(FINDING))
+        journal.write({"event": "crash", "worker": "gw0"})
+        journal.write(events.node_verdict_event(DECISION))
+        journal.write(events.run_finished_event(exit_status=1, ended="2026-01-01T00:01:00Z"))
+    record = read_journal(tmp_path / "runs" / "r1")
+    assert record == read_journal(journal_path(tmp_path, "r1"))
+    assert (record.run, record.node, record.purpose, record.profile) == (
+        "r1", "n1", "learn", "smoke",
+    )  # fmt: skip
+    assert record.inventory == {"cores": 2}
+    assert record.attributes == {"cpu": "x"}
+    assert record.planned == (PLAN, LOST)
+    assert record.measurements[0].telemetry[0][1][0] == 300.0
+    assert math.isnan(record.measurements[0].telemetry[0][1][1])
+    assert record.measurements[0].values == SAMPLE.values
+    assert record.verdicts == (VERDICT,)
+    assert record.node_verdict == DECISION
+    assert record.findings == (FINDING,)
+    assert record.events[0]["worker"] == "gw0"
+    assert record.exit_status == 1
+    assert record.warnings == ()
+    assert record.results[0] == RESULT
+    assert (record.results[1].test, record.results[1].outcome) == ("test_b", "not reported")
+    assert record.results[1].component == "disk"
+
+
+@given(st.lists(st.floats(), max_size=20))
+def test_every_float_survives_strict_json(values: list[float]) -> None:
+    event = events.measurement_event(measurement(tuple(values)))
+    text = json.dumps(event, allow_nan=False)
+    back = events.measurement_from_event(json.loads(text)).values
+    assert len(back) == len(values)
+    assert all(
+        a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(values, back, strict=True)
+    )
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_reading_hostile_events_gives_an_event_or_one_clear_line(value: object) -> None:
+    for name in ("metric", "values", "benchmark", "seconds", "disturbance", "telemetry"):
+        event = events.measurement_event(measurement()) | {name: value}
+        try:
+            events.measurement_from_event(event)
+        except JournalError as error:
+            said = str(error)
+        else:
+            said = name
+        assert name in said
+        assert "\n" not in said
+
+
+def test_numpy_and_odd_values_are_written(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+        journal.write(
+            {
+                "event": "telemetry",
+                "n": np.int64(3),
+                "series": np.array([1.0, math.inf]),
+                "deep": {"x": [math.nan]},
+                "path": Path("a"),
+                "odd": "\ud800",
+            }
+        )
+    event = read_journal(journal.path).events[0]
+    assert event["n"] == 3
+    assert event["series"] == [1.0, "Infinity"]
+    assert event["deep"] == {"x": ["NaN"]}
+    assert event["path"] == "a"
+
+
+def test_a_truncated_last_line_is_reported_and_the_rest_kept(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+        journal.write(events.measurement_event(measurement()))
+        journal.write(events.measurement_event(measurement()))
+    data = journal.path.read_bytes()
+    journal.path.write_bytes(data[:-20])
+    record = read_journal(journal.path)
+    assert len(record.measurements) == 1
+    assert any("line 3: cut short" in text for text in record.warnings)
+
+
+@pytest.mark.parametrize("cut", range(0, 900, 37))
+def test_any_prefix_is_a_record_or_one_clear_line(tmp_path: Path, cut: int) -> None:
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+        journal.write(events.measurement_event(measurement()))
+    journal.path.write_bytes(journal.path.read_bytes()[:cut])
+    try:
+        said = read_journal(journal.path).run
+    except JournalError as error:
+        said = str(error)
+    assert said == "r" or str(journal.path) in said
+    assert "\n" not in said
+
+
+def test_a_bad_line_in_the_middle_is_named_and_skipped(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+    bad = [
+        b"{not json",
+        b"[1, 2]",
+        b'{"event": "measurement", "values": [NaN]}',
+        b'{"event": "measurement", "test": 5}',
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b'{"event": "x", "n": ' + b"9" * 5000 + b"}",
+    ]
+    with journal.path.open("ab") as out:
+        out.write(b"\n".join(bad) + b"\n")
+        out.write(json.dumps(events.measurement_event(measurement())).encode() + b"\n")
+    record = read_journal(journal.path)
+    assert len(record.measurements) == 1
+    for number in range(2, 2 + len(bad)):
+        assert any(f"line {number}:" in text for text in record.warnings)
+
+
+def test_resuming_closes_a_torn_line_and_goes_on(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+        journal.write(events.measurement_event(measurement()))
+    journal.path.write_bytes(journal.path.read_bytes()[:-5])
+    with Journal.open_existing(journal.path.parent) as again:
+        again.write(events.measurement_event(measurement((7.0,))))
+    record = read_journal(journal.path)
+    assert [m.values for m in record.measurements] == [(7.0,)]
+    assert any("line 2:" in text for text in record.warnings)
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "empty"),
+        (b'{"event": "measurement"}\n', "not an Anubis journal"),
+        (b'{"event": "run_started", "format": "anubis-journal", "schema": 99}\n', "schema 99"),
+        (b'{"event": "run_started", "format": "anubis-journal", "schema": 1}\n', "run: missing"),
+        (b"\x00\x01\x02", "not a journal"),
+    ],
+)
+def test_what_is_no_journal_gives_one_line(tmp_path: Path, content: bytes, word: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match=word) as caught:
+        read_journal(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_and_taken_ids(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="cannot be read"):
+        read_journal(tmp_path / "nothing")
+    with pytest.raises(JournalError, match="go on"):
+        Journal.open_existing(tmp_path / "nothing")
+    Journal.create(tmp_path, "r").close()
+    with pytest.raises(JournalError, match="exists already"):
+        Journal.create(tmp_path, "r")
+    with pytest.raises(JournalError, match="run id"):
+        Journal.create(tmp_path, "../r")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="another store folder"):
+        Journal.create(tmp_path / "file", "r")
+
+
+def test_a_full_disk_warns_once_and_what_it_refused_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    journal = Journal.create(tmp_path, "r", warn=said.append)
+    journal.write(head("r"))
+    real = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if descriptor == journal._descriptor:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data)
+
+    def half(descriptor: int, data: bytes) -> int:
+        if descriptor == journal._descriptor:
+            return real(descriptor, data[: len(data) // 2])
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", full)
+    journal.write(events.measurement_event(measurement((1.0,))))
+    monkeypatch.setattr(os, "write", half)
+    journal.write(events.measurement_event(measurement((2.0,))))
+    monkeypatch.setattr(os, "write", real)
+    journal.write(events.measurement_event(measurement((3.0,))))
+    journal.close()
+    journal.close()
+    record = read_journal(journal.path)
+    assert [m.values for m in record.measurements] == [(1.0,), (2.0,), (3.0,)]
+    assert len(said) == 1
+    assert "No space left" in said[0]
+
+
+def test_a_disk_that_stays_full_is_counted_and_kills_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "runs" / "r").mkdir(parents=True)
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    journal = Journal(tmp_path / "x", descriptor, said.append)
+    for _ in range(3):
+        journal.write(events.measurement_event(measurement()))
+    journal.close()
+    journal.write({"event": "late"})
+    assert journal.lost == 4
+    assert len(said) == 2
+    assert "incomplete" in said[-1]
+
+
+def test_kill_9_loses_at_most_the_event_in_flight(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from pytest_anubis.store.journal.journal_file import Journal\n"
+        "from pytest_anubis.store.journal import journal_events as events\n"
+        "j = Journal.create(Path(sys.argv[1]), 'r')\n"
+        "j.write(events.run_started_event(run='r', node='n', started=''))\n"
+        "i = 0\n"
+        "while True:\n"
+        "    j.write({'event': 'tick', 'i': i})\n"
+        "    print(i, flush=True)\n"
+        "    i += 1\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    seen = [process.stdout.readline() for _ in range(200)]
+    process.send_signal(signal.SIGKILL)
+    rest = process.stdout.read().splitlines()
+    process.wait()
+    process.stdout.close()
+    complete = [line for line in (*seen, *rest) if line.strip()]
+    record = read_journal(journal_path(tmp_path, "r"))
+    assert len(record.events) >= len(complete) - 1
+    assert [event["i"] for event in record.events] == list(range(len(record.events)))

@@ -1,0 +1,420 @@
+"""Runs are read back as populations, with what is wrong marked and what taught nothing refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import PlannedTest, RunRecord
+from pytest_anubis.core.sample import Population, Problem, population_of
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.store.collected_runs import RunsError, read_runs
+from pytest_anubis.store.importers.import_result import DoubleImportError, save_import
+from pytest_anubis.store.importers.table import import_table
+from pytest_anubis.store.journal import journal_events as events
+from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.samples.columnar_files import (
+    Columns,
+    ColumnsError,
+    load_columns,
+    save_columns,
+)
+
+RATE = Metric(name="rate", unit="GB/s", better="higher")
+
+
+def sample(values: Sequence[float], **more: Any) -> Measurement:
+    fields: dict[str, Any] = {
+        "test": "t.py::test_x[cpu]",
+        "benchmark": "t.py::test_x",
+        "component": "network",
+        "metric": RATE,
+        "device": "cpu",
+        "values": tuple(values),
+    }
+    return Measurement(**(fields | more))
+
+
+def result(outcome: str = "passed", test: str = "t.py::test_x[cpu]", text: str = "") -> TestResult:
+    return TestResult(test=test, benchmark=test.split("[")[0], outcome=outcome, text=text)
+
+
+def decided(decision: Decision, node: str) -> NodeVerdict:
+    return NodeVerdict(node=node, decision=decision, headline="")
+
+
+def write_run(
+    store: Path,
+    run: str,
+    node: str = "n1",
+    *,
+    samples: Sequence[Measurement] = (),
+    results: Sequence[TestResult] = (),
+    planned: Sequence[PlannedTest] = (),
+    verdicts: Sequence[MetricVerdict] = (),
+    decision: Decision | None = None,
+    finished: bool = True,
+    status: int = 0,
+    **head: Any,
+) -> Path:
+    with Journal.create(store, run) as journal:
+        start = {"hardware_class": "c1", "profile": "smoke"} | head
+        journal.write(events.run_started_event(run=run, node=node, started="2026-01-01", **start))
+        journal.write(events.planned_event(planned))
+        for item in samples:
+            journal.write(events.measurement_event(item, node))
+        for verdict in verdicts:
+            journal.write(events.verdict_event(verdict))
+        for item_result in results:
+            journal.write(events.finished_event(item_result))
+        if decision:
+            journal.write(events.node_verdict_event(decided(decision, node)))
+        if finished:
+            journal.write(events.run_finished_event(exit_status=status, ended="2026-01-01"))
+    return journal.path
+
+
+def test_journals_become_populations(tmp_path: Path) -> None:
+    write_run(tmp_path, "r1", "n2", samples=[sample([1.0, 2.0])], results=[result()])
+    write_run(
+        tmp_path,
+        "r2",
+        "n1",
+        samples=[sample([3.0]), sample([4.0], device="cuda:0"), sample([9.0], group="g")],
+        attributes={"cpu": "x"},
+        inventory={"cores": 2},
+    )
+    write_run(tmp_path, "r3", "n3", samples=[sample([5.0])], hardware_class="c2")
+    found = read_runs([tmp_path, tmp_path / "runs" / "r1"])
+    assert [(p.hardware_class, p.group, len(p)) for p in found.populations] == [
+        ("c1", "", 3), ("c1", "g", 1), ("c2", "", 1),
+    ]  # fmt: skip
+    first = found.populations[0]
+    assert (first.nodes, first.devices, first.runs) == (
+        ("n1", "n1", "n2"), ("cpu", "cuda:0", "cpu"), ("r2", "r2", "r1"),
+    )  # fmt: skip
+    assert first.sample(2).tolist() == [1.0, 2.0]
+    assert (first.component, first.metric, first.problems) == ("network", RATE, {})
+    assert found.classes == {"c1": {"cpu": "x"}, "c2": {}}
+    assert [run.inventory for run in found.runs] == [{}, {"cores": 2}, {}]
+    assert found.refused == ()
+
+
+def test_what_cannot_be_judged_is_marked(tmp_path: Path) -> None:
+    write_run(tmp_path, "ok", samples=[sample([1.0])], results=[result()])
+    write_run(
+        tmp_path,
+        "bad",
+        samples=[
+            sample([1.0], device="a", test="t.py::test_x[a]"),
+            sample([1.0], device="b", disturbance=("steal 10 %",)),
+            sample([math.nan], device="c"),
+            sample([-1.0], device="d"),
+            sample([], device="e"),
+            sample([1.0], device="f", metric=Metric(name="rate", unit="MB/s", better="higher")),
+        ],
+        planned=[
+            PlannedTest(test="t.py::test_x[g]", benchmark="t.py::test_x", device="g"),
+            PlannedTest(test="t.py::test_x[h]", benchmark="t.py::test_x", device="h"),
+            PlannedTest(test="t.py::test_y", benchmark="t.py::test_y"),
+        ],
+        results=[
+            result("failed", "t.py::test_x[a]", "wrong sum"),
+            result("crashed", "t.py::test_x[g]"),
+        ],
+    )
+    found = read_runs([tmp_path])
+    (population,) = found.populations
+    kinds = {
+        device: population.problems[row].kind
+        for row, device in enumerate(population.devices)
+        if row in population.problems
+    }
+    assert kinds == {
+        "a": "failed", "b": "disturbed", "c": "invalid", "d": "invalid", "e": "missing", "f": "unit",
+        "g": "failed", "h": "missing",
+    }  # fmt: skip
+    texts = {d: population.problems[i].text for i, d in enumerate(population.devices) if d != "cpu"}
+    assert "wrong sum" in texts["a"]
+    assert "steal 10 %" in texts["b"]
+    assert "MB/s" in texts["f"]
+    assert [item.result.test for item in found.unmeasured] == ["t.py::test_y"]
+
+
+def test_looks_and_expected_failures_travel_with_the_samples(tmp_path: Path) -> None:
+    samples = [
+        sample([1.0], looks=16),
+        sample([2.0], device="cuda:0", test="t.py::test_x[cuda:0]"),
+        sample([3.0], device="cuda:1", test="t.py::test_x[cuda:1]", looks=2),
+    ]
+    expected = result("xfailed", "t.py::test_x[cuda:0]")
+    write_run(tmp_path, "r1", samples=samples, results=[result(), expected])
+    write_run(tmp_path, "r2", "n0", samples=[sample([5.0], looks=3)])
+    (population,) = read_runs([tmp_path]).populations
+    assert population.nodes == ("n0", "n1", "n1", "n1")
+    assert population.looks == {0: 3, 1: 16, 3: 2}
+    assert {row: problem.kind for row, problem in population.problems.items()} == {2: "waived"}
+
+
+def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
+    inventory = MetricVerdict(
+        outcome=Outcome.FAIL,
+        reason=Reason.BEYOND,
+        text="7 of 8 accelerators",
+        benchmark="inventory",
+        metric="accelerators",
+    )
+    measured = MetricVerdict(
+        outcome=Outcome.PASS,
+        reason=Reason.WITHIN,
+        text="",
+        benchmark="t.py::test_x",
+        metric="rate",
+        device="cpu",
+    )
+    path = write_run(
+        tmp_path, "r1", samples=[sample([1.0])], verdicts=[inventory, measured], finished=False
+    )
+    with path.open("a") as file:
+        file.write(json.dumps({"event": "worker_died", "lane": "cuda:1", "text": "signal 9"}))
+        file.write("\n")
+        file.write(json.dumps({"event": "hindrance", "text": "cuda:2 is hidden"}) + "\n")
+    write_run(tmp_path, "r2", "n2", samples=[sample([1.0])], status=2)
+    (tmp_path / "runs" / "r3").mkdir()
+    (tmp_path / "runs" / "r3" / "journal.jsonl").write_text("{}\n")
+    found = read_runs([tmp_path])
+    said = found.remarks["c1", "n1"]
+    assert [verdict.text for verdict in said.verdicts] == ["7 of 8 accelerators"]
+    assert said.obstacles == (
+        "run r1: worker of lane cuda:1 died (no test was running): signal 9",
+        "run r1: cuda:2 is hidden",
+        "run r1: it never finished",
+    )
+    assert found.remarks["c1", "n2"].obstacles == ("run r2: it was broken off (exit status 2)",)
+    assert [(refused.damaged, refused.run) for refused in found.refused] == [(True, "")]
+
+
+def test_what_hindered_the_part_before_an_interruption_hinders_no_more(tmp_path: Path) -> None:
+    path = write_run(tmp_path, "r1", samples=[sample([1.0])])
+    with path.open("a") as file:
+        for event in (
+            {"event": "hindrance", "text": "cuda:0 is hidden"},
+            {"event": "resumed"},
+            {"event": "hindrance", "text": "cuda:2 is hidden"},
+            {"event": "run_finished", "exit_status": 20, "ended": "2026-01-01T00:00:00+00:00"},
+        ):
+            file.write(json.dumps(event) + "\n")
+    assert read_runs([tmp_path]).remarks["c1", "n1"].obstacles == ("run r1: cuda:2 is hidden",)
+
+
+def test_a_test_that_its_verdict_failed_keeps_its_sample(tmp_path: Path) -> None:
+    def verdict(reason: Reason) -> MetricVerdict:
+        return MetricVerdict(
+            outcome=Outcome.FAIL, reason=reason, text="", benchmark="t.py::test_x", metric="rate",
+            device="cpu",
+        )  # fmt: skip
+
+    broken = [result("failed", text="slow")]
+    write_run(
+        tmp_path, "r1", samples=[sample([1.0])], results=broken, verdicts=[verdict(Reason.BEYOND)]
+    )
+    both = [verdict(Reason.BEYOND), verdict(Reason.TEST_FAILED)]
+    write_run(tmp_path, "r2", samples=[sample([1.0])], results=broken, verdicts=both)
+    (population,) = read_runs([tmp_path]).populations
+    assert {population.runs[row]: p.kind for row, p in population.problems.items()} == {
+        "r2": "failed"
+    }
+
+
+def test_nothing_is_learned_from_runs_that_failed_or_are_under_acceptance(tmp_path: Path) -> None:
+    good = [sample([1.0])]
+    write_run(tmp_path, "measured", samples=good)
+    write_run(tmp_path, "accepted", samples=good, purpose="acceptance", decision=Decision.ACCEPTED)
+    write_run(tmp_path, "rejected", samples=good, purpose="learn", decision=Decision.REJECTED)
+    write_run(
+        tmp_path, "undecided", samples=good, purpose="acceptance", decision=Decision.UNDECIDED
+    )
+    write_run(tmp_path, "silent", samples=good, purpose="acceptance")
+    write_run(tmp_path, "cut", samples=good, finished=False)
+    write_run(tmp_path, "interrupted", samples=good, status=2)
+    write_run(tmp_path, "noisy", samples=[sample([1.0], disturbance=("steal",))])
+    write_run(tmp_path, "soak", samples=good, profile="soak")
+    learned = read_runs([tmp_path], learning=True, profile="smoke")
+    assert set(learned.populations[0].runs) == {"measured", "accepted"}
+    assert {item.run for item in learned.refused} == {
+        "rejected", "undecided", "silent", "cut", "interrupted", "noisy", "soak",
+    }  # fmt: skip
+    assert all(item.reason and item.path for item in learned.refused)
+    judged = read_runs([tmp_path])
+    assert len(judged.populations[0]) == 9
+    assert judged.refused == ()
+
+
+def test_unreadable_files_are_refused_one_by_one(tmp_path: Path) -> None:
+    path = write_run(tmp_path, "r1", samples=[sample([1.0])])
+    (tmp_path / "runs" / "copy").mkdir()
+    (tmp_path / "runs" / "copy" / "journal.jsonl").write_bytes(path.read_bytes())
+    (tmp_path / "runs" / "junk").mkdir()
+    (tmp_path / "runs" / "junk" / "journal.jsonl").write_text("junk\n")
+    (tmp_path / "x.npz").write_text("junk")
+    found = read_runs([tmp_path])
+    assert len(found.populations[0]) == 1
+    assert len(found.refused) == 3
+    with pytest.raises(RunsError, match="no such file"):
+        read_runs([tmp_path / "nothing"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunsError, match="no run in any"):
+        read_runs([tmp_path / "empty"])
+
+
+def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
+    write_run(tmp_path, "r1", samples=[sample([1.0])])
+    text = "node,device,benchmark,metric,unit,better,value,class\n"
+    text += (
+        "n9,cpu,t.py::test_x,rate,GB/s,higher,2,c1\nn8,cpu,t.py::test_x,rate,GB/s,higher,bad,c1\n"
+    )
+    (tmp_path / "old.csv").write_text(text)
+    imported = import_table(tmp_path / "old.csv")
+    path = save_import(imported, tmp_path / "store")
+    direct = read_runs([tmp_path / "runs", tmp_path / "old.csv"])
+    stored = read_runs([tmp_path / "runs", tmp_path / "store"])
+    for found in (direct, stored):
+        (population,) = found.populations
+        assert population.nodes == ("n1", "n9")
+        assert population.values.tolist() == [1.0, 2.0]
+        assert [run.node for run in found.runs] == ["n9", "n1"]
+    assert any("line 3: value 'bad'" in text for text in direct.warnings)
+    again = read_runs([path, tmp_path / "old.csv"])
+    assert "read already" in again.refused[0].reason
+
+
+def test_the_same_content_under_another_name_does_not_count_twice(tmp_path: Path) -> None:
+    text = "node,device,benchmark,metric,unit,better,value\nn9,cpu,b,rate,GB/s,higher,2\n"
+    for name in ("old.csv", "copy.csv"):
+        (tmp_path / name).write_text(text)
+    path = save_import(import_table(tmp_path / "old.csv"), tmp_path)
+    assert save_import(import_table(tmp_path / "old.csv"), tmp_path) == path  # replaced
+    with pytest.raises(DoubleImportError, match=r"copy\.csv: left out, .*old\.csv\.npz already"):
+        save_import(import_table(tmp_path / "copy.csv"), tmp_path)
+    (tmp_path / "copy.csv").write_text(text + text.splitlines()[1] + "5\n")
+    save_import(import_table(tmp_path / "copy.csv"), tmp_path)
+    assert sum(len(p) for p in read_runs([tmp_path / "imports"]).populations) == 2
+
+
+def test_another_file_of_the_same_name_does_not_push_the_first_one_out(tmp_path: Path) -> None:
+    paths = []
+    for folder, node in (("a", "n1"), ("b", "n2"), ("b", "n3")):
+        file = tmp_path / folder / "out.csv"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(
+            f"node,device,benchmark,metric,unit,better,value\n{node},cpu,b,rate,GB/s,higher,2\n"
+        )
+        paths.append(save_import(import_table(file), tmp_path))
+    assert paths[0].name == "out.csv.npz"
+    assert paths[1] == paths[2] != paths[0]  # the second file again, with other content
+    nodes = {n for p in read_runs([tmp_path / "imports"]).populations for n in p.nodes}
+    assert nodes == {"n1", "n3"}
+
+
+def test_a_superbench_summary_is_told_from_a_journal(tmp_path: Path) -> None:
+    journal = write_run(tmp_path, "r1", samples=[sample([1.0])])
+    (tmp_path / "copy.jsonl").write_bytes(journal.read_bytes())
+    (tmp_path / "summary.jsonl").write_text('{"node": "n5", "b/x_bw:0": 2.5, "b/frobs": 1}\n')
+    found = read_runs([tmp_path / "copy.jsonl", tmp_path / "summary.jsonl"])
+    assert {run.node for run in found.runs} == {"n1", "n5"}
+    assert any("frobs" in text for text in found.warnings)
+
+
+POPULATION = st.builds(
+    lambda samples, names, group, marked: population_of(
+        samples,
+        metric=RATE,
+        benchmark="b",
+        nodes=names[: len(samples)],
+        devices=names[::-1][: len(samples)],
+        hardware_class="c",
+        group=group,
+        problems={i: Problem(kind="failed", text="x") for i in marked if i < len(samples)},
+    ),
+    st.lists(st.lists(st.floats(), max_size=4), max_size=5),
+    st.permutations(["a", "b", "µ", "d e", ""]),
+    st.text(max_size=3),
+    st.sets(st.integers(0, 4)),
+)
+
+
+def same(a: Population, b: Population) -> bool:
+    return (
+        (a.nodes, a.devices, a.runs, a.problems, a.group, a.metric)
+        == (b.nodes, b.devices, b.runs, b.problems, b.group, b.metric)
+        and np.array_equal(a.values, b.values, equal_nan=True)
+        and np.array_equal(a.offsets, b.offsets)
+    )
+
+
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.lists(POPULATION, max_size=4))
+def test_columns_come_back_as_they_were(tmp_path: Path, populations: list[Population]) -> None:
+    runs = (RunRecord(run="r", node="n", hardware_class="c", attributes={"a": "b"}),)
+    path = tmp_path / "x.npz"
+    save_columns(Columns(populations=tuple(populations), runs=runs), path)
+    found = load_columns(path)
+    assert found.runs == runs
+    assert len(found.populations) == len(populations)
+    assert all(same(a, b) for a, b in zip(found.populations, populations, strict=True))
+
+
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.data())
+def test_damaged_columns_are_refused_with_one_line(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "x.npz"
+    population = population_of([[1.0], [2.0, 3.0]], metric=RATE, benchmark="b")
+    save_columns(Columns(populations=(population,), runs=()), path)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    try:
+        found = load_columns(path).populations
+    except ColumnsError as error:
+        said = str(error)
+    else:  # the damage fell between the data
+        assert same(found[0], population)
+        said = str(path)
+    assert said.startswith(str(path))
+    assert "\n" not in said
+
+
+def test_columns_with_references_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    population = population_of([[1.0], [2.0]], metric=RATE, benchmark="b")
+    save_columns(Columns(populations=(population,), runs=()), path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    for name, value in (
+        ("node", np.array([0, 9], dtype=np.int32)),
+        ("offsets", np.array([0, 2, 1], dtype=np.int64)),
+        ("population", np.array([0, 3], dtype=np.int64)),
+        ("problem_row", np.array([7], dtype=np.int64)),
+        ("values", np.array(["x"], dtype=object)),
+        ("values", np.array([1, 2], dtype=np.int8)),
+    ):
+        np.savez(path, allow_pickle=True, **(arrays | {name: value}))
+        with pytest.raises(ColumnsError, match=str(path)):
+            load_columns(path)

@@ -1,0 +1,107 @@
+"""Changes within the runs of a whole population: found where they are, and nowhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import FloatArray, Problem, population_of
+from pytest_anubis.core.verdict import Outcome, Reason
+from pytest_anubis.validator import JudgedColumns, find_changes, judge_columns
+from pytest_anubis.validator.judging.change_screening import least_change
+from pytest_anubis.validator.judging.fleet_judging import judge_fleet
+
+
+def judged(
+    rows: FloatArray | list[FloatArray],
+    better: Direction = "higher",
+    problems: dict[int, Problem] | None = None,
+    limit: float | None = None,
+) -> JudgedColumns:
+    metric = Metric(name="rate", unit="GB/s", better=better)
+    criterion = Criterion(
+        benchmark="b", metric=metric, centre=(99.0, 100.0, 101.0), alpha=0.85, limit=limit, nodes=9
+    )
+    population = population_of(list(rows), metric=metric, benchmark="b", problems=problems)
+    return find_changes(judge_columns(population, criterion))
+
+
+def quiet(count: int, size: int = 60, spread: float = 0.004) -> FloatArray:
+    return np.asarray(100 * np.exp(np.random.default_rng(0).normal(0, spread, (count, size))))
+
+
+@pytest.mark.parametrize(("better", "factor"), [("higher", 0.88), ("lower", 1 / 0.88)])
+def test_only_what_changed_is_marginal(better: Direction, factor: float) -> None:
+    rows = quiet(40)
+    rows[7, 30:] *= factor
+    rows[9, 30:] /= factor  # for the better
+    found = judged(rows, better)
+    verdicts = list(found.verdicts())
+    assert set(found.changes) == {7}
+    assert (verdicts[7].outcome, verdicts[7].reason) == (Outcome.MARGINAL, Reason.CHANGE_POINT)
+    assert "from value 31 of 60" in verdicts[7].text
+    assert {v.outcome for i, v in enumerate(verdicts) if i != 7} == {Outcome.PASS}
+
+
+def test_what_has_passed_by_the_end_is_evidence_only() -> None:
+    rows = quiet(5)
+    rows[2, 20:32] *= 0.8
+    found = judged(rows)
+    verdict = found.verdict(2)
+    assert verdict.outcome is Outcome.PASS
+    assert any("until value" in line for line in verdict.evidence)
+
+
+def test_a_slow_ramp_is_found() -> None:
+    rows = quiet(5)
+    rows[2] *= np.linspace(1, 0.85, 60)
+    verdict = judged(rows).verdict(2)
+    assert verdict.outcome is Outcome.MARGINAL
+    assert "slowly degraded" in verdict.text
+
+
+def test_short_sorted_and_disturbed_samples_are_left_alone() -> None:
+    rows: list[FloatArray] = list(quiet(4))
+    rows[0] = np.concatenate([rows[0][:10], 0.85 * rows[0][:10]])  # too short
+    rows[1] = np.sort(quiet(1, spread=0.04)[0])[::-1]  # sorted by somebody
+    rows[2] = np.concatenate([rows[2][:30], 0.85 * rows[2][30:]])
+    found = judged(rows, problems={2: Problem(kind="disturbed", text="steal")})
+    assert [v.outcome for v in found.verdicts()] == [Outcome.PASS] * 4
+
+
+def test_a_change_within_the_metrics_own_noise_does_not_count() -> None:
+    rows = quiet(3)
+    rows[1, 30:] *= 0.88
+    assert judged(rows, limit=0.8).changes == {}
+    assert least_change(None) == 0.05
+
+
+def test_a_long_quiet_fleet_has_no_changes() -> None:
+    assert judged(quiet(300, 200, 0.01)).changes == {}
+
+
+def test_the_onset_is_found_in_a_very_long_run() -> None:
+    rows = quiet(1, 20_000)
+    rows[0, 15_000:] *= 0.9
+    (found,) = judged(rows).changes.values()
+    assert found.change is not None
+    assert found.change.onset == pytest.approx(15_000, abs=100)
+    assert found.change.until == 20_000
+    assert "until" not in judged(rows).verdict(0).text
+
+
+def test_more_suspects_than_can_be_searched_are_counted_and_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pytest_anubis.validator.judging.change_screening.MOST", 3)
+    rows = quiet(9)
+    rows[:5, 30:] *= 0.85
+    found = judged(rows)
+    assert (len(found.changes), found.unsearched) == (3, 2)
+    fleet = judge_fleet([found.population], {})
+    (finding,) = fleet.findings
+    assert (finding.kind, finding.benchmark, finding.metric) == ("not-searched", "b", "rate")
+    assert "2 more were judged as a whole only" in finding.text
+    assert judged(quiet(9)).unsearched == 0

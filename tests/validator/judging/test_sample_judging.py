@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import Problem, population_of
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator import judge_columns, judge_population, judge_populations, judge_sample
+from pytest_anubis.validator.judging.column_judging import OUTCOMES
+from pytest_anubis.validator.similarity.pooling import pooled
+
+GOOD = [100.0, 101.0, 99.0, 100.0]
+
+
+def criterion(
+    limit: float | None = None, better: Direction = "higher", scope: str = "unit", **more: object
+) -> Criterion:
+    return Criterion(
+        benchmark="b",
+        metric=Metric(name="rate", unit="GB/s", better=better, action="replace it"),
+        component="memory",
+        centre=(99.0, 100.0, 101.0),
+        limit=limit,
+        nodes=312,
+        units=312,
+        medians=tuple(float(x) for x in range(95, 106)),
+        scope=scope,  # type: ignore[arg-type]
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def baseline(*criteria: Criterion, one_machine: bool = False) -> Baseline:
+    return Baseline(
+        hardware_class="c",
+        criteria=criteria,
+        created="-",
+        digest="sha256:abc",
+        one_machine=one_machine,
+    )
+
+
+def judge(values: object, c: Criterion | None, **more: object) -> MetricVerdict:
+    b = baseline(c) if c else None
+    return judge_sample(values, c, b, node="n", device="d", **more)  # type: ignore[arg-type]
+
+
+# The verdict table of the design: (loss, learned limit) -> cell.
+@pytest.mark.parametrize(
+    ("value", "limit", "outcome", "reason"),
+    [
+        (99, None, Outcome.PASS, Reason.WITHIN),
+        (94, None, Outcome.FAIL, Reason.BEYOND),
+        (99.5, 0.99, Outcome.PASS, Reason.WITHIN),
+        (98, 0.99, Outcome.MARGINAL, Reason.UNUSUAL),
+        (94, 0.99, Outcome.FAIL, Reason.BEYOND),
+        (93, 0.90, Outcome.PASS, Reason.UNDETECTABLE),
+        (89, 0.90, Outcome.FAIL, Reason.BEYOND),
+        (150, 0.99, Outcome.PASS, Reason.WITHIN),
+    ],
+)
+def test_the_verdict_table(
+    value: float, limit: float | None, outcome: Outcome, reason: Reason
+) -> None:
+    verdict = judge([value] * 4, criterion(limit))
+    assert (verdict.outcome, verdict.reason) == (outcome, reason)
+    worse = judge([100 * 100 / value] * 4, criterion(limit, better="lower"))
+    assert (worse.outcome, worse.reason) == (outcome, reason)
+
+
+def test_a_verdict_explains_itself() -> None:
+    verdict = judge([90.0] * 4, criterion(0.97))
+    assert verdict.value == 90
+    assert verdict.expected == 100
+    assert verdict.similarity == pytest.approx(0.9)
+    assert verdict.threshold == verdict.practical == 0.95
+    assert verdict.learned == 0.97
+    assert verdict.bound == pytest.approx(95)
+    assert verdict.percentile == 0
+    assert verdict.population == "312 nodes"
+    assert verdict.baseline == "sha256:abc"
+    assert verdict.component == "memory"
+    assert verdict.action == "replace it"
+    assert verdict.reference is Reference.FLEET
+    assert verdict.text.startswith("rate is 90 GB/s, expected 100 GB/s: 10.0% worse")
+
+
+@pytest.mark.parametrize(("better", "sign"), [("higher", 1), ("lower", -1)])
+def test_the_bound_is_where_a_uniformly_worse_sample_crosses(better: Direction, sign: int) -> None:
+    c = criterion(0.97, better=better)
+    bound = judge([100.0] * 4, c).bound
+    assert bound is not None
+    inside = [x * (bound / 100 + sign * 1e-6) for x in c.centre]
+    outside = [x * (bound / 100 - sign * 1e-6) for x in c.centre]
+    assert judge(inside, c).outcome is Outcome.PASS
+    assert judge(outside, c).outcome is Outcome.MARGINAL
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+def test_values_that_are_none_are_inconclusive(value: float) -> None:
+    verdict = judge([100.0, value], criterion())
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.INVALID)
+    assert "value 2" in verdict.text
+
+
+def test_too_few_values_are_inconclusive() -> None:
+    verdict = judge([100.0], criterion(least=3))
+    assert verdict.reason is Reason.TOO_FEW
+    assert judge([], criterion()).reason is Reason.TOO_FEW
+    assert "1 value, at least 3 needed" in verdict.text
+
+
+@pytest.mark.parametrize(("unit", "better"), [("MB/s", "higher"), ("GB/s", "lower")])
+def test_another_unit_or_direction_is_never_compared(unit: str, better: Direction) -> None:
+    other = Metric(name="rate", unit=unit, better=better)
+    verdict = judge(GOOD, criterion(), metric=other)
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.WRONG_UNIT)
+    assert verdict.similarity is None
+
+
+def test_a_disturbed_sample_can_pass_but_never_reject() -> None:
+    passed = judge(GOOD, criterion(0.99), disturbance=("steal 30 %",))
+    assert passed.outcome is Outcome.PASS
+    assert passed.disturbance == ("steal 30 %",)
+    for bad in (98.0, 50.0):
+        verdict = judge([bad] * 4, criterion(0.99), disturbance=("steal 30 %",))
+        assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.DISTURBED)
+        assert "steal 30 %" in verdict.text
+
+
+def test_without_criterion_or_baseline() -> None:
+    metric = Metric(name="rate", unit="GB/s", better="higher")
+    nothing = judge_sample(GOOD, None, metric=metric, benchmark="b")
+    assert (nothing.outcome, nothing.reason) == (Outcome.INCONCLUSIVE, Reason.NO_BASELINE)
+    unknown = judge_sample(GOOD, None, baseline(), metric=metric, benchmark="b")
+    assert (unknown.outcome, unknown.reason) == (Outcome.NOT_TESTED, Reason.NO_CRITERION)
+    assert unknown.value == 100
+
+
+def test_exact_metrics_fail_on_any_difference() -> None:
+    exact = Criterion(
+        benchmark="b", metric=Metric(name="errors", unit="count", better="equal"), centre=(0.0,)
+    )
+    assert judge([0.0] * 9, exact).outcome is Outcome.PASS
+    verdict = judge([0.0] * 8 + [1.0], exact)
+    assert verdict.outcome is Outcome.FAIL
+    assert "exactly 0 count" in verdict.text
+
+
+def test_one_machine_says_so() -> None:
+    c = criterion(0.9)
+    one = Criterion(benchmark="b", metric=c.metric, centre=c.centre, nodes=1, units=5)
+    verdict = judge_sample(GOOD, one, baseline(one, one_machine=True))
+    assert verdict.population == "5 runs of one machine"
+
+
+directions = st.sampled_from(["higher", "lower", "equal"])
+
+
+@given(
+    st.lists(st.lists(st.floats(50, 150), min_size=1, max_size=4), min_size=1, max_size=8),
+    directions,
+    st.one_of(st.none(), st.floats(0.5, 1.0)),
+    st.floats(0.5, 1.0),
+    st.lists(st.integers(1, 20), min_size=8, max_size=8),
+)
+def test_columns_and_single_samples_get_the_same_verdict(
+    samples: list[list[float]],
+    better: Direction,
+    limit: float | None,
+    hasty: float,
+    looks: list[int],
+) -> None:
+    wide = None if limit is None or better == "equal" else min(limit, hasty)
+    c = criterion(None if better == "equal" else limit, better=better, least=2, hasty=wide)
+    population = replace(
+        population_of(samples, metric=c.metric, benchmark="b"),
+        looks={row: count for row, count in enumerate(looks[: len(samples)]) if count > 1},
+    )
+    judged = judge_columns(population, c)
+    for row, sample in enumerate(samples):
+        single = judge_sample(sample, c, looks=looks[row])
+        assert judged.verdict(row).outcome == single.outcome
+        assert judged.verdict(row).reason == single.reason
+        assert OUTCOMES[judged.outcome[row]] == single.outcome
+        if single.similarity is not None:
+            assert judged.similarity[row] == pytest.approx(single.similarity, abs=1e-12)
+
+
+def test_a_failed_or_missing_test_is_its_own_verdict_never_slow() -> None:
+    c = criterion()
+    population = population_of(
+        [GOOD, [], [], [50.0], [50.0], GOOD, [math.nan]],
+        metric=c.metric,
+        benchmark="b",
+        problems={
+            1: Problem(kind="failed", text="return code 3"),
+            2: Problem(kind="missing", text="no value"),
+            3: Problem(kind="failed", text="return code 4"),
+            4: Problem(kind="disturbed", text="steal"),
+            5: Problem(kind="disturbed", text="steal"),
+        },
+    )
+    verdicts = judge_population(population, baseline(c))
+    assert [(v.outcome, v.reason) for v in verdicts] == [
+        (Outcome.PASS, Reason.WITHIN),
+        (Outcome.FAIL, Reason.TEST_FAILED),
+        (Outcome.NOT_TESTED, Reason.NOT_REPORTED),
+        (Outcome.FAIL, Reason.TEST_FAILED),
+        (Outcome.INCONCLUSIVE, Reason.DISTURBED),
+        (Outcome.PASS, Reason.WITHIN),
+        (Outcome.INCONCLUSIVE, Reason.INVALID),
+    ]
+    assert "return code 3" in verdicts[1].text
+    assert verdicts[3].similarity is None
+
+
+def test_units_and_pooled_nodes_are_judged() -> None:
+    b = baseline(criterion(), criterion(scope="node"))
+    samples = [[100.0]] * 7 + [[80.0]]
+    population = population_of(
+        samples,
+        metric=b.criteria[0].metric,
+        benchmark="b",
+        nodes=["n"] * 8,
+        devices=[f"cuda:{i}" for i in range(8)],
+    )
+    verdicts = judge_population(population, b)
+    assert [v.outcome for v in verdicts] == [Outcome.PASS] * 7 + [Outcome.FAIL, Outcome.PASS]
+    assert (verdicts[-1].device, verdicts[-1].scope, verdicts[-1].count) == ("node", "node", 8)
+
+
+def test_pooled_values_were_looked_at_as_often_as_their_least_looked_at_device() -> None:
+    population = replace(
+        population_of(
+            [[1.0]] * 5,
+            metric=criterion().metric,
+            benchmark="b",
+            nodes=["a", "a", "b", "b", "c"],
+            devices=["cuda:0", "cuda:1"] * 2 + ["cuda:0"],
+        ),
+        looks={0: 3, 1: 7, 2: 11, 4: 2},
+    )
+    whole = pooled(population)
+    assert dict(zip(whole.nodes, map(whole.looks.get, range(3)), strict=True)) == {
+        "a": 3,
+        "b": None,
+        "c": 2,
+    }
+
+
+def test_another_hardware_class_is_no_baseline_never_close_enough() -> None:
+    population = population_of(
+        [GOOD], metric=criterion().metric, benchmark="b", hardware_class="other"
+    )
+    [verdict] = judge_population(population, baseline(criterion()))
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.NO_BASELINE)
+    [columns] = judge_populations([population], baseline(criterion()))
+    assert np.isnan(columns.similarity).all()

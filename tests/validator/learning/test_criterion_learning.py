@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import Population, Problem, population_of
+from pytest_anubis.validator import LearnError, learn_criterion, one_sided
+from pytest_anubis.validator.similarity.centre import (
+    exact_columns,
+    median_centre,
+    medoid_row,
+    repeatability,
+    total_distances,
+)
+from pytest_anubis.validator.similarity.distance import similarity
+from pytest_anubis.validator.similarity.usable_rows import rows_of
+
+
+def metric(better: Direction = "lower", name: str = "step") -> Metric:
+    return Metric(name=name, unit="ms", better=better)
+
+
+def population(
+    samples: list[list[float]], better: Direction = "lower", **more: object
+) -> Population:
+    return population_of(samples, metric=metric(better), benchmark="b", **more)  # type: ignore[arg-type]
+
+
+def naive(samples: list[list[float]], better: Direction, alpha: float) -> list[int]:
+    """All pairs, as in the paper: the flags of the iterative medoid."""
+    live = list(range(len(samples)))
+    while True:
+        totals = [sum(similarity(samples[i], samples[j]) for j in live) for i in live]
+        centre = samples[live[int(np.argmax(totals))]]
+        kept = [i for i in live if one_sided(samples[i], centre, better) >= alpha]
+        if kept == live:
+            break
+        live = kept
+    return [i for i, s in enumerate(samples) if one_sided(s, centre, better) < alpha]
+
+
+def fleet(seed: int, n: int = 30, slow: int = 4) -> list[list[float]]:
+    rng = np.random.default_rng(seed)
+    samples = [list(100 * np.exp(rng.normal(0, 0.005, 6))) for _ in range(n)]
+    for i in range(slow):
+        samples[i] = [x * 1.2 for x in samples[i]]
+    return samples
+
+
+@pytest.mark.parametrize("method", ["median", "medoid"])
+@pytest.mark.parametrize("seed", range(3))
+def test_flags_the_same_units_as_the_naive_algorithm(method: str, seed: int) -> None:
+    samples = fleet(seed)
+    learned = learn_criterion(population(samples), method=method)  # type: ignore[arg-type]
+    assert np.flatnonzero(learned.flagged).tolist() == naive(samples, "lower", 0.95) == [0, 1, 2, 3]
+    assert {e.node for e in learned.exclusions} == {"n0", "n1", "n2", "n3"}
+    assert learned.criterion is not None
+    assert learned.criterion.nodes == 26
+
+
+def test_a_fleet_with_49_percent_at_half_speed_still_finds_them_all() -> None:
+    samples = fleet(5, n=100, slow=0)
+    for i in range(49):
+        samples[i] = [2 * x for x in samples[i]]
+    learned = learn_criterion(population(samples))
+    assert np.flatnonzero(learned.flagged).tolist() == list(range(49))
+    [finding] = learned.findings
+    assert finding.kind == "second-population"
+    assert "49 of 100 nodes" in finding.text
+
+
+def test_a_better_minority_is_not_punished_but_reported() -> None:
+    samples = [[100.0, 101.0]] * 20 + [[50.0, 51.0]] * 5
+    learned = learn_criterion(population(samples))
+    assert not learned.flagged.any()
+    assert [f.kind for f in learned.findings] == ["second-population"]
+    assert "lower than the majority" in learned.findings[0].text
+
+
+def test_scattered_defects_are_no_second_population() -> None:
+    samples = [[100.0]] * 20 + [[120.0], [150.0], [190.0], [250.0], [400.0]]
+    assert learn_criterion(population(samples)).findings == ()
+
+
+@settings(max_examples=25)
+@given(st.permutations(range(12)), st.sampled_from(["median", "medoid"]))
+def test_the_order_of_the_input_does_not_matter(order: list[int], method: str) -> None:
+    samples = [list(np.random.default_rng(i).normal(100, 3, 2 + i % 3)) for i in range(12)]
+    names = [f"n{i}" for i in range(12)]
+    one = learn_criterion(population(samples, nodes=names), method=method)  # type: ignore[arg-type]
+    two = learn_criterion(
+        population([samples[i] for i in order], nodes=[names[i] for i in order]),
+        method=method,  # type: ignore[arg-type]
+    )
+    assert one.criterion == two.criterion
+    assert set(one.exclusions) == set(two.exclusions)
+
+
+@given(
+    st.lists(st.lists(st.floats(0.1, 1e3), min_size=1, max_size=5), min_size=1, max_size=7),
+)
+def test_prefix_sums_give_every_total_distance(samples: list[list[float]]) -> None:
+    rows = rows_of(population(samples))
+    columns, weights = exact_columns(rows, rows.usable)
+    totals = total_distances(columns, weights)
+    for i, a in enumerate(samples):
+        direct = 0.0
+        for b in samples:
+            size = math.lcm(len(a), len(b))
+            spread = [np.repeat(np.sort(s), size // len(s)) for s in (a, b)]
+            direct += float(np.abs(spread[0] - spread[1]).mean())
+        assert totals[i] == pytest.approx(direct, abs=1e-6)
+    alike = [sum(similarity(a, b) for b in samples) for a in samples]
+    assert alike[medoid_row(rows, rows.usable)] == pytest.approx(max(alike))
+
+
+@given(st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e3)), min_size=2, max_size=9))
+def test_repeatability_of_constants_is_the_mean_over_pairs(values: list[float]) -> None:
+    columns = np.array([values])
+    pairs = [similarity([a], [b]) for a, b in itertools.combinations(values, 2)]
+    got = repeatability(columns, np.ones(len(values), dtype=np.bool_))
+    assert got == pytest.approx(float(np.mean(pairs)), abs=1e-9)
+
+
+def test_repeatability_by_prefix_sums_is_close_to_that_over_all_pairs() -> None:
+    rng = np.random.default_rng(0)
+    columns = np.sort(100 * np.exp(rng.normal(0, 0.03, (400, 512))), axis=0)
+    members = np.ones(512, dtype=np.bool_)
+    few = columns[:, :40]
+    every = repeatability(few, members[:40])
+    means = repeatability(columns, members)
+    assert every is not None
+    assert means == pytest.approx(every, abs=1e-3)
+
+
+def test_the_median_centre_has_the_least_total_distance() -> None:
+    rng = np.random.default_rng(1)
+    columns = np.sort(rng.uniform(1, 2, (5, 9)), axis=0)
+    members = np.ones(9, dtype=np.bool_)
+    centre = median_centre(columns, members)
+    total = np.abs(columns - centre[:, None]).sum()
+    for other in range(9):
+        assert total <= np.abs(columns - columns[:, [other]]).sum() + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("samples", "word"),
+    [
+        ([[1.0]] * 2, "at least 3 needed"),
+        ([[100.0], [90.0], [60.0], [50.0], [300.0], [200.0]], "no majority"),
+        ([], "at least 3 needed"),
+    ],
+)
+def test_no_criterion_says_why(samples: list[list[float]], word: str) -> None:
+    learned = learn_criterion(population(samples))
+    assert learned.criterion is None
+    assert word in learned.reason
+    assert [f.kind for f in learned.findings] == ["no-criterion"]
+
+
+def test_nodes_are_counted_not_values() -> None:
+    samples = [[100.0, 101.0]] * 16
+    two = learn_criterion(
+        population(samples, nodes=["a", "b"] * 8, devices=[str(i) for i in range(16)])
+    )
+    assert "2 nodes, at least 3" in two.reason
+    one = learn_criterion(
+        population(samples, nodes=["a"] * 16, devices=[str(i) for i in range(16)])
+    )
+    assert one.criterion is not None
+    assert (one.criterion.nodes, one.criterion.units, one.criterion.weak) == (1, 16, False)
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_three_or_four_units_make_a_weak_criterion(n: int) -> None:
+    criterion = learn_criterion(population([[100.0]] * n)).criterion
+    assert criterion is not None
+    assert criterion.weak
+
+
+def test_bad_samples_are_left_out_with_their_reason() -> None:
+    samples = [[100.0, 101.0]] * 6 + [[], [math.nan, 1.0], [math.inf, 1.0], [-1.0, 2.0], [5000.0]]
+    problems = {10: Problem(kind="failed", text="return code 3")}
+    learned = learn_criterion(population(samples, problems=problems))
+    reasons = {e.node: e.reason for e in learned.exclusions}
+    assert "0 values" in reasons["n6"]
+    assert "NaN" in reasons["n7"]
+    assert "infinite" in reasons["n8"]
+    assert "negative" in reasons["n9"]
+    assert reasons["n10"] == "failed: return code 3"
+    assert learned.criterion is not None
+    assert learned.criterion.units == 6
+
+
+def test_a_population_of_only_bad_samples_is_no_traceback() -> None:
+    learned = learn_criterion(population([[math.nan], [], [-1.0]]))
+    assert learned.criterion is None
+    assert len(learned.exclusions) == 3
+
+
+def test_exact_metrics_learn_the_constant_of_the_majority() -> None:
+    samples = [[0.0] * 3] * 7 + [[0.0, 2.0, 0.0]]
+    learned = learn_criterion(population(samples, "equal"))
+    assert learned.criterion is not None
+    assert learned.criterion.centre == (0.0,)
+    assert [e.node for e in learned.exclusions] == ["n7"]
+    undecided = learn_criterion(population([[1.0], [2.0], [3.0], [4.0]], "equal"))
+    assert "agree on one value" in undecided.reason
+
+
+def test_samples_of_many_sizes_lose_nothing_on_the_way_to_the_losses() -> None:
+    rng = np.random.default_rng(3)
+    samples = [list(rng.normal(100, 2, size)) for size in (3, 7, 11, 30, 31, 64, 97, 5, 8)]
+    learned = learn_criterion(population(samples))
+    assert learned.criterion is not None
+    for sample, loss in zip(samples, learned.losses, strict=True):
+        assert 1 - one_sided(sample, learned.criterion.centre, "lower") == pytest.approx(
+            loss, abs=1e-9
+        )
+
+
+def test_node_scope_pools_devices_and_a_missing_device_is_no_pooled_sample() -> None:
+    nodes = [f"n{i // 2}" for i in range(8)]
+    devices = ["d0", "d1"] * 4
+    samples = [[100.0 + i] for i in range(8)]
+    learned = learn_criterion(population(samples, nodes=nodes, devices=devices), scope="node")
+    assert learned.criterion is not None
+    assert (learned.criterion.scope, learned.criterion.units) == ("node", 4)
+    assert learned.population.sample(1).tolist() == [102.0, 103.0]
+    problems = {3: Problem(kind="missing", text="nothing recorded")}
+    holed = population(samples, nodes=nodes, devices=devices, problems=problems)
+    assert "d1: nothing recorded" in learn_criterion(holed, scope="node").exclusions[0].reason
+
+
+@pytest.mark.parametrize(("key", "value"), [("alpha", 0.0), ("alpha", 1.5), ("method", "mean")])
+def test_impossible_settings_are_refused(key: str, value: object) -> None:
+    with pytest.raises(LearnError, match=key):
+        learn_criterion(population([[1.0]] * 3), **{key: value})  # type: ignore[arg-type]
+
+
+def test_a_noisy_majority_beside_a_slow_population_is_still_a_majority() -> None:
+    rng = np.random.default_rng(0)
+    noise = np.abs(rng.normal(0, 0.028, 56))  # a twelfth of them beyond 5 %, without a gap
+    samples = [[100 * (1 + x)] * 2 for x in noise] + [[200.0, 201.0]] * 44
+    learned = learn_criterion(population(samples))
+    assert learned.criterion is not None
+    assert learned.flagged[56:].all()

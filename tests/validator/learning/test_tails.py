@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.validator.learning.tails import (
+    fit_tail,
+    nodes_needed,
+    tolerance_limit,
+)
+
+
+def test_how_many_nodes_a_rate_needs() -> None:
+    assert nodes_needed(0.01, None) == 99
+    assert nodes_needed(0.01, 0.9) == 230
+
+
+@pytest.mark.parametrize(("n", "confidence"), [(99, None), (230, 0.9), (1000, 0.9), (400, None)])
+def test_a_tolerance_limit_keeps_its_promise(n: int, confidence: float | None) -> None:
+    rng = np.random.default_rng(n)
+    exceed = []
+    for _ in range(400):
+        limit = tolerance_limit(rng.uniform(size=n), 0.01, confidence)
+        assert limit is not None
+        exceed.append(1 - limit)
+    if confidence is None:
+        assert np.mean(exceed) == pytest.approx(0.01, abs=0.0025)
+    else:
+        assert np.mean(np.array(exceed) <= 0.01) > confidence - 0.05
+
+
+def test_too_few_values_have_no_tolerance_limit() -> None:
+    assert tolerance_limit(np.ones(98), 0.01, None) is None
+    assert tolerance_limit(np.ones(229), 0.01, 0.9) is None
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.3])
+def test_a_tail_is_recovered(shape: float) -> None:
+    uniform = np.random.default_rng(0).uniform(size=20000)
+    values = 0.01 * (-np.log(uniform) if shape == 0 else (uniform**-shape - 1) / shape)
+    tail = fit_tail(values)
+    assert tail.shape == pytest.approx(shape, abs=0.06)
+    true = 0.01 * (np.log(1e4) if shape == 0 else (1e4**shape - 1) / shape)
+    assert tail.distance(np.log(1e4)) == pytest.approx(true, rel=0.2)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=60), st.floats(0.5, 30))
+def test_rarity_and_distance_are_each_others_inverse(values: list[float], rarity: float) -> None:
+    tail = fit_tail(np.array(values))
+    distance = tail.distance(tail.level + rarity)
+    assert float(tail.rarity(np.array([distance]))[0]) == pytest.approx(
+        tail.level + rarity, rel=1e-6
+    )
+
+
+@given(st.lists(st.floats(0, 1), min_size=4, max_size=40))
+def test_rarity_never_falls_with_distance(values: list[float]) -> None:
+    tail = fit_tail(np.array(values))
+    rarity = tail.rarity(np.linspace(0, 1, 200))
+    assert (np.diff(rarity) >= -1e-12).all()
+
+
+def test_an_extreme_value_does_not_hide_behind_itself() -> None:
+    values = np.append(np.random.default_rng(0).exponential(0.002, 100), 0.05)
+    tail = fit_tail(values)
+    own = tail.rarity(values)[-1]
+    without = tail.rarity_without(values, np.arange(101))[-1]
+    assert without > own + 1
+
+
+def test_identical_distances_have_a_tail() -> None:
+    tail = fit_tail(np.zeros(50))
+    assert tail.distance(10.0) < 0.01
+
+
+def test_new_nodes_exceed_the_largest_left_out_score_as_often_as_an_order_statistic_says() -> None:
+    rng = np.random.default_rng(4)
+    nodes, devices, metrics, fresh, fleets = 120, 8, 14, 400, 30
+    owner = np.repeat(np.arange(nodes), devices)
+    beyond = 0
+    for _ in range(fleets):
+        largest, scores = 0.0, np.zeros(fresh)
+        for _ in range(metrics):
+            # Heavy tails: an extreme bends the shape that it is measured by, and would look harmless.
+            known = 0.005 * np.abs(rng.standard_t(3, nodes * devices))
+            tail = fit_tail(known)
+            largest = max(largest, float(tail.rarity_without(known, owner).max()))
+            new = 0.005 * np.abs(rng.standard_t(3, (fresh, devices)))
+            scores = np.maximum(scores, tail.rarity(new).max(axis=1))
+        beyond += int((scores > largest).sum())
+    expected = fleets * fresh / (nodes + 1)
+    assert 0.5 * expected < beyond < 1.5 * expected
