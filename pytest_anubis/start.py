@@ -43,7 +43,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
     if settings.resume:
         earlier = find_earlier(settings)
         check_same(earlier, context)
-        context = replace(context, run_id=earlier.record.run, done=earlier.done)
+        context = replace(context, run_id=earlier.state.record().run, done=earlier.done)
     config.stash[context_key] = context
     from pytest_anubis.session.running.live_run import Run
     from pytest_anubis.session.running.terminal_plugin import Terminal
@@ -77,18 +77,17 @@ def start(config: pytest.Config, settings: Settings) -> None:
     elif _in_workers(config, context):
         from pytest_anubis.distributed.workers import controller
 
-        controller.register(config, context, run.sink, run.selection)
+        controller.register(config, context, run.state, run.sink, run.selection)
 
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
     """Freeze what the choice of benchmarks rests on, and let it be made once they are collected."""
-    from pytest_anubis.report.pages.choice_report import find_event
     from pytest_anubis.session.selecting.pruning import Pruning, stands_down
     from pytest_anubis.session.selecting.run_choice import Selection, freeze_ground
 
     if stands_down(config):
         return  # the terminal says so
-    before = find_event(earlier.record.events) if earlier is not None else None
+    before = earlier.choice if earlier is not None else None
     run.selection = Selection(run.context, freeze_ground(run.context), run.sink, before)
     config.pluginmanager.register(Pruning(run.selection.answer), "anubis-pruning")
 

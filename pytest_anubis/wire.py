@@ -58,7 +58,7 @@ def to_plain(value: Any) -> Any:
     raise WireError(f"{type(value).__name__} value has no plain form")
 
 
-def from_plain(cls: type[T], data: Any, *, where: str = "") -> T:
+def from_plain(cls: type[T], data: Any, *, where: str = "", unknown: str = "refuse") -> T:
     """Build a dataclass (nested ones included) from plain data.
 
     Args:
@@ -73,9 +73,11 @@ def from_plain(cls: type[T], data: Any, *, where: str = "") -> T:
     if not isinstance(data, Mapping):
         raise WireError(f"{place}: expected an object, found {type(data).__name__}")
     fields, required, hints = _shape(typing.cast(Hashable, cls))
-    unknown = [key for key in data if key not in fields]
-    if unknown:
-        raise WireError(f"{place}: unknown field {unknown[0]!r}")
+    if unknown == "ignore":
+        data = {k: v for k, v in data.items() if k in fields}
+    others = [key for key in data if key not in fields]
+    if others:
+        raise WireError(f"{place}: unknown field {others[0]!r}")
     missing = [name for name in required if name not in data]
     if missing:
         raise WireError(f"{place}: field {missing[0]!r} is missing")
@@ -159,6 +161,8 @@ def _convert_tuple(arguments: tuple[Any, ...], value: Any, place: str) -> tuple[
 
 def _convert_scalar(hint: Any, value: Any, place: str) -> Any:
     if hint is float and type(value) in (int, float):
+        return float(value)
+    if hint is float and value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
     if isinstance(hint, type) and type(value) is hint:
         return value

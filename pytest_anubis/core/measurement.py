@@ -55,6 +55,8 @@ class TestResult:
         text: First line of the failure or the reason of the skip.
         seconds: Duration of its call.
         metrics: How many metrics it recorded.
+        misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
+            if nothing is.
     """
 
     __test__ = False
@@ -66,3 +68,4 @@ class TestResult:
     text: str = ""
     seconds: float = 0.0
     metrics: int = 0
+    misuse: str = ""

@@ -66,6 +66,7 @@ class MetricVerdict:
         better: The metric's direction.
         component: The part of the node that is blamed when the verdict is bad.
         node: Name of the node.
+        test: Node id of the test that was judged; empty when the whole run was looked at.
         device: Device within the node.
         group: Label of the units that it was compared with; empty if there is none.
         scope: ``unit`` (the device on its own) or ``node`` (all of the node's values pooled).
@@ -113,6 +114,7 @@ class MetricVerdict:
     disturbance: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     action: str = ""
+    test: str = ""
 
 
 class Decision(StrEnum):

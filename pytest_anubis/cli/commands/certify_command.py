@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import add_output, add_profile, add_pytest_args, add_store
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.events import RunTimed
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -156,7 +157,8 @@ def _run(
 ) -> RunRecord:
     """Run the set once, measuring only."""
     from pytest_anubis.store.journal.journal_events import JournalError
-    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
+    from pytest_anubis.store.journal.journal_file import journal_path
+    from pytest_anubis.store.journal.journal_reading import read_journal
 
     store = Path(options.store).resolve()
     command = [
@@ -200,4 +202,4 @@ def _show(
 
 def wall_of(record: RunRecord) -> float:
     """Return the seconds from the first test's start to the last one's end."""
-    return next((float(e["wall"]) for e in record.events if e["event"] == "dispatched"), 0.0)
+    return next((e.wall for e in record.events if isinstance(e, RunTimed)), 0.0)

@@ -12,7 +12,7 @@ from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
-    from pytest_anubis.core.run import Remarks
+    from pytest_anubis.core.run import RunEvidence
     from pytest_anubis.core.verdict import NodeVerdict
     from pytest_anubis.store.collected_runs import RunSet
 
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
             fail_on=options.fail_on,
             require_all=options.require_all,
             started={(run.run, run.node): run.started for run in runs.runs},
-            remarks=_remarks(runs),
+            evidence=_evidence(runs),
             progress=progress.count,
         )
     if options.json is not None:
@@ -89,20 +89,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _remarks(runs: RunSet) -> dict[tuple[str, str], Remarks]:
-    """Return what the journals say besides samples, with the tests that recorded nothing at all."""
-    from pytest_anubis.core.run import Remarks
-    from pytest_anubis.validator.judging.completeness import verdicts_of_tests
+def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
+    """Return what the journals of each node say besides samples."""
+    from pytest_anubis.core.run import RunEvidence
+    from pytest_anubis.validator.judging.run_decision import evidence_of
 
-    found = dict(runs.remarks)
-    for test in runs.unmeasured:
-        key, known = (test.hardware_class, test.node), {test.result.test: test.result}
-        had = found.get(key, Remarks())
-        spoken_for = {(verdict.benchmark, verdict.device) for verdict in had.verdicts}
-        if (test.plan.benchmark, test.plan.device) in spoken_for:
-            continue
-        more = verdicts_of_tests([test.plan], known, (), node=test.node)
-        found[key] = had.with_more(Remarks(verdicts=tuple(more)))
+    found: dict[tuple[str, str], RunEvidence] = {}
+    for run in runs.journals:
+        key = (run.hardware_class, run.node)
+        found[key] = found.get(key, RunEvidence()).with_more(
+            evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
+        )
     return found
 
 

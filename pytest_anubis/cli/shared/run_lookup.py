@@ -15,7 +15,8 @@ def read_run(name: str, store: Path) -> RunRecord:
         CommandError: There is no such run, or its journal cannot be used.
     """
     from pytest_anubis.store.journal.journal_events import JournalError
-    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
+    from pytest_anubis.store.journal.journal_file import journal_path
+    from pytest_anubis.store.journal.journal_reading import read_journal
 
     path = Path(name)
     if name == "latest":

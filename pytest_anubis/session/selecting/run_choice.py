@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.core.events import BenchmarksChosen
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.hush import solver_hushed
-from pytest_anubis.report.pages.choice_report import EVENT, choice_lines, explain_lines
+from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.wire import WireError, from_plain, to_plain
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.choice.choice_inputs import Choice, Ground, Offer, Wish
+    from pytest_anubis.validator.judging.run_decision import LeftOut
 
 HISTORY_NAME = "history.sqlite"
 
@@ -31,12 +33,12 @@ class Selection:
         context: The facts of the run.
         ground: What the choice rests on, read before anything is collected.
         sink: Takes the event that records the choice.
-        earlier: The event of the interrupted run that is resumed: its choice stands.
+        earlier: The choice of the interrupted run that is resumed, which stands.
 
     Attributes:
         lanes: How many processes serve devices at the same time.
         choice: The choice; None before it is made, or where there was nothing to choose from.
-        event: The choice as the journal holds it; None before.
+        record: The choice as the journal holds it; None before.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Selection:
     ) -> None:
         self.lanes = 1
         self.choice: Choice | None = None
-        self.event: dict[str, Any] | None = None
+        self.record: dict[str, Any] | None = None
         self._context = context
         self._ground = ground
         self._sink = sink
@@ -68,12 +70,12 @@ class Selection:
         from pytest_anubis.selector.selector_error import SelectorError
 
         with self._lock:
-            if self.event is None and described:
+            if self.record is None and described:
                 try:
                     self._choose(described)
                 except SelectorError as error:
                     return {"error": f"--anubis-select: {error}"}
-        pruned = self.event["pruned"] if self.event is not None else ()
+        pruned = self.record["pruned"] if self.record is not None else ()
         return {"pruned": {item["benchmark"]: item["reason"] for item in pruned}}
 
     def _choose(self, described: Sequence[Mapping[str, Any]]) -> None:
@@ -105,17 +107,17 @@ class Selection:
         self._offers = {offer.benchmark: offer for offer in offers}
         self.choice = choice
         pinned = [offer.benchmark for offer in offers if offer.pinned]
-        self.event = {"event": EVENT, **to_plain(choice_record(choice, wish, pinned=pinned))}
-        self._sink(self.event)
+        self.record = to_plain(choice_record(choice, wish, pinned=pinned))
+        self._sink(BenchmarksChosen(choice=self.record))
 
     def lines(self, *, explain: bool, width: int | None = None) -> list[str]:
         """Return the choice for the terminal; nothing before it is made."""
-        if self.event is None:
+        if self.record is None:
             return []
-        lines = [f"anubis: {line}" for line in choice_lines(self.event)]
+        lines = [f"anubis: {line}" for line in choice_lines(self.record)]
         if self._damaged:
             lines.append("anubis: the earlier choice in the journal is damaged: chosen anew")
-        return lines + (explain_lines(self.event, width=width) if explain else [])
+        return lines + (explain_lines(self.record, width=width) if explain else [])
 
     def header(self) -> str:
         """Say what the choice will go by."""
@@ -129,10 +131,12 @@ class Selection:
             f"{ground.horizon / 3600:g} h {known}"
         )
 
-    def pruned_verdicts(self) -> list[MetricVerdict]:
-        """Return NOT_TESTED by decision for every benchmark that was left out."""
-        event = self.event
-        return [
+    def left_out(self) -> LeftOut:
+        """Return what the decision about the node must know of the choice."""
+        from pytest_anubis.validator.judging.run_decision import LeftOut
+
+        pruned = self.record["pruned"] if self.record is not None else ()
+        verdicts = tuple(
             MetricVerdict(
                 outcome=Outcome.NOT_TESTED,
                 reason=Reason.PRUNED,
@@ -144,10 +148,11 @@ class Selection:
                 else "",
                 node=self._context.node,
             )
-            for item in (event["pruned"] if event is not None else ())
-        ]
+            for item in pruned
+        )
+        return LeftOut(verdicts=verdicts, risk_after=self._risk_after, unneeded=self.unneeded())
 
-    def risk_after(self, passed: Sequence[str]) -> float | None:
+    def _risk_after(self, passed: Sequence[str]) -> float | None:
         """Return the risk that is left once these benchmarks passed; None if none was left out."""
         if self.choice is None or not self.choice.plan.pruned:
             return None
@@ -155,9 +160,9 @@ class Selection:
 
     def unneeded(self) -> str:
         """Say why nothing had to be measured; empty where something had to be."""
-        if self.event is None or self.event["method"] != "nothing" or self.event["chosen"]:
+        if self.record is None or self.record["method"] != "nothing" or self.record["chosen"]:
             return ""
-        return choice_lines(self.event)[0]
+        return choice_lines(self.record)[0]
 
 
 def answered(selection: Selection, described: Any) -> dict[str, Any]:

@@ -212,7 +212,8 @@ def split(config: pytest.Config) -> tuple[list[str], CycleFiles]:
 
 def _record(store: Path, run_id: str) -> RunRecord | None:
     from pytest_anubis.store.journal.journal_events import JournalError
-    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
+    from pytest_anubis.store.journal.journal_file import journal_path
+    from pytest_anubis.store.journal.journal_reading import read_journal
 
     try:
         return read_journal(journal_path(store, run_id))

@@ -16,17 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.events import RunStarted
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord, run_of
 from pytest_anubis.core.sample import IntArray, Population, Problem
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.fields import Fields
 from pytest_anubis.store.journal.journal_events import (
-    metric_from_plain,
-    metric_to_plain,
-    run_started_event,
+    JournalError,
+    event_from_plain,
+    event_to_plain,
 )
-from pytest_anubis.store.journal.replay import head_of
-from pytest_anubis.wire import from_plain, to_plain
+from pytest_anubis.wire import WireError, from_plain, to_plain
 
 FORMAT = "anubis-columns"
 SCHEMA = 1
@@ -235,7 +236,7 @@ def _populations(arrays: dict[str, Any], header: Fields) -> tuple[Population, ..
             Population(
                 hardware_class=key.text("hardware_class"),
                 benchmark=key.text("benchmark"),
-                metric=metric_from_plain(key.child("metric")),
+                metric=_metric(key),
                 component=key.text("component"),
                 group=key.text("group"),
                 nodes=tuple(names["node"][first:last]) if names else (),
@@ -253,31 +254,36 @@ def _populations(arrays: dict[str, Any], header: Fields) -> tuple[Population, ..
 
 
 def _runs(header: Fields) -> tuple[RunRecord, ...]:
-    return tuple(
-        head_of(Fields(item, f"header.records[{i}]", ColumnsError))
-        for i, item in enumerate(header.items("records"))
-    )
+    found = []
+    for i, item in enumerate(header.items("records")):
+        place = f"header.records[{i}]"
+        try:
+            head = event_from_plain(
+                {**Fields(item, place, ColumnsError).data, "event": RunStarted.kind}
+            )
+        except JournalError as error:
+            raise ColumnsError(f"{place}: {error}") from None
+        assert isinstance(head, RunStarted)  # noqa: S101  # what its word means
+        found.append(run_of(head))
+    return tuple(found)
+
+
+def _metric(key: Fields) -> Metric:
+    try:
+        return from_plain(Metric, key.mapping("metric"), unknown="ignore")
+    except WireError as error:
+        raise ColumnsError(f"{key.at('metric')}: {error}") from None
 
 
 def _key_to_plain(population: Population) -> dict[str, Any]:
     return {
         "hardware_class": population.hardware_class,
         "benchmark": population.benchmark,
-        "metric": metric_to_plain(population.metric),
+        "metric": to_plain(population.metric),
         "component": population.component,
         "group": population.group,
     }
 
 
 def _run_to_plain(run: RunRecord) -> dict[str, Any]:
-    return run_started_event(
-        run=run.run,
-        node=run.node,
-        started=run.started,
-        hardware_class=run.hardware_class,
-        attributes=run.attributes,
-        profile=run.profile,
-        purpose=run.purpose,
-        inventory=run.inventory,
-        settings=run.settings,
-    )
+    return event_to_plain(run.head)

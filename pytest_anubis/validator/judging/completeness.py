@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.measurement import TestResult
-from pytest_anubis.core.run import PlannedTest
+from pytest_anubis.core.planned_test import PlannedTest
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 
@@ -17,7 +17,6 @@ def verdicts_of_tests(
     *,
     node: str,
     explained: Collection[tuple[str, str]] = (),
-    misused: Collection[str] = (),
 ) -> list[MetricVerdict]:
     """Return one verdict for every test whose end no metric verdict speaks for.
 
@@ -28,7 +27,6 @@ def verdicts_of_tests(
         node: Name of the node.
         explained: (benchmark, device) of every test with a metric verdict that rejects: that is why it
             failed. A test may fail although its metrics pass: in its teardown, or as a strict xfail.
-        misused: Node ids of tests that failed because they are written wrongly.
 
     Returns:
         FAIL for a test that failed by itself, INCONCLUSIVE for one whose worker died or that is written
@@ -44,7 +42,7 @@ def verdicts_of_tests(
                     _verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported")
                 )
             continue
-        if plan.test in misused:
+        if result.misuse:
             text = f"the benchmark is written wrongly: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.INVALID, text))
         elif result.outcome in ("failed", "error"):

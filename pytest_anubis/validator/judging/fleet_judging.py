@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Finding
-from pytest_anubis.core.run import Remarks
+from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
@@ -55,7 +55,7 @@ def judge_fleet(
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
     started: Mapping[tuple[str, str], str] | None = None,
-    remarks: Mapping[tuple[str, str], Remarks] | None = None,
+    evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -71,18 +71,18 @@ def judge_fleet(
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What has no criterion blocks acceptance.
         started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
-        remarks: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
+        evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
         progress: Called with (done, all) after every population.
     """
-    by_class: dict[str, list[Population]] = {key: [] for key, _ in remarks or {}}
+    by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
     done, columns, nodes = 0, [], []
     findings: list[Finding] = []
     for key in sorted(by_class):
         baseline = baselines.get(key)
-        gathered = _Nodes({node: r for (of, node), r in (remarks or {}).items() if of == key})
+        gathered = _Nodes({node: r for (of, node), r in (evidence or {}).items() if of == key})
         shifts: list[Finding] = []
         for judged in _judge_class(by_class[key], baseline, started or {}):
             columns.append(judged)
@@ -155,9 +155,9 @@ class _Nodes:
     A fleet has millions of passed units; that a metric of a node was judged is known from the first.
     """
 
-    def __init__(self, remarks: Mapping[str, Remarks]) -> None:
-        self._remarks = remarks
-        self._verdicts = {name: list(one.verdicts) for name, one in remarks.items()}
+    def __init__(self, evidence: Mapping[str, RunEvidence]) -> None:
+        self._evidence = evidence
+        self._verdicts = {name: list(one.verdicts) for name, one in evidence.items()}
         self._counts = {
             name: Counter(verdict.outcome.value for verdict in verdicts)
             for name, verdicts in self._verdicts.items()
@@ -189,16 +189,16 @@ class _Nodes:
     ) -> list[NodeVerdict]:
         found = []
         for name, verdicts in self._verdicts.items():
-            remarks = self._remarks.get(name, Remarks())
+            evidence = self._evidence.get(name, RunEvidence())
             verdict = judge_node(
                 verdicts,
                 baseline=baseline,
                 node=name,
-                problems=remarks.obstacles,
-                notes=remarks.notes,
+                blockers=evidence.blockers,
+                notes=evidence.notes,
                 fail_on=fail_on,
                 require_all=require_all,
-                residual_risk=remarks.residual_risk,
+                residual_risk=evidence.residual_risk,
             )
             counts = self._counts[name]
             found.append(

@@ -23,7 +23,7 @@ def judge_node(
     *,
     baseline: Baseline | None = None,
     node: str = "",
-    problems: Sequence[str] = (),
+    blockers: Sequence[str] = (),
     notes: Sequence[str] = (),
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
@@ -41,7 +41,7 @@ def judge_node(
         expected: The criteria that must have been judged; those of `baseline` if None.
         baseline: What the verdicts rest on; without one nothing is accepted.
         node: Name of the node; that of the first verdict if empty.
-        problems: Further obstacles, one line each (a crash, a limited CPU quota).
+        blockers: What else stands in the way of acceptance, one line each (a worker that died).
         notes: What is listed besides, one line each (an attempt that failed and was repeated).
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What is only listed blocks too.
@@ -55,8 +55,8 @@ def judge_node(
     criteria = tuple(expected) if expected is not None else baseline.criteria if baseline else ()
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
-    blocking, listed = _obstacles(verdicts, criteria)
-    blocking, listed = [*problems, *blocking], [*listed, *notes]
+    blocking, listed = _blockers(verdicts, criteria)
+    blocking, listed = [*blockers, *blocking], [*listed, *notes]
     explained = len(blocking)
     blocking += _silent(verdicts, criteria)
     if baseline is None and expected is None:
@@ -102,7 +102,7 @@ def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVe
     return sorted(bad, key=severity)
 
 
-def _obstacles(
+def _blockers(
     verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]
 ) -> tuple[list[str], list[str]]:
     blocking: list[str] = []

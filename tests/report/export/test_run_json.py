@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
+from pytest_anubis.core.events import Attempted, BenchmarksChosen, BlockerFound, UnknownEvent
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
@@ -48,12 +49,25 @@ def test_a_run_is_strict_json_with_all_values() -> None:
         values=(1.0, math.nan, math.inf),
         telemetry=(("power (W)", (1.0, -math.inf)),),
     )
-    record = RunRecord(run="r", node="n", measurements=(measured,), events=({"x": [math.nan]},))
+    choice = {"risk_before": math.nan, "chosen": ["b"]}
+    events = (
+        UnknownEvent(data={"event": "x", "x": [math.nan]}),
+        BlockerFound(text="cuda:1 is hidden"),
+        BenchmarksChosen(choice=choice),
+        Attempted(measurement=measured),
+    )
+    record = RunRecord(run="r", node="n", measurements=(measured,), events=events)
     plain = json.loads(run_json(record), parse_constant=refuse)
     assert plain["schema"] == SCHEMA
-    assert plain["measurements"][0]["values"] == [1.0, "nan", "inf"]
-    assert plain["measurements"][0]["telemetry"] == [["power (W)", [1.0, "-inf"]]]
-    assert plain["events"] == [{"x": ["nan"]}]
+    assert plain["measurements"][0]["values"] == [1.0, "NaN", "Infinity"]
+    assert plain["measurements"][0]["telemetry"] == [["power (W)", [1.0, "-Infinity"]]]
+    assert plain["events"][:3] == [
+        {"event": "x", "x": ["NaN"]},
+        {"event": "blocker", "text": "cuda:1 is hidden"},
+        {"event": "selection", "risk_before": "NaN", "chosen": ["b"]},
+    ]
+    assert plain["events"][3]["event"] == "attempt"
+    assert "NaN" in str(plain["events"][3])
     assert plain["node_verdict"] is None
 
 

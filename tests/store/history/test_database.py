@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.core.events import RunStarted
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.metric import Metric
@@ -38,7 +39,6 @@ from pytest_anubis.store.history.run_filing import (
     read_sketch,
     record_run,
 )
-from pytest_anubis.store.journal import journal_events as events
 from pytest_anubis.store.journal.journal_file import Journal
 
 NOW = moment_of("2026-06-01T00:00:00Z")
@@ -288,7 +288,7 @@ def test_states_of_nodes(history: History) -> None:
 def test_a_run_is_filed_from_its_journal_and_trouble_is_only_told(tmp_path: Path) -> None:
     store = tmp_path / ".anubis"
     with Journal.create(store, "r1") as journal:
-        journal.write(events.run_started_event(run="r1", node="n1", started="2026-01-01"))
+        journal.write(RunStarted(run="r1", node="n1", started="2026-01-01"))
     assert file_run(store, journal.path) == ""
     with History(store) as opened:
         (run,) = opened.node_history("n1")
@@ -306,7 +306,7 @@ def test_a_run_is_filed_from_its_journal_and_trouble_is_only_told(tmp_path: Path
 def test_a_lost_history_is_rebuilt_from_the_journals(tmp_path: Path) -> None:
     for run in ("r1", "r2"):
         with Journal.create(tmp_path, run) as journal:
-            journal.write(events.run_started_event(run=run, node="n1", started="2026-01-01"))
+            journal.write(RunStarted(run=run, node="n1", started="2026-01-01"))
     (tmp_path / "runs" / "bad").mkdir()
     (tmp_path / "runs" / "bad" / "journal.jsonl").write_text("junk\n")
     seen: list[str] = []

@@ -137,8 +137,8 @@ def test_the_worst_component_comes_first_and_the_headline_names_it() -> None:
     assert dict(node.counts) == {"FAIL": 2}
 
 
-def test_a_problem_from_outside_blocks() -> None:
-    node = judge_node([PASS], baseline=baseline("m"), problems=("CPU quota of half a core",))
+def test_a_blocker_from_outside_blocks() -> None:
+    node = judge_node([PASS], baseline=baseline("m"), blockers=("CPU quota of half a core",))
     assert node.decision is Decision.UNDECIDED
     assert "half a core" in node.headline
 

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Problem
-from pytest_anubis.store.samples.gather import Gather
 
 SAMPLE = st.fixed_dictionaries(
     {
