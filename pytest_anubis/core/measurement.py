@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_anubis.core.field_types import AnyFloat
 from pytest_anubis.core.metric import Metric
 
 
@@ -33,11 +34,11 @@ class Measurement:
     metric: Metric
     device: str
     group: str = ""
-    values: tuple[float, ...]
+    values: tuple[AnyFloat, ...]
     disturbance: tuple[str, ...] = ()
     attempts: int = 1
     looks: int = 1
-    telemetry: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    telemetry: tuple[tuple[str, tuple[AnyFloat, ...]], ...] = ()
     evidence: tuple[str, ...] = ()
     seconds: float = 0.0
 

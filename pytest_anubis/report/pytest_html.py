@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from pytest_anubis.codec import CodecError, from_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
@@ -17,7 +18,6 @@ from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.style_sheets import BLOCKS
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.numbers import similarity_text
-from pytest_anubis.wire import WireError, from_plain
 
 POINTS, SERIES, COURSE = 48, 4, 16
 """Points of a curve, telemetry series and their points in one row: a report may have hundreds of rows, and
@@ -158,5 +158,5 @@ def _data_of(report: Any) -> tuple[list[MetricVerdict], list[Measurement]]:
             [from_plain(MetricVerdict, item) for item in data.get("verdicts", ())],
             [from_plain(Measurement, item) for item in data.get("measurements", ())],
         )
-    except WireError:
+    except CodecError:
         return [], []

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.pytest_html import HtmlReport
-from pytest_anubis.wire import to_plain
 from tests.report import sample_run as dossier
 
 SUITE = """

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
 from pytest_anubis.distributed.containment.crash_report import (
     Crash,
@@ -46,7 +47,6 @@ from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
 from pytest_anubis.store.journal import journal_events as events
-from pytest_anubis.wire import to_plain
 
 EXIT_UNDECIDED = 20
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit
 from pytest_anubis.session.measuring.recorder import MetricUsageError, Recorder, recorder_key
-from pytest_anubis.wire import to_plain
 
 if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.run import PlannedTest
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
@@ -20,7 +21,6 @@ from pytest_anubis.store.journal import journal_events as events
 from pytest_anubis.store.journal.journal_events import Event, JournalError
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.run_remarks import deaths, hindrances, repeated
-from pytest_anubis.wire import to_plain
 
 EXIT_UNDECIDED = 20
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_anubis.codec import from_plain, to_plain
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import IntArray, Population, Problem
 from pytest_anubis.store.atomic import write_atomically
@@ -26,7 +27,6 @@ from pytest_anubis.store.journal.journal_events import (
     run_started_event,
 )
 from pytest_anubis.store.journal.replay import head_of
-from pytest_anubis.wire import from_plain, to_plain
 
 FORMAT = "anubis-columns"
 SCHEMA = 1

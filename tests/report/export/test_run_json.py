@@ -51,9 +51,9 @@ def test_a_run_is_strict_json_with_all_values() -> None:
     record = RunRecord(run="r", node="n", measurements=(measured,), events=({"x": [math.nan]},))
     plain = json.loads(run_json(record), parse_constant=refuse)
     assert plain["schema"] == SCHEMA
-    assert plain["measurements"][0]["values"] == [1.0, "nan", "inf"]
-    assert plain["measurements"][0]["telemetry"] == [["power (W)", [1.0, "-inf"]]]
-    assert plain["events"] == [{"x": ["nan"]}]
+    assert plain["measurements"][0]["values"] == [1.0, "NaN", "Infinity"]
+    assert plain["measurements"][0]["telemetry"] == [["power (W)", [1.0, "-Infinity"]]]
+    assert plain["events"] == [{"x": ["NaN"]}]
     assert plain["node_verdict"] is None
 
 
