@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.codec import from_plain
 from pytest_anubis.session.collecting.declared_deadlines import declares_deadlines
 from pytest_anubis.session.context import RunContext, context_key, new_run_id, sink_key
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.running.resume import SkipDone, check_same, find_earlier
 from pytest_anubis.settings import DEFAULT_BASELINES, Settings
-from pytest_anubis.wire import from_plain, to_plain
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -112,7 +112,8 @@ def _in_workers(config: pytest.Config, context: RunContext) -> bool:
 
 
 def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
-    context = replace(context_from_plain(worker_input[PLAIN_KEY]), root_pid=os.getppid())
+    context = from_plain(RunContext, worker_input[PLAIN_KEY], where="context")
+    context = replace(context, root_pid=os.getppid())
     config.stash[context_key] = context
     from pytest_anubis.distributed.workers import worker
 
@@ -234,37 +235,3 @@ def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
         f"no baseline for hardware class {key} in {settings.baselines}: learn one with "
         "'anubis learn suites/' on machines known to be good, then run again"
     )
-
-
-def context_to_plain(context: RunContext) -> dict[str, Any]:
-    """Return the context as plain types for a worker."""
-    data: dict[str, Any] = to_plain(context)
-    return data
-
-
-_REBUILT = ("settings", "baseline", "devices", "bindings", "hidden", "done")
-
-
-def context_from_plain(data: dict[str, Any]) -> RunContext:
-    """Build the context from what the controller sent."""
-    from pytest_anubis.core.baseline import Baseline
-
-    settings = dict(data["settings"])
-    for name in ("baselines", "store", "inventory", "scratch"):
-        settings[name] = _path(settings[name])
-    settings["goals_required"] = tuple(_path(path) for path in settings["goals_required"])
-    rest = {k: v for k, v in data.items() if k not in _REBUILT}
-    baseline = data["baseline"]
-    return RunContext(
-        settings=Settings(**settings),
-        baseline=None if baseline is None else from_plain(Baseline, baseline),
-        devices=tuple(data["devices"]),
-        bindings=tuple((variable, value) for variable, value in data["bindings"]),
-        hidden=tuple(data["hidden"]),
-        done=tuple(data["done"]),
-        **rest,
-    )
-
-
-def _path(text: str | None) -> Any:
-    return None if text is None else Path(text)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from pytest_anubis.core.field_types import Flat
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.planned_test import PlannedTest, Purpose
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
@@ -78,7 +79,7 @@ class Measured:
     """A metric was measured; what is here is never lost."""
 
     kind: ClassVar[str] = "measurement"
-    measurement: Measurement
+    measurement: Annotated[Measurement, Flat()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class Attempted:
     """Values that were disturbed and measured again, or a lead-in: nothing is concluded from them."""
 
     kind: ClassVar[str] = "attempt"
-    measurement: Measurement
+    measurement: Annotated[Measurement, Flat()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ class Judged:
     """A verdict was reached; it knows its test, or has none when the whole run was looked at."""
 
     kind: ClassVar[str] = "verdict"
-    verdict: MetricVerdict
+    verdict: Annotated[MetricVerdict, Flat()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ class TestFinished:
     __test__ = False
 
     kind: ClassVar[str] = "test_finished"
-    result: TestResult
+    result: Annotated[TestResult, Flat()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +253,7 @@ class NodeDecided:
     """The decision about the node."""
 
     kind: ClassVar[str] = "node_verdict"
-    verdict: NodeVerdict
+    verdict: Annotated[NodeVerdict, Flat()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_anubis.core.field_types import AnyFloat, Count, NotNegative, compact
 from pytest_anubis.core.metric import Metric
 
 
+@compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """All values of one metric from one unit under test in one run, as recorded.
@@ -33,15 +35,16 @@ class Measurement:
     metric: Metric
     device: str
     group: str = ""
-    values: tuple[float, ...]
+    values: tuple[AnyFloat, ...]
     disturbance: tuple[str, ...] = ()
-    attempts: int = 1
-    looks: int = 1
-    telemetry: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    attempts: Count = 1
+    looks: Count = 1
+    telemetry: tuple[tuple[str, tuple[AnyFloat, ...]], ...] = ()
     evidence: tuple[str, ...] = ()
-    seconds: float = 0.0
+    seconds: NotNegative = 0.0
 
 
+@compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResult:
     """How one planned test ended.
@@ -66,6 +69,6 @@ class TestResult:
     component: str = ""
     outcome: str = "not reported"
     text: str = ""
-    seconds: float = 0.0
-    metrics: int = 0
+    seconds: NotNegative = 0.0
+    metrics: Count = 0
     misuse: str = ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from pytest_anubis.core.field_types import NotNegative
+
 Purpose = Literal["measure", "learn", "acceptance"]
 PURPOSES: tuple[str, ...] = get_args(Purpose)
 
@@ -27,4 +29,4 @@ class PlannedTest:
     component: str = ""
     device: str = ""
     metrics: tuple[str, ...] = ()
-    cost: float | None = None
+    cost: NotNegative | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pytest_anubis.core.field_types import AnyFloat, compact
+
 
 class Outcome(StrEnum):
     """The five verdicts. Only PASS says that something was measured, judged and found normal."""
@@ -50,6 +52,7 @@ class Reference(StrEnum):
     NONE = "none"
 
 
+@compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricVerdict:
     """The verdict on one metric of one unit under test, with everything that explains it.
@@ -100,14 +103,14 @@ class MetricVerdict:
     group: str = ""
     scope: str = "unit"
     count: int = 0
-    value: float | None = None
-    expected: float | None = None
-    bound: float | None = None
-    similarity: float | None = None
-    threshold: float | None = None
-    practical: float | None = None
-    learned: float | None = None
-    percentile: float | None = None
+    value: AnyFloat | None = None
+    expected: AnyFloat | None = None
+    bound: AnyFloat | None = None
+    similarity: AnyFloat | None = None
+    threshold: AnyFloat | None = None
+    practical: AnyFloat | None = None
+    learned: AnyFloat | None = None
+    percentile: AnyFloat | None = None
     reference: Reference = Reference.NONE
     baseline: str = ""
     population: str = ""

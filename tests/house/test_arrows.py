@@ -20,28 +20,28 @@ PACKAGE = ROOT / "pytest_anubis"
 # Room -> rooms that it may import. Modules at the top level are rooms of their own.
 MAY_IMPORT = {
     "core": set(),
-    "wire": set(),
+    "codec": {"core"},
     "hush": set(),
     "options": set(),
     "settings": {"options"},
     "hookspecs": {"core"},
     "validator": {"core"},
     "selector": {"core"},
-    "store": {"core", "wire"},
-    "report": {"core", "wire"},
-    "hardware": {"core", "wire"},
+    "store": {"core", "codec"},
+    "report": {"core", "codec"},
+    "hardware": {"core", "codec"},
     "session": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "hush",
+        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "hush",
     },
     "distributed": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "session",
+        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",
     },
     "cli": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "hush",
+        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "hush",
         "distributed",
     },
     "start": {
-        "core", "store", "hardware", "report", "wire", "settings", "session", "distributed",
+        "core", "store", "hardware", "report", "codec", "settings", "session", "distributed",
     },
     "plugin": {"start", "session", "settings", "hookspecs"},
 }  # fmt: skip

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.tasks import Certificates
 from pytest_anubis.store.atomic import write_atomically
-from pytest_anubis.wire import WireError, from_plain, to_plain
 
 FORMAT = "anubis-certificates"
 SCHEMA = 2
@@ -189,20 +189,17 @@ def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:
-        raise CertificateError(f"{path}: cannot be read ({error}); mend or delete it") from error
+        raise CertificateError(f"{path}: cannot be read ({error}); fix or delete it") from error
     if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
         raise CertificateError(
             f"{path}: no certificates of schema {SCHEMA}; delete it and certify again"
         )
     if data.get("hardware_class") != hardware_class:
         raise CertificateError(f"{path}: belongs to class {data.get('hardware_class')!r}")
-    pairs = data.get("pairs")
-    if not isinstance(pairs, list):
-        raise CertificateError(f"{path}: field 'pairs' must be a list")
     try:
-        return tuple(from_plain(Certificate, one, where="pair") for one in pairs)
-    except WireError as error:
-        raise CertificateError(f"{path}: {error}") from error
+        return from_plain(tuple[Certificate, ...], data.get("pairs"), where="pairs")
+    except CodecError as error:
+        raise CertificateError(f"{path}: {error}; fix it, or certify again") from error
 
 
 _Values = dict[str, dict[tuple[str, str], list[Measurement]]]

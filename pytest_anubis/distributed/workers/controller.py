@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.events import (
     Judged,
     LaneGivenUp,
@@ -54,7 +55,6 @@ from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
-from pytest_anubis.wire import to_plain
 
 EXIT_UNDECIDED = 20
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.events import Event
 from pytest_anubis.distributed.containment.processes import STACK_SIGNAL, die_with_parent
 from pytest_anubis.session.collecting.benchmark_mark import (
@@ -27,7 +28,6 @@ from pytest_anubis.session.collecting.device_parameters import benchmark_id, dev
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.store.journal.journal_events import event_to_plain
-from pytest_anubis.wire import to_plain
 
 CHANNEL = "anubis_channel"
 """Key in ``workerinput``: our channel."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.events import (
     BlockerFound,
     Event,
@@ -30,7 +31,6 @@ from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import Journal
-from pytest_anubis.wire import to_plain
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import BenchmarksChosen
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.hush import solver_hushed
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.wire import WireError, from_plain, to_plain
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.choice.choice_inputs import Choice, Ground, Offer, Wish
@@ -196,7 +196,7 @@ def _earlier_plan(event: Mapping[str, Any]) -> dict[str, Any] | None:
     names = ("chosen", "explored", "pruned", "method", "optimal", "reached", "cost", "full_cost")
     try:
         kept = from_plain(Plan, {name: event[name] for name in names}, where="selection")
-    except (WireError, KeyError):
+    except (CodecError, KeyError):
         return None
     return {name: getattr(kept, name) for name in names}
 

@@ -10,9 +10,16 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_anubis.core import events
-from pytest_anubis.core.events import Event, RunStarted, UnknownEvent
-from pytest_anubis.wire import WireError, from_plain, to_plain
+from pytest_anubis.codec import CodecError, from_plain, to_plain
+from pytest_anubis.core.events import (
+    Attempted,
+    BenchmarksChosen,
+    BlockerFound,
+    Event,
+    Measured,
+    NodeDecided,
+    UnknownEvent,
+)
 
 FORMAT = "anubis-journal"
 SCHEMA = 2
@@ -23,16 +30,6 @@ _KINDS: dict[str, type[Event]] = {
     event.kind: event for event in typing.get_args(Event) if event is not UnknownEvent
 }
 
-# Events that hold one value of core: its fields stand in the object itself, beside the event's word.
-_HOLDS = {
-    events.Measured: "measurement",
-    events.Attempted: "measurement",
-    events.Judged: "verdict",
-    events.TestFinished: "result",
-    events.NodeDecided: "verdict",
-    events.BenchmarksChosen: "choice",
-}
-
 
 class JournalError(ValueError):
     """A journal, or one event of it, cannot be used; the message is one line for people."""
@@ -41,10 +38,10 @@ class JournalError(ValueError):
 def event_to_plain(event: Event) -> dict[str, Any]:
     """Return an event as builtin types, for the journal and between processes."""
     if isinstance(event, UnknownEvent):
-        return dict(event.data)
-    held = _HOLDS.get(type(event))
-    body = to_plain(event if held is None else getattr(event, held))
-    return {"event": event.kind, **body}
+        plain: dict[str, Any] = to_plain(event.data)
+        return plain
+    body = event.choice if isinstance(event, BenchmarksChosen) else event
+    return {"event": event.kind, **to_plain(body)}
 
 
 def event_from_plain(data: Mapping[str, Any], schema: int = SCHEMA) -> Event:
@@ -63,28 +60,22 @@ def event_from_plain(data: Mapping[str, Any], schema: int = SCHEMA) -> Event:
     if cls is None:
         return UnknownEvent(data=data)
     rest = {key: value for key, value in data.items() if key not in ("event", "at")}
-    if cls is events.BenchmarksChosen:  # plain data of its own, which its readers check
-        return events.BenchmarksChosen(choice=rest)
-    held = _HOLDS.get(cls)
+    if cls is BenchmarksChosen:  # plain data of its own, which its readers check
+        return BenchmarksChosen(choice=rest)
     try:
-        if held is None:
-            return from_plain(cls, rest, unknown="ignore")
-        make: Any = cls
-        inner = typing.get_type_hints(cls)[held]
-        event: Event = make(**{held: from_plain(inner, rest, unknown="ignore")})
-        return event
-    except WireError as error:
+        return from_plain(cls, rest, unknown="ignore")
+    except CodecError as error:
         raise JournalError(str(error)) from error
 
 
 def _from_schema_1(data: Mapping[str, Any]) -> Mapping[str, Any]:
     kind = data["event"]
     if kind == "hindrance":
-        return {**data, "event": events.BlockerFound.kind}
-    if kind in (events.Measured.kind, events.Attempted.kind) and "telemetry" in data:
+        return {**data, "event": BlockerFound.kind}
+    if kind in (Measured.kind, Attempted.kind) and "telemetry" in data:
         series = data["telemetry"]
         return {**data, "telemetry": [_pair(one) for one in series] if _is_list(series) else series}
-    if kind == events.NodeDecided.kind and isinstance(data.get("counts"), Mapping):
+    if kind == NodeDecided.kind and isinstance(data.get("counts"), Mapping):
         return {**data, "counts": [list(pair) for pair in data["counts"].items()]}
     return data
 

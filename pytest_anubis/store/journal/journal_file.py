@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from pytest_anubis.core.events import Event, NodeDecided, RunFinished, RunStarted
-from pytest_anubis.store.fields import number_to_json
 from pytest_anubis.store.journal.journal_events import (
     JournalError,
     event_to_plain,
@@ -199,28 +198,8 @@ def journal_path(store: Path, run_id: str) -> Path:
     return store / RUNS_FOLDER / run_id / JOURNAL_NAME
 
 
-def _line(event: Mapping[str, Any]) -> bytes:
-    try:
-        text = json.dumps(event, allow_nan=False, separators=(",", ":"), default=_plain)
-    except ValueError:  # NaN or an infinity somewhere deep inside
-        text = json.dumps(_finite(event), allow_nan=False, separators=(",", ":"), default=_plain)
-    return text.encode("ascii") + b"\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return number_to_json(value)
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return _finite(value.tolist()) if hasattr(value, "tolist") else value
-
-
-def _plain(value: Any) -> Any:
-    # numpy's scalars and arrays know how to become plain; of all else the words are kept, because an
-    # event that cannot be written would be a measurement lost.
-    return _finite(value.tolist()) if hasattr(value, "tolist") else str(value)
+def _line(plain: Mapping[str, Any]) -> bytes:
+    return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def _to_stderr(text: str) -> None:

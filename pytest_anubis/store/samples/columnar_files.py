@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import RunStarted
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord, run_of
@@ -27,7 +28,6 @@ from pytest_anubis.store.journal.journal_events import (
     event_from_plain,
     event_to_plain,
 )
-from pytest_anubis.wire import WireError, from_plain, to_plain
 
 FORMAT = "anubis-columns"
 SCHEMA = 1
@@ -271,7 +271,7 @@ def _runs(header: Fields) -> tuple[RunRecord, ...]:
 def _metric(key: Fields) -> Metric:
     try:
         return from_plain(Metric, key.mapping("metric"), unknown="ignore")
-    except WireError as error:
+    except CodecError as error:
         raise ColumnsError(f"{key.at('metric')}: {error}") from None
 
 

@@ -164,9 +164,9 @@ def test_certificates_survive_the_disk(tmp_path: Path) -> None:
         ({"format": "x"}, "no certificates of schema 2"),
         ({"schema": 9}, "no certificates of schema 2"),
         ({"hardware_class": "other"}, "belongs to class 'other'"),
-        ({"pairs": {}}, "'pairs' must be a list"),
-        ({"pairs": [{"first": "a"}]}, "'second' is missing"),
-        ({"pairs": [{"first": "a", "second": "b", "granted": "yes"}]}, "granted"),
+        ({"pairs": {}}, "pairs: expected a list, found an object"),
+        ({"pairs": [{"first": "a"}]}, r"pairs\[0\].second: is missing"),
+        ({"pairs": [{"first": "a", "second": "b", "granted": "yes"}]}, "granted: expected true"),
     ],
     ids=str,
 )
