@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from pytest_anubis.core.field_types import Flat
-from pytest_anubis.core.measurement import Measurement, TestResult
-from pytest_anubis.core.planned_test import PlannedTest, Purpose
+from pytest_anubis.core.measurement import Measurement, PlannedTest, Purpose, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 
 

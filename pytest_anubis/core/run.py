@@ -17,8 +17,7 @@ from pytest_anubis.core.events import (
     TestRepeated,
     WorkerDied,
 )
-from pytest_anubis.core.measurement import Measurement, TestResult
-from pytest_anubis.core.planned_test import PlannedTest, Purpose
+from pytest_anubis.core.measurement import Measurement, PlannedTest, Purpose, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 
 BROKEN_OFF = (2, 3, 4)
@@ -72,7 +71,8 @@ class RunRecord:
         baseline: Digest of the baseline that the run was judged with; empty if none.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
-        measurements: In the order in which they were recorded.
+        measurements: In the order in which they were recorded; of a test that was repeated, those of its
+            last attempt: the others are attempts among the events.
         verdicts: In the order in which they were reached; of a test that was repeated, those of its last
             attempt. Each knows its test.
         node_verdict: What was decided about the node; None when the run did not get that far.

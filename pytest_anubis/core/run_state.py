@@ -19,8 +19,7 @@ from pytest_anubis.core.events import (
     TestsPlanned,
     TestStarted,
 )
-from pytest_anubis.core.measurement import Measurement, TestResult
-from pytest_anubis.core.planned_test import PlannedTest
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 
@@ -83,9 +82,12 @@ class RunState:
 
     def _start(self, test: str) -> None:
         self._running[test] = None
-        self._latest.pop(test, None)
         self._attempts.pop(test, None)
-        if test in self._judged:  # it is repeated: its last attempt counts
+        # It is repeated, or was cut short before: its last attempt counts.
+        if earlier := self._latest.pop(test, None):
+            self._measurements = [one for one in self._measurements if one.test != test]
+            self._events += [Attempted(measurement=one) for one in earlier]
+        if test in self._judged:
             self._verdicts = [verdict for verdict in self._verdicts if verdict.test != test]
 
     def _other(self, event: Event) -> None:

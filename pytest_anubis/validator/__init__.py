@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.changes.segments import Change, Segments, segments, with_segments
     from pytest_anubis.validator.changes.steady_state import shortest_window
     from pytest_anubis.validator.changes.trend import find_trends
+    from pytest_anubis.validator.deciding.node_decision import judge_node
     from pytest_anubis.validator.judging.backtest import Backtest, Flip, backtest
     from pytest_anubis.validator.judging.change_screening import find_changes
     from pytest_anubis.validator.judging.column_judging import (
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         judge_populations,
     )
     from pytest_anubis.validator.judging.history_judging import judge_by_history
-    from pytest_anubis.validator.judging.node_decision import judge_node
     from pytest_anubis.validator.judging.peer_judging import judge_by_peers
     from pytest_anubis.validator.judging.population_shift import settle_shift
     from pytest_anubis.validator.judging.sample_judging import judge_sample
@@ -52,7 +52,7 @@ _HOME = {
     "judge_by_history": "judging.history_judging",
     "judge_by_peers": "judging.peer_judging",
     "judge_columns": "judging.column_judging",
-    "judge_node": "judging.node_decision",
+    "judge_node": "deciding.node_decision",
     "judge_population": "judging.column_judging",
     "judge_populations": "judging.column_judging",
     "judge_sample": "judging.sample_judging",

@@ -35,9 +35,8 @@ from pytest_anubis.core.events import (
     UnknownEvent,
     WorkerDied,
 )
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.planned_test import PlannedTest
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.journal.journal_file import Journal
@@ -174,7 +173,7 @@ def started(*happened: Event) -> RunState:
     return state
 
 
-def test_a_repeated_test_keeps_its_values_and_only_its_last_verdicts() -> None:
+def test_of_a_repeated_test_the_last_attempt_counts_and_no_value_is_lost() -> None:
     test = TESTS[0]
     state = started(
         TestStarted(test=test),
@@ -188,7 +187,9 @@ def test_a_repeated_test_keeps_its_values_and_only_its_last_verdicts() -> None:
     )
     run = state.record()
     assert [v.outcome for v in run.verdicts] == [Outcome.PASS]
-    assert [m.values for m in run.measurements] == [(1.0,), (2.0,)]
+    assert [m.values for m in run.measurements] == [(2.0,)]
+    kept = [e.measurement.values for e in run.events if isinstance(e, Attempted)]
+    assert kept == [(1.0,)]
     assert [m.values for m in state.measured(test)] == [(2.0,)]
     assert run.repeats == (f"{test}: an attempt failed and was repeated: slow",)
 

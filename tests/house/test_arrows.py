@@ -25,13 +25,15 @@ MAY_IMPORT = {
     "options": set(),
     "settings": {"options"},
     "hookspecs": {"core"},
+    "fixture_types": {"core"},
     "validator": {"core"},
     "selector": {"core"},
     "store": {"core", "codec"},
     "report": {"core", "codec"},
     "hardware": {"core", "codec"},
     "session": {
-        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "hush",
+        "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
+        "hush",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",
@@ -49,7 +51,7 @@ MAY_IMPORT = {
 # Room -> its shelves in reading order: a shelf may import those before it, never those after it. Modules
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first.
 SHELVES = {
-    "validator": ("similarity", "changes", "learning", "judging"),
+    "validator": ("similarity", "changes", "learning", "judging", "deciding"),
     "selector": (".", "risk", "choice", "simulation"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": ("atomic", "fields", "journal", "baselines", "history", "samples", "importers", "."),

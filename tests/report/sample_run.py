@@ -10,9 +10,8 @@ from typing import Any
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.core.planned_test import PlannedTest
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason

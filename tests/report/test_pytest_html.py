@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import (
     Event,

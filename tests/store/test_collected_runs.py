@@ -22,9 +22,8 @@ from pytest_anubis.core.events import (
     TestFinished,
     TestsPlanned,
 )
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.planned_test import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
@@ -38,7 +37,7 @@ from pytest_anubis.store.samples.columnar_files import (
     load_columns,
     save_columns,
 )
-from pytest_anubis.validator.judging.run_decision import evidence_of
+from pytest_anubis.validator.deciding.run_decision import evidence_of
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 

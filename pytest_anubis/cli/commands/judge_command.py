@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
     from pytest_anubis.cli.shared.judged_json import write_judged
     from pytest_anubis.core.verdict import Decision
-    from pytest_anubis.validator.judging.fleet_judging import judge_fleet
+    from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
     baselines = _baselines(options.baseline)
     runs = _read(options.runs)
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
 def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
     """Return what the journals of each node say besides samples."""
     from pytest_anubis.core.run import RunEvidence
-    from pytest_anubis.validator.judging.run_decision import evidence_of
+    from pytest_anubis.validator.deciding.run_decision import evidence_of
 
     found: dict[tuple[str, str], RunEvidence] = {}
     for run in runs.journals:

@@ -70,7 +70,7 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
     """
     if record.node_verdict is not None or record.settings.get("mode") != "judge":
         return record
-    from pytest_anubis.validator.judging.run_decision import decide_run
+    from pytest_anubis.validator.deciding.run_decision import decide_run
 
     same = baseline is not None and baseline.digest == record.baseline
     decision = decide_run(

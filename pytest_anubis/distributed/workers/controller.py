@@ -52,9 +52,10 @@ from pytest_anubis.distributed.dispatch.xdist_scheduler import AnubisScheduling,
 from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
+from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
+from pytest_anubis.session.selecting.run_choice import Selection, answered
 
 EXIT_UNDECIDED = 20
 
@@ -379,7 +380,7 @@ def register(
     except CertificateError as error:
         raise pytest.UsageError(str(error)) from error
     lanes = set_workers(config, context.devices, overlapping=bool(certificates))
-    costs = _measured(context)
+    costs = measured_costs(context)
     controller = Controller(
         config,
         context,
@@ -391,17 +392,3 @@ def register(
         selection=selection,
     )
     config.pluginmanager.register(controller, "anubis-controller")
-
-
-def _measured(context: RunContext) -> dict[str, float]:
-    """Return how long each benchmark took in earlier runs; nothing where no history can be read."""
-    place = context.settings.history_place
-    if not history_exists(place):
-        return {}
-    from pytest_anubis.store.history.database import History, HistoryError
-
-    try:
-        with History(place) as history:
-            return history.durations(context.hardware_class, profile=context.settings.profile)
-    except HistoryError:
-        return {}  # filing this run will tell what is wrong with it

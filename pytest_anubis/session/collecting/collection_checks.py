@@ -15,7 +15,7 @@ from pytest_anubis.session.collecting.device_parameters import benchmark_id, dev
 from pytest_anubis.session.context import context_key, emit
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.planned_test import PlannedTest
+    from pytest_anubis.core.measurement import PlannedTest
 
 
 class CollectionChecks:
@@ -51,7 +51,7 @@ class CollectionChecks:
 
 
 def _planned(item: pytest.Item) -> PlannedTest:
-    from pytest_anubis.core.planned_test import PlannedTest
+    from pytest_anubis.core.measurement import PlannedTest
 
     mark = benchmark_mark(item)
     return PlannedTest(

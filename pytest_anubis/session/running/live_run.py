@@ -219,7 +219,7 @@ class Run:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def _decide(self, session: pytest.Session, interrupted: bool) -> None:
-        from pytest_anubis.validator.judging.run_decision import decide_run
+        from pytest_anubis.validator.deciding.run_decision import decide_run
 
         context, settings, selection = self.context, self.context.settings, self.selection
         decision = decide_run(

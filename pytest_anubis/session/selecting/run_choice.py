@@ -21,7 +21,7 @@ from pytest_anubis.session.context import RunContext, Sink
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.choice.choice_inputs import Choice, Ground, Offer, Wish
-    from pytest_anubis.validator.judging.run_decision import LeftOut
+    from pytest_anubis.validator.deciding.run_decision import LeftOut
 
 HISTORY_NAME = "history.sqlite"
 
@@ -133,7 +133,7 @@ class Selection:
 
     def left_out(self) -> LeftOut:
         """Return what the decision about the node must know of the choice."""
-        from pytest_anubis.validator.judging.run_decision import LeftOut
+        from pytest_anubis.validator.deciding.run_decision import LeftOut
 
         pruned = self.record["pruned"] if self.record is not None else ()
         verdicts = tuple(

@@ -10,7 +10,7 @@ import pytest
 import pytest_anubis.validator.similarity.distance  # noqa: F401  # numpy is loaded once, not anew in every test
 from pytest_anubis.cli.commands.certify_command import order
 from pytest_anubis.cli.main import main
-from pytest_anubis.core.planned_test import PlannedTest
+from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.certificates import overlaps
 from pytest_anubis.store.journal.journal_reading import read_journal

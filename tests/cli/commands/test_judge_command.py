@@ -150,9 +150,8 @@ def journal(
     """
     from pytest_anubis.core.events import Measured, RunFinished, RunStarted, TestsPlanned
     from pytest_anubis.core.inventory import Accelerator, Inventory
-    from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.core.measurement import Measurement, PlannedTest
     from pytest_anubis.core.metric import Metric
-    from pytest_anubis.core.planned_test import PlannedTest
     from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain
     from pytest_anubis.store.journal.journal_file import Journal
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.events import TestRan
-from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.measurement import Measurement, PlannedTest
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.planned_test import PlannedTest
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.certificates import (
     Certificate,

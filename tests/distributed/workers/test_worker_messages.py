@@ -12,9 +12,8 @@ from pytest_anubis.core.events import (
     TestsPlanned,
     TestStarted,
 )
-from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.measurement import Measurement, PlannedTest
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.planned_test import PlannedTest
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.distributed.containment.watchdog import LEAVING, Deadline
 from pytest_anubis.distributed.workers.worker_messages import Listener

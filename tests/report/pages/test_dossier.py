@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import Baseline, Exclusion, Finding
-from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.planned_test import PlannedTest
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.validator.judging.run_decision import evidence_of
+from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.places import RECORDED
 
 SUITE = """

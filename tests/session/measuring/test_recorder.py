@@ -183,9 +183,9 @@ def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
 ) -> None:
     from pytest_anubis.core.verdict import Decision
     from pytest_anubis.store.collected_runs import read_runs
+    from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
+    from pytest_anubis.validator.deciding.run_decision import evidence_of
     from pytest_anubis.validator.judging.column_judging import OUTCOMES, REASONS
-    from pytest_anubis.validator.judging.fleet_judging import judge_fleet
-    from pytest_anubis.validator.judging.run_decision import evidence_of
 
     pytester.makepyfile(test_suite=SUITE)
     learned = learn()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.validator.judging.run_decision import evidence_of
+from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}

@@ -33,9 +33,8 @@ from pytest_anubis.core.events import (
     TestStarted,
     UnknownEvent,
 )
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.planned_test import PlannedTest
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,

@@ -13,6 +13,7 @@ from pytest_anubis.core.baseline import Baseline, Finding
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.column_judging import (
     OUTCOMES,
@@ -22,7 +23,6 @@ from pytest_anubis.validator.judging.column_judging import (
     judge_populations,
 )
 from pytest_anubis.validator.judging.history_judging import judge_latest
-from pytest_anubis.validator.judging.node_decision import judge_node
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
 from pytest_anubis.validator.judging.population_shift import class_findings, settle_shift
 

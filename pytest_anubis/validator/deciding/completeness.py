@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_anubis.core.measurement import TestResult
-from pytest_anubis.core.planned_test import PlannedTest
+from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 

@@ -13,13 +13,13 @@ from typing import Literal
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging.completeness import (
+from pytest_anubis.validator.deciding.completeness import (
     rejecting,
     verdicts_of_tests,
     waived_verdict,
 )
-from pytest_anubis.validator.judging.node_decision import judge_node
-from pytest_anubis.validator.judging.run_comparisons import History, comparisons
+from pytest_anubis.validator.deciding.node_decision import judge_node
+from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
