@@ -55,13 +55,21 @@ def aligned(found: Any, expected: Any, close: float) -> Any:
 
 
 def same(name: str, found: str, expected: str) -> None:
-    """Compare two texts line by line; show how they differ."""
+    """Compare two texts line by line; show how they differ.
+
+    Renamed words are put into both: what is found may quote a recorded journal in its old words. Where there
+    are any, neither the number of spaces between words counts, since a longer word widens its column, nor
+    where a line that was too long was cut.
+    """
+    mine, theirs = renamed(found).splitlines(), renamed(expected).splitlines()
     if RENAMED:
-        found, expected = (re.sub(r" {2,}|-{3,}", "  ", text) for text in (found, expected))
-    if found != expected:
-        lines = difflib.unified_diff(
-            expected.splitlines(), found.splitlines(), f"expected {name}", "found", lineterm="", n=2
-        )
+        mine, theirs = ([re.sub(r" {2,}", "  ", one).rstrip() for one in a] for a in (mine, theirs))
+        for place, (one, two) in enumerate(zip(mine, theirs, strict=False)):
+            short = min(len(one), len(two)) - 1
+            if one.endswith("…") and two.endswith("…") and one[:short] == two[:short]:
+                mine[place] = two
+    if mine != theirs:
+        lines = difflib.unified_diff(theirs, mine, f"expected {name}", "found", lineterm="", n=2)
         pytest.fail("\n".join(lines), pytrace=False)
 
 
@@ -73,10 +81,10 @@ def as_expected(name: str, found: str, close: float = 1e-9) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(found if document is None else written(document))
     elif document is None:
-        same(name, found, renamed(path.read_text()))
+        same(name, found, path.read_text())
     else:
         wanted = renamed_in(json.loads(path.read_text()))
-        same(name, written(aligned(document, wanted, close)), written(wanted))
+        same(name, written(aligned(renamed_in(document), wanted, close)), written(wanted))
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
@@ -105,7 +113,7 @@ def test_recorded_baselines_are_learned_again_to_the_byte(
     said = ask(["learn", *map(str, sorted(RECORDINGS.glob(runs))), "-o", "out", *options], tmp_path)
     assert said.code == 0, said
     (path,) = (tmp_path / "out").glob("*.json")
-    same(path.name, path.read_text(), renamed((RECORDINGS / folder / path.name).read_text()))
+    same(path.name, path.read_text(), (RECORDINGS / folder / path.name).read_text())
 
 
 def test_recorded_inputs_are_imported_again_to_the_number(tmp_path: Path) -> None:
@@ -121,7 +129,7 @@ def test_recorded_inputs_are_imported_again_to_the_number(tmp_path: Path) -> Non
             for name in set(old) - {"header"}:
                 np.testing.assert_array_equal(new[name], old[name], f"{path.name}: {name}")
             found, recorded = (json.loads(bytes(one["header"])) for one in (new, old))
-            same(f"{path.name}: header", written(found), written(renamed_in(recorded)))
+            same(f"{path.name}: header", written(renamed_in(found)), written(renamed_in(recorded)))
 
 
 # Runs made now: by themselves, and the rest of recorded half runs.
@@ -223,7 +231,8 @@ def test_a_recorded_run_made_again_writes_the_same_journal(
     assert result.ret == case.code, result.stdout.str()
     found = events_of(folder / ".anubis" / "runs" / name / "journal.jsonl", name, folder)
     recorded = renamed_in(events_of(RUNS / name / "journal.jsonl", name, folder))
-    same(f"{name}/journal.jsonl", written(aligned(found, recorded, 1e-3)), written(recorded))
+    found = aligned(renamed_in(found), recorded, 1e-3)
+    same(f"{name}/journal.jsonl", written(found), written(recorded))
     as_expected(f"again/{name}.txt", without_times(tidy(result.stdout.str(), folder)))
     as_expected(f"again/{name}.xml", without_times(tidy((folder / "out.xml").read_text(), folder)))
 
