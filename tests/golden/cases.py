@@ -293,6 +293,13 @@ CASES = (
         again=(half_done({}, *ALONE),),
     ),
     Case(
+        name="killed-late",
+        code=-9,
+        args=ALONE,
+        plan={"acts": {"after test_latency": "kill"}},
+        again=(half_done({}, *ALONE),),
+    ),
+    Case(
         name="killed-twice",
         code=-9,
         args=ALONE,

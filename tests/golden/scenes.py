@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -171,7 +172,7 @@ def broken_baselines(folder: Path) -> None:
     bad.mkdir()
     (bad / "a.json").write_text("{")
     (bad / "b.json").write_text(good.replace('"alpha"', '"alhpa"', 1))
-    (bad / "c.json").write_text(good.replace('"schema": 1', '"schema": 2', 1))
+    (bad / "c.json").write_text(re.sub(r'(?m)^  "schema": 1', '  "schema": 2', good))
     (bad / "d.json").write_text("[]")
     (bad / "e.json").mkdir()
 
@@ -288,6 +289,9 @@ SCENES: tuple[Scene, ...] = (
             "waived",
             "killed",
             "killed-resumed",
+            "killed-late",
+            "broken-decision",
+            "interrupted",
             "damaged",
             "cards",
             "cards-slow",
@@ -344,6 +348,8 @@ SCENES: tuple[Scene, ...] = (
             "learn imports/fleet.csv.npz --alpha 2",
             "learn imports/fleet.csv.npz --error-rate 3",
             "learn store/runs/learn-01 inputs -o out",
+            f"learn store/runs/repeated {LEARN} -o out",
+            f"learn store/runs/killed-late {LEARN} -o out",
         ),
     ),
     # Baselines.
