@@ -71,8 +71,8 @@ class RunRecord:
         baseline: Digest of the baseline that the run was judged with; empty if none.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
-        measurements: In the order in which they were recorded; of a test that was repeated, those of its
-            last attempt: the others are attempts among the events.
+        measurements: In the order in which they were recorded; what a test had measured when it was cut
+            short, and ran again later, stands among the events as attempts.
         verdicts: In the order in which they were reached; of a test that was repeated, those of its last
             attempt. Each knows its test.
         node_verdict: What was decided about the node; None when the run did not get that far.

@@ -16,6 +16,7 @@ from pytest_anubis.core.events import (
     RunFinished,
     RunStarted,
     TestFinished,
+    TestRepeated,
     TestsPlanned,
     TestStarted,
 )
@@ -44,6 +45,7 @@ class RunState:
         self._measurements: list[Measurement] = []
         self._verdicts: list[MetricVerdict] = []
         self._judged: set[str] = set()
+        self._repeated: set[str] = set()
         self._latest: dict[str, list[Measurement]] = {}  # test -> those of its last attempt
         self._attempts: dict[str, list[Measurement]] = {}  # test -> those that do not count
         self._events: list[Event] = []
@@ -83,16 +85,20 @@ class RunState:
     def _start(self, test: str) -> None:
         self._running[test] = None
         self._attempts.pop(test, None)
-        # It is repeated, or was cut short before: its last attempt counts.
-        if earlier := self._latest.pop(test, None):
+        earlier = self._latest.pop(test, [])
+        if earlier and test not in self._repeated:
+            # It was cut short: nothing is concluded from half of it. (What was measured when it *failed*
+            # counts when its values are judged anew: hardware that fails now and then is grey.)
             self._measurements = [one for one in self._measurements if one.test != test]
             self._events += [Attempted(measurement=one) for one in earlier]
-        if test in self._judged:
+        if test in self._judged:  # of a test that was repeated the last verdicts count
             self._verdicts = [verdict for verdict in self._verdicts if verdict.test != test]
 
     def _other(self, event: Event) -> None:
         self._events.append(event)
-        if isinstance(event, Attempted):
+        if isinstance(event, TestRepeated):
+            self._repeated.add(event.test)
+        elif isinstance(event, Attempted):
             self._attempts.setdefault(event.measurement.test, []).append(event.measurement)
         elif isinstance(event, Resumed):
             # What was concluded at the end of the earlier part, about no test in particular, is concluded

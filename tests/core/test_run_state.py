@@ -173,7 +173,7 @@ def started(*happened: Event) -> RunState:
     return state
 
 
-def test_of_a_repeated_test_the_last_attempt_counts_and_no_value_is_lost() -> None:
+def test_of_a_repeated_test_the_last_verdicts_count_and_every_value() -> None:
     test = TESTS[0]
     state = started(
         TestStarted(test=test),
@@ -187,11 +187,25 @@ def test_of_a_repeated_test_the_last_attempt_counts_and_no_value_is_lost() -> No
     )
     run = state.record()
     assert [v.outcome for v in run.verdicts] == [Outcome.PASS]
+    assert [m.values for m in run.measurements] == [(1.0,), (2.0,)]
+    assert [m.values for m in state.measured(test)] == [(2.0,)]
+    assert run.repeats == (f"{test}: an attempt failed and was repeated: slow",)
+
+
+def test_of_a_test_that_was_cut_short_the_values_are_kept_and_do_not_count() -> None:
+    test = TESTS[0]
+    state = started(
+        TestStarted(test=test),
+        Measured(measurement=measurement(test, (1.0,))),
+        Resumed(),
+        TestStarted(test=test),
+        Measured(measurement=measurement(test, (2.0,))),
+        TestFinished(result=result(test)),
+    )
+    run = state.record()
     assert [m.values for m in run.measurements] == [(2.0,)]
     kept = [e.measurement.values for e in run.events if isinstance(e, Attempted)]
     assert kept == [(1.0,)]
-    assert [m.values for m in state.measured(test)] == [(2.0,)]
-    assert run.repeats == (f"{test}: an attempt failed and was repeated: slow",)
 
 
 def test_what_a_resumed_run_finds_anew_is_forgotten_and_its_deaths_are_not() -> None:

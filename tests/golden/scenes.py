@@ -146,7 +146,7 @@ def with_history(folder: Path) -> None:
 
 def with_runs(folder: Path) -> None:
     """Give the folder's store a history made anew from the recorded journals."""
-    from pytest_anubis.store.filing import file_all
+    from pytest_anubis.store.history.run_filing import file_all
 
     shutil.copytree(RUNS, folder / ".anubis" / "runs")
     assert file_all(folder / ".anubis") == ()
@@ -183,7 +183,7 @@ def broken_journals(folder: Path) -> None:
     texts = {
         "empty": "",
         "text": "hello\nworld\n",
-        "other": start.replace('"schema":1', '"schema":2') + "\n",
+        "other": start.replace('"schema":1', '"schema":99') + "\n",
         "torn": start[:200],
         "nodeless": start.replace('"node":"lab-a",', "", 1) + "\n",
     }

@@ -16,8 +16,10 @@ from pytest_anubis.core.events import (
     BenchmarksChosen,
     BlockerFound,
     Event,
+    Judged,
     Measured,
     NodeDecided,
+    TestFinished,
     UnknownEvent,
 )
 
@@ -29,6 +31,13 @@ READABLE = (1, 2)
 _KINDS: dict[str, type[Event]] = {
     event.kind: event for event in typing.get_args(Event) if event is not UnknownEvent
 }
+
+
+_LEFT_OUT_IN_1: dict[str, dict[str, str]] = {
+    Judged.kind: {"text": "", "benchmark": "", "metric": ""},
+    TestFinished.kind: {"benchmark": ""},
+}
+"""Texts that schema 1 left out where they were empty, and that are always there now."""
 
 
 class JournalError(ValueError):
@@ -77,7 +86,7 @@ def _from_schema_1(data: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**data, "telemetry": [_pair(one) for one in series] if _is_list(series) else series}
     if kind == NodeDecided.kind and isinstance(data.get("counts"), Mapping):
         return {**data, "counts": [list(pair) for pair in data["counts"].items()]}
-    return data
+    return {**_LEFT_OUT_IN_1.get(kind, {}), **data}
 
 
 def _pair(series: Any) -> Any:

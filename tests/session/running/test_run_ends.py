@@ -143,7 +143,7 @@ def test_a_fault_in_the_decision_is_one_line_and_loses_nothing(
 ) -> None:
     learn()
     project.makeconftest(
-        "from pytest_anubis.validator.judging import run_decision as decision\n"
+        "from pytest_anubis.validator.deciding import run_decision as decision\n"
         "def decide(run, baseline, **more): raise RuntimeError('two\\nlines')\n"
         "decision.decide_run = decide\n"
     )
@@ -209,7 +209,7 @@ def test_the_last_attempt_decides_and_the_failure_before_is_told(
     result = project.runpytest_subprocess("--anubis", *workers, "--junitxml=out.xml")
     assert result.ret == 0
     verdict = ended(project, result)
-    assert verdict["counts"] == {"PASS": 1}
+    assert verdict["counts"] == [["PASS", 1]]
     (line,) = verdict["listed"]
     assert line.startswith("test_suite.py::test_speed[cpu]: an attempt failed and was repeated: ")
     assert "speed" in line.partition("repeated: ")[2]
@@ -237,7 +237,7 @@ def test_a_failure_that_stays_rejects_however_often_it_is_repeated(
     project.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(SLOW)!r}\n" + REPEATING)
     result = project.runpytest_subprocess("--anubis", *workers)
     assert result.ret == 1
-    assert ended(project, result)["counts"] == {"FAIL": 1}
+    assert ended(project, result)["counts"] == [["FAIL", 1]]
 
 
 def test_with_all_required_a_repeated_failure_blocks(
