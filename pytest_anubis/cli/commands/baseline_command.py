@@ -149,7 +149,7 @@ def _changed(old: Criterion, new: Criterion) -> list[str]:
     change = f"{100 * (after - before) / before:+.1f} %" if before else "-"
     if old.metric.unit != new.metric.unit:
         change = f"unit {old.metric.unit} -> {new.metric.unit}"
-    limits = [similarity_text(c.limit if c.limit is not None else c.alpha) for c in (old, new)]
+    limits = [similarity_text(c.learned if c.learned is not None else c.alpha) for c in (old, new)]
     name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
     centre = value_text(after, new.metric.unit)
     return [name, new.metric.name, new.scope, centre, change, *limits]

@@ -176,9 +176,11 @@ _VERDICT_TEXTS = (
     "text", "benchmark", "metric", "unit", "better", "component", "node", "device", "group",
     "scope", "baseline", "population", "action",
 )  # fmt: skip
-_VERDICT_NUMBERS = (
-    "value", "expected", "bound", "similarity", "threshold", "practical", "learned", "percentile",
-)  # fmt: skip
+_VERDICT_NUMBERS = {  # attribute -> stored name
+    "value": "value", "expected": "expected", "limit": "bound", "similarity": "similarity",
+    "threshold": "threshold", "practical": "practical", "learned": "learned",
+    "percentile": "percentile",
+}  # fmt: skip
 
 
 def verdict_event(verdict: MetricVerdict) -> Event:
@@ -193,10 +195,10 @@ def verdict_event(verdict: MetricVerdict) -> Event:
     for name in _VERDICT_TEXTS:
         if text := getattr(verdict, name):
             event[name] = text
-    for name in _VERDICT_NUMBERS:
+    for name, stored in _VERDICT_NUMBERS.items():
         number = getattr(verdict, name)
         if number is not None:
-            event[name] = number_to_json(float(number))
+            event[stored] = number_to_json(float(number))
     if verdict.disturbance:
         event["disturbance"] = list(verdict.disturbance)
     if verdict.evidence:
@@ -208,7 +210,7 @@ def verdict_from_event(event: Mapping[str, Any]) -> MetricVerdict:
     """Return the verdict of one ``verdict`` event; raises JournalError."""
     fields = Fields(event, "", JournalError)
     rest: dict[str, Any] = {name: fields.text(name, "") for name in _VERDICT_TEXTS}
-    rest |= {name: _maybe_any(fields, name) for name in _VERDICT_NUMBERS}
+    rest |= {name: _maybe_any(fields, stored) for name, stored in _VERDICT_NUMBERS.items()}
     return MetricVerdict(
         outcome=Outcome(fields.choice("outcome", tuple(Outcome))),
         reason=Reason(fields.choice("reason", tuple(Reason))),

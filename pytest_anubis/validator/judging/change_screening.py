@@ -28,7 +28,7 @@ def least_change(criterion: Criterion | None) -> float:
     """Return the smallest change that counts: one that matters, and is beyond the metric's own noise."""
     if criterion is None:
         return COSTLY
-    wide = min(criterion.limit or 1.0, criterion.hasty or 1.0)
+    wide = min(criterion.learned or 1.0, criterion.unconfirmed or 1.0)
     return max(COSTLY, 1 - wide)
 
 

@@ -18,7 +18,7 @@ from pytest_anubis.validator.judging.sample_judging import (
     criterion_for,
     judge_row,
 )
-from pytest_anubis.validator.judging.sequential_test import CONFIRM
+from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import Rows, rows_of
 
@@ -53,7 +53,7 @@ class JudgedColumns:
         value: Median of the unit's values, NaN where there is none.
         outcome: Index into ``OUTCOMES``.
         reason: Index into ``REASONS``.
-        threshold: Similarity at which the outcome changes, NaN where nothing was compared.
+        threshold: Similarity below which the outcome changes, NaN where nothing was compared.
         shift: The finding that the whole class has moved, if it has (see ``shift.settle_shift``).
         changes: Row -> what changed for the worse within its run (see ``runs_in_time.find_changes``).
         unsearched: How many samples looked as if they had changed, but were not searched.
@@ -168,8 +168,8 @@ def judge_columns(
     else:
         similarity = _similarities(rows, criterion)
         alpha = 1.0 if criterion.metric.better == "equal" else criterion.alpha
-        limit = _limits(similarity, criterion, population.looks)
-        verdict_table(similarity, alpha, limit, outcome, reason, threshold)
+        learned = _learned(similarity, criterion, population.looks)
+        verdict_table(similarity, alpha, learned, outcome, reason, threshold)
         few = np.diff(population.offsets) < criterion.least
         if few.any():
             outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
@@ -201,22 +201,22 @@ def _similarities(rows: Rows, criterion: Criterion) -> FloatArray:
     return np.maximum(0.0, 1 - rows.losses(centre, criterion.metric.better))
 
 
-def _limits(similarity: FloatArray, criterion: Criterion, looks: Mapping[int, int]) -> FloatArray:
-    """Return the learned limit as it holds for each unit, shape (n,) or (); see `criterion_for`."""
+def _learned(similarity: FloatArray, criterion: Criterion, looks: Mapping[int, int]) -> FloatArray:
+    """Return the learned threshold as it holds for each unit, shape (n,) or (); see `criterion_for`."""
     if criterion.metric.better == "equal":
         return np.asarray(1.0)
-    limit = np.nan if criterion.limit is None else criterion.limit
-    if criterion.hasty is None or criterion.limit is None:
-        return np.asarray(limit)
-    limits = np.where(similarity >= criterion.limit, criterion.limit, criterion.hasty)
-    limits[[row for row, count in looks.items() if count >= CONFIRM]] = criterion.limit
-    return limits
+    learned = np.nan if criterion.learned is None else criterion.learned
+    if criterion.unconfirmed is None or criterion.learned is None:
+        return np.asarray(learned)
+    each = np.where(similarity >= criterion.learned, criterion.learned, criterion.unconfirmed)
+    each[[row for row, count in looks.items() if count >= CONFIRMING_LOOKS]] = criterion.learned
+    return each
 
 
 def verdict_table(
     similarity: FloatArray,
     alpha: float,
-    limit: FloatArray,
+    learned: FloatArray,
     outcome: Codes,
     reason: Codes,
     threshold: FloatArray,
@@ -225,14 +225,14 @@ def verdict_table(
 
     Args:
         similarity: Shape (n,), one-sided; NaN leaves a unit as it is.
-        alpha: Practical limit.
-        limit: Shape (n,) or (), the learned limit; NaN where there is none.
+        alpha: Practical threshold.
+        learned: Shape (n,) or (), the learned threshold; NaN where there is none.
         outcome: Shape (n,), filled in.
         reason: Shape (n,), filled in.
         threshold: Shape (n,), filled in.
     """
     known = ~np.isnan(similarity)
-    tight = np.broadcast_to(np.where(np.isnan(limit), alpha, limit), similarity.shape)
+    tight = np.broadcast_to(np.where(np.isnan(learned), alpha, learned), similarity.shape)
     with np.errstate(invalid="ignore"):
         costly = similarity < alpha
         unusual = similarity < tight

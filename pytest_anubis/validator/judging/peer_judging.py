@@ -1,6 +1,6 @@
 """Peers: every device of a node beside the other devices of the same node, without any baseline.
 
-The centre for one device is the pointwise median of the quantile functions of the others; the limit is
+The centre for one device is the pointwise median of the quantile functions of the others; the threshold is
 the prediction bound for one more device, from the others' own spread. All metrics and devices of a node
 share one error rate, so that a healthy node is rejected at the stated rate, however much is measured.
 """
@@ -25,14 +25,14 @@ from pytest_anubis.validator.judging.column_judging import (
     verdict_table,
 )
 from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
-from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_limits
+from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_thresholds
 from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, name_codes, rows_of
 
 FEWEST = 3
 """Fewest other devices that can judge one."""
 GAP = 3.0
-"""Peers beyond the practical limit are left out of the spread when they lie this many times further from
+"""Peers beyond the practical threshold are left out of the spread when they lie this many times further from
 the centre than the furthest of those within: a second slow device must not hide the first."""
 CHUNK = 1 << 20
 BATCHES = 5
@@ -44,13 +44,13 @@ class PeerColumns(JudgedColumns):
 
     Attributes:
         expected: Median of the other devices' centre, NaN where there are too few of them.
-        limit: Learned limit, NaN where there is none.
+        learned: Learned threshold, NaN where there is none.
         peers: How many other devices there are to compare with.
-        alpha: Practical limit.
+        alpha: Practical threshold.
     """
 
     expected: FloatArray
-    limit: FloatArray
+    learned: FloatArray
     peers: IntArray
     alpha: float
 
@@ -73,13 +73,13 @@ class PeerColumns(JudgedColumns):
             elif reason is Reason.NO_CRITERION:
                 text = f"{name}: the other devices of this node do not agree on one value"
             return replace(plain, outcome=outcome, reason=reason, text=text)
-        limit = float(self.limit[row])
+        learned = float(self.learned[row])
         criterion = Criterion(
             benchmark=population.benchmark,
             metric=population.metric,
             centre=(float(self.expected[row]),),
             alpha=self.alpha,
-            limit=None if np.isnan(limit) else limit,
+            learned=None if np.isnan(learned) else learned,
             nodes=1,
             units=count,
         )
@@ -117,7 +117,7 @@ def judge_by_peers(
     Args:
         populations: All that was measured, so that a node's error rate is shared by all of it; devices
             of different groups are never compared.
-        alpha: Practical limit.
+        alpha: Practical threshold.
         error_rate: Chance that any device of a healthy node is rejected on any metric.
 
     Returns:
@@ -125,8 +125,8 @@ def judge_by_peers(
         or they do not agree; a failed test is its own verdict.
     """
     seen = [_beside_peers(population, alpha) for population in populations]
-    limits = _limits(seen, alpha, error_rate)
-    return [_judged(one, limit, alpha) for one, limit in zip(seen, limits, strict=True)]
+    thresholds = _thresholds(seen, alpha, error_rate)
+    return [_judged(one, learned, alpha) for one, learned in zip(seen, thresholds, strict=True)]
 
 
 def _beside_peers(population: Population, alpha: float) -> _Seen:
@@ -229,7 +229,7 @@ def _sides(values: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArr
 
 
 def _without_strays(distance: FloatArray, mask: BoolArray, alpha: float) -> BoolArray:
-    """Return the mask without a minority beyond the practical limit that a clear gap separates."""
+    """Return the mask without a minority beyond the practical threshold that a clear gap separates."""
     inside = mask & (distance <= 1 - alpha)
     outside = mask & ~inside
     furthest = np.where(inside, distance, 0.0).max(axis=1)
@@ -275,8 +275,8 @@ def _exact(seen: _Seen, members: IntArray) -> None:
                 seen.loss[row] = float((population.sample(row) != common).mean())
 
 
-def _limits(seen: Sequence[_Seen], alpha: float, error_rate: float) -> list[FloatArray]:
-    """Return every row's learned limit: all metrics and devices of a node share its error rate."""
+def _thresholds(seen: Sequence[_Seen], alpha: float, error_rate: float) -> list[FloatArray]:
+    """Return every row's learned threshold: all metrics and devices of a node share its error rate."""
     out = [np.full(len(one.population), np.nan) for one in seen]
     places: dict[str, list[tuple[int, int]]] = {}
     for number, one in enumerate(seen):
@@ -292,33 +292,36 @@ def _limits(seen: Sequence[_Seen], alpha: float, error_rate: float) -> list[Floa
             )
             for i, row in places[node]
         ]
-        found = shared_limits(spreads, error_rate=error_rate, alpha=alpha)
-        for (i, row), limit in zip(places[node], found, strict=True):
-            out[i][row] = limit
+        found = shared_thresholds(spreads, error_rate=error_rate, alpha=alpha)
+        for (i, row), threshold in zip(places[node], found, strict=True):
+            out[i][row] = threshold
     return out
 
 
-def shared_limits(spreads: Sequence[RunSpread], *, error_rate: float, alpha: float) -> list[float]:
-    """Return learned limits at which a healthy node is rejected, and warned about, at the stated rate.
+def shared_thresholds(
+    spreads: Sequence[RunSpread], *, error_rate: float, alpha: float
+) -> list[float]:
+    """Return learned thresholds at which a healthy node is rejected, and warned about, at the stated rate.
 
     What can reject (beyond alpha too) shares the rate among the metrics that could get there by noise. A
     mere warning, within alpha, is held to the same rate shared by all metrics: of hundreds of quiet
-    comparisons one would otherwise always be unusual. No further look confirms what peers or the past say.
+    comparisons one would otherwise always be unusual. No further look confirms what peers or
+    earlier runs say.
 
     Args:
         spreads: All that is compared of one node, in any order.
         error_rate: Chance of a rejection, and of a warning, of a healthy node.
-        alpha: Practical limit.
+        alpha: Practical threshold.
     """
-    rejecting = machine_limits(spreads, error_rate=error_rate, alpha=alpha)
-    warning = machine_limits(spreads, error_rate=error_rate, alpha=1.0)
+    rejecting = machine_thresholds(spreads, error_rate=error_rate, alpha=alpha)
+    warning = machine_thresholds(spreads, error_rate=error_rate, alpha=1.0)
     return [
-        min(reject.hasty, max(warn.hasty, alpha))
+        min(reject.unconfirmed, max(warn.unconfirmed, alpha))
         for reject, warn in zip(rejecting, warning, strict=True)
     ]
 
 
-def _judged(seen: _Seen, limit: FloatArray, alpha: float) -> PeerColumns:
+def _judged(seen: _Seen, learned: FloatArray, alpha: float) -> PeerColumns:
     population, rows = seen.population, seen.rows
     similarity = np.maximum(0.0, 1 - seen.loss)
     count = len(population)
@@ -331,7 +334,7 @@ def _judged(seen: _Seen, limit: FloatArray, alpha: float) -> PeerColumns:
     verdict_table(
         similarity,
         1.0 if strict else alpha,
-        np.ones(count) if strict else limit,
+        np.ones(count) if strict else learned,
         outcome,
         reason,
         threshold,
@@ -353,7 +356,7 @@ def _judged(seen: _Seen, limit: FloatArray, alpha: float) -> PeerColumns:
         reason=reason,
         threshold=threshold,
         expected=seen.expected,
-        limit=limit,
+        learned=learned,
         peers=seen.peers,
         alpha=alpha,
     )

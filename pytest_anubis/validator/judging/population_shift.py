@@ -33,7 +33,7 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     """Tell a class that moved together from nodes that are slow.
 
     If more than half of at least five nodes left the healthy spread on the same side, and those that did
-    agree with each other to the practical limit, the class has moved (a driver, a firmware, a BIOS
+    agree with each other to the practical threshold, the class has moved (a driver, a firmware, a BIOS
     setting). Units that fit the new centre become INCONCLUSIVE: the baseline is out of date for them.
     Units that are slow beside the new centre as well keep their verdict. A class that became better is
     reported too, and no verdict changes.
@@ -51,14 +51,16 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     rows = rows_of(population)
     if not rows.blocks:
         return judged, None
-    limit = criterion.alpha if criterion.limit is None else max(criterion.alpha, criterion.limit)
+    tight = (
+        criterion.alpha if criterion.learned is None else max(criterion.alpha, criterion.learned)
+    )
     below, above = rows.sides(np.asarray(criterion.centre))
     lost = worse(below, above, criterion.metric.better)
     gained = worse(above, below, criterion.metric.better)
     _, codes = name_codes(population.nodes)
     everyone = len(np.unique(codes[rows.usable]))
     for side, distance in (("worse", lost), ("better", gained)):
-        moved = rows.usable & (np.nan_to_num(distance) > 1 - limit)
+        moved = rows.usable & (np.nan_to_num(distance) > 1 - tight)
         nodes = len(np.unique(codes[moved]))
         if everyone < FEWEST or nodes <= MOST * everyone:
             continue

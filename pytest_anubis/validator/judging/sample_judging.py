@@ -14,7 +14,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging.sequential_test import CONFIRM
+from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 from pytest_anubis.validator.similarity.distance import one_sided, trouble
 
 
@@ -61,25 +61,25 @@ class Said(NamedTuple):
 def decide(similarity: float, criterion: Criterion) -> Call:
     """Apply the verdict table (docs/validator.md) to a one-sided similarity.
 
-    Beyond both limits: FAIL. Beyond the learned one only: MARGINAL. Beyond the practical one only: PASS,
-    listed as unable to detect that loss. Without a learned limit the practical one decides alone.
+    Beyond both thresholds: FAIL. Beyond the learned one only: MARGINAL. Beyond the practical one only: PASS,
+    listed as unable to detect that loss. Without a learned threshold the practical one decides alone.
     """
-    alpha, limit = criterion.alpha, criterion.limit
+    alpha, learned = criterion.alpha, criterion.learned
     if criterion.metric.better == "equal":
         if similarity >= 1.0:
             return Call(Outcome.PASS, Reason.WITHIN, 1.0)
         return Call(Outcome.FAIL, Reason.BEYOND, 1.0)
     costly = similarity < alpha
-    if limit is None:
+    if learned is None:
         if costly:
             return Call(Outcome.FAIL, Reason.BEYOND, alpha)
         return Call(Outcome.PASS, Reason.WITHIN, alpha)
-    unusual = similarity < limit
+    unusual = similarity < learned
     if unusual and costly:
-        return Call(Outcome.FAIL, Reason.BEYOND, min(alpha, limit))
+        return Call(Outcome.FAIL, Reason.BEYOND, min(alpha, learned))
     if unusual:
         return Call(Outcome.MARGINAL, Reason.UNUSUAL, alpha)
-    return Call(Outcome.PASS, Reason.UNDETECTABLE if costly else Reason.WITHIN, limit)
+    return Call(Outcome.PASS, Reason.UNDETECTABLE if costly else Reason.WITHIN, learned)
 
 
 def judge_sample(
@@ -207,10 +207,14 @@ def judge_row(
 
 
 def criterion_for(alike: float, criterion: Criterion, looks: int = 1) -> Criterion:
-    """Return the criterion as it holds for a sample: a loss that was not confirmed has a wider limit."""
-    if criterion.hasty is None or criterion.limit is None or looks >= CONFIRM:
+    """Return the criterion as it holds for a sample: a loss that was not confirmed has a lower threshold."""
+    if criterion.unconfirmed is None or criterion.learned is None or looks >= CONFIRMING_LOOKS:
         return criterion
-    return replace(criterion, limit=criterion.hasty) if alike < criterion.limit else criterion
+    return (
+        replace(criterion, learned=criterion.unconfirmed)
+        if alike < criterion.learned
+        else criterion
+    )
 
 
 def _middle(array: FloatArray) -> float | None:
@@ -260,11 +264,11 @@ def conclude(
         count=base.count,
         value=base.value,
         expected=criterion.typical,
-        bound=bound_of(criterion.typical, threshold, criterion.metric.better),
+        limit=limit_of(criterion.typical, threshold, criterion.metric.better),
         similarity=alike,
         threshold=threshold,
         practical=criterion.alpha,
-        learned=criterion.limit,
+        learned=criterion.learned,
         percentile=percentile(base.value, criterion),
         reference=reference,
         baseline=base.baseline,
@@ -275,7 +279,7 @@ def conclude(
     )
 
 
-def bound_of(expected: float, threshold: float, better: Direction) -> float:
+def limit_of(expected: float, threshold: float, better: Direction) -> float:
     """Return the median at which a uniformly worse sample would just cross the threshold."""
     if better == "equal":
         return expected
@@ -338,16 +342,25 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
         shift = 1 - min(value, said.expected) / max(value, said.expected, 1e-300)
         state += " (medians); its distribution" if shift < loss / 2 else ""
     if said.reason is Reason.WITHIN:
-        limit = 1 - said.threshold
-        return f"{state}: {loss:.2%} worse, within the limit of {limit:.2%} ({said.population})"
+        allowed = 1 - said.threshold
+        return (
+            f"{state}: {loss:.2%} worse, within the threshold of {allowed:.2%} ({said.population})"
+        )
     practical = 1 - criterion.alpha
-    spread = "" if criterion.limit is None else f"the healthy spread of {1 - criterion.limit:.2%}"
+    spread = (
+        "" if criterion.learned is None else f"the healthy spread of {1 - criterion.learned:.2%}"
+    )
     if said.reason is Reason.UNDETECTABLE:
         return f"{state}: {loss:.1%} worse, but within {spread}, so this metric cannot show such a loss"
     if said.reason is Reason.UNUSUAL:
-        return f"{state}: {loss:.2%} worse, beyond {spread} but within the practical limit of {practical:.3g}"
-    limits = f"the practical limit of {practical:.1%}" + (f" and {spread}" if spread else "")
-    return _with_disturbance(base, said, f"{state}: {loss:.1%} worse, beyond {limits}")
+        return (
+            f"{state}: {loss:.2%} worse, beyond {spread} but within the practical threshold of "
+            f"{practical:.3g}"
+        )
+    thresholds = f"the practical threshold of {practical:.1%}" + (
+        f" and {spread}" if spread else ""
+    )
+    return _with_disturbance(base, said, f"{state}: {loss:.1%} worse, beyond {thresholds}")
 
 
 def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:

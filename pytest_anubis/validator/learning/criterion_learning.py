@@ -11,7 +11,7 @@ from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.exact_metrics import learn_constant
 from pytest_anubis.validator.learning.machine_thresholds import (
     RunSpread,
-    machine_limits,
+    machine_thresholds,
     run_spread,
 )
 from pytest_anubis.validator.learning.subpopulations import second_population
@@ -55,7 +55,7 @@ class LearnedCriterion:
         exclusions: Units that took no part, or were found too far from the centre.
         findings: What people should look at.
         losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
-        flagged: Shape (n,), True where the loss is beyond the practical limit.
+        flagged: Shape (n,), True where the loss is beyond the practical threshold.
         rows: The usable rows, sorted.
         spread: Run-to-run spread, for one machine only.
     """
@@ -88,10 +88,10 @@ def learn_criterion(
 
     Args:
         population: Samples of comparable units of one hardware class.
-        alpha: Practical limit, in (0, 1).
+        alpha: Practical threshold, in (0, 1).
         method: ``median`` or ``medoid``.
         one_machine: All rows are runs of one machine: nothing is dropped, and the spread of the runs
-            gives the limit.
+            gives the threshold.
         scope: ``node`` pools the values of each node (and run) first.
 
     Returns:
@@ -167,10 +167,15 @@ def _of_machine(
     losses = rows.losses(centre, population.metric.better)
     criterion = _criterion(population, rows, columns, centre, rows.usable, alpha, scope)
     spread = run_spread(population, rows, centre)
-    [limit] = machine_limits([spread])
+    [threshold] = machine_thresholds([spread])
     return LearnedCriterion(
         population=population,
-        criterion=replace(criterion, limit=limit.confirmed, hasty=limit.hasty, spread=limit.scale),
+        criterion=replace(
+            criterion,
+            learned=threshold.confirmed,
+            unconfirmed=threshold.unconfirmed,
+            spread=threshold.scale,
+        ),
         exclusions=exclusions,
         losses=losses,
         flagged=np.zeros(rows.total, dtype=np.bool_),
@@ -253,12 +258,12 @@ def _criterion(
     )
 
 
-def detectable(better: str, alpha: float, limit: float | None) -> float:
+def detectable(better: str, alpha: float, learned: float | None) -> float:
     """Return the smallest uniform loss of a typical unit that gives FAIL, as a fraction of its value.
 
     For ``higher`` that is a value lower by this share; for ``lower`` one that is larger by it.
     """
-    threshold = alpha if limit is None else min(alpha, limit)
+    threshold = alpha if learned is None else min(alpha, learned)
     return 1 - threshold if better == "higher" else 1 / max(threshold, 1e-9) - 1
 
 

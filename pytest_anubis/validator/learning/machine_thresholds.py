@@ -1,10 +1,10 @@
-"""Limits for a baseline of one machine: its runs are the units, and their spread is the noise.
+"""Thresholds for a baseline of one machine: its runs are the units, and their spread is the noise.
 
 A future run of the same healthy machine differs from the centre of K learned runs by a shift that is
 common to the whole run (neighbours, clocks, memory layout) and by the shape noise of a finite sample.
 The shift's scale is estimated from K runs only, so it is shrunk towards what all metrics of the machine
-have in common (moderated variances: Smyth 2004, doi:10.2202/1544-6115.1027), and the limit is the
-Student-t prediction bound of a next run, at a chance that keeps the whole node at its error rate.
+have in common (moderated variances: Smyth 2004, doi:10.2202/1544-6115.1027), and the threshold is
+the Student-t prediction bound of a next run, at a chance that keeps the whole node at its error rate.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ LASTING = 0.5
 """Share of the variance between runs that further looks within half a minute do not average out."""
 
 
-class MachineLimit(NamedTuple):
+class MachineThreshold(NamedTuple):
     """What one metric of one machine may lose.
 
     Attributes:
         confirmed: Similarity below which a sample is outside the machine's own spread once further looks
             have confirmed it.
-        hasty: The same for a single look.
+        unconfirmed: The same before that.
         scale: Standard deviation of a single look about the centre, relative.
     """
 
     confirmed: float
-    hasty: float
+    unconfirmed: float
     scale: float
 
 
@@ -104,18 +104,18 @@ def _within(population: Population, rows: Rows) -> float:
     return math.sqrt(math.fsum(shares) / len(shares)) if shares else 0.0
 
 
-def machine_limits(
+def machine_thresholds(
     spreads: Sequence[RunSpread], *, error_rate: float = 0.01, alpha: float = 0.95
-) -> list[MachineLimit]:
-    """Return the learned limits of each metric of one machine.
+) -> list[MachineThreshold]:
+    """Return the learned thresholds of each metric of one machine.
 
-    A metric can only reject beyond both limits, so one whose spread keeps it within alpha anyway costs
+    A metric can only reject beyond both thresholds, so one whose spread keeps it within alpha anyway costs
     nothing of the error rate; the noisy ones share it in equal parts.
 
     Args:
         spreads: One entry per metric, in any order.
-        error_rate: Chance that any metric of a healthy run is beyond both its limits.
-        alpha: Practical limit.
+        error_rate: Chance that any metric of a healthy run is beyond both its thresholds.
+        alpha: Practical threshold.
 
     Returns:
         One entry per metric, in the order of `spreads`.
@@ -133,18 +133,18 @@ def machine_limits(
     once = scale * drift * np.sqrt(1 + centre)
     lasting = scale * drift * np.sqrt(LASTING + centre)
     shape = np.array([s.shape for s in spreads])
-    hasty, confirmed = (
-        _bound(sigma, shape, total, error_rate, 1 - alpha) for sigma in (once, lasting)
+    unconfirmed, confirmed = (
+        _prediction(sigma, shape, total, error_rate, 1 - alpha) for sigma in (once, lasting)
     )
     return [
-        MachineLimit(max(limit, wide), wide, sigma)
-        for limit, wide, sigma in zip(
-            confirmed.tolist(), hasty.tolist(), once.tolist(), strict=True
+        MachineThreshold(max(tight, wide), wide, sigma)
+        for tight, wide, sigma in zip(
+            confirmed.tolist(), unconfirmed.tolist(), once.tolist(), strict=True
         )
     ]
 
 
-def _bound(
+def _prediction(
     scale: FloatArray, shape: FloatArray, degrees: FloatArray, error_rate: float, practical: float
 ) -> FloatArray:
     """Return the similarity that a healthy run with this standard deviation stays above."""

@@ -20,7 +20,7 @@ HEAVIEST = 0.6
 MOST_REFITTED = 1000
 """Excesses up to which a tail is fitted anew without each node."""
 LOOSEST = 0.35
-"""No learned limit lets a larger loss pass, whatever the noise."""
+"""No learned threshold lets a larger loss pass, whatever the noise."""
 STRAY = 10.0
 """A unit is a stray when the tail of the others expects one such distance in `STRAY` fleets; over all
 metrics together, since a healthy node that is called a stray anywhere is missing among the worst."""
@@ -129,14 +129,14 @@ def _scale_and_shape(excess: FloatArray, kept: BoolArray) -> tuple[FloatArray, F
 def believed(
     losses: FloatArray, inside: BoolArray, usable: BoolArray, criteria: int = 1
 ) -> BoolArray:
-    """Return the units that belong to the healthy ones' own tail, those within the practical limit first.
+    """Return the units that belong to the healthy ones' own tail, those within the practical threshold first.
 
     Units beyond it are taken back as long as the tail of those inside makes such a distance likely; what
     a gap separates stays out.
 
     Args:
         losses: Shape (n,), one-sided distances to the centre.
-        inside: Shape (n,), units within the practical limit; at least two.
+        inside: Shape (n,), units within the practical threshold; at least two.
         usable: Shape (n,), units with a sample.
         criteria: How many criteria are learned together.
     """
@@ -153,7 +153,7 @@ def believed(
 
 
 def nodes_needed(rate: float, confidence: float | None) -> int:
-    """Return how many nodes a limit at this rate needs: on average (None) or with a confidence.
+    """Return how many nodes a threshold at this rate needs: on average (None) or with a confidence.
 
     The largest of n healthy values is exceeded by the next one with chance 1 / (n + 1), and it lies
     beyond the 1 - rate quantile with chance 1 - (1 - rate)^n.

@@ -188,7 +188,7 @@ def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
 
     pytester.makepyfile(test_suite=SUITE)
     learned = learn()
-    criteria = tuple(replace(c, limit=0.97, hasty=0.6) for c in learned.criteria)
+    criteria = tuple(replace(c, learned=0.97, unconfirmed=0.6) for c in learned.criteria)
     (path,) = (pytester.path / "baselines").glob("*.json")
     path.unlink()
     save_baseline(replace(learned, criteria=criteria, digest=""), path.parent)

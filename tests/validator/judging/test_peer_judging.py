@@ -117,7 +117,7 @@ def test_the_order_of_the_devices_does_not_matter(seed: int, order: list[int]) -
     (first,) = judge_by_peers([nodes(samples)])
     (second,) = judge_by_peers([nodes([samples[i] for i in order])])
     np.testing.assert_allclose(first.similarity[list(order)], second.similarity, atol=1e-12)
-    np.testing.assert_allclose(first.limit[list(order)], second.limit, atol=1e-9)
+    np.testing.assert_allclose(first.learned[list(order)], second.learned, atol=1e-9)
 
 
 def test_samples_of_different_lengths_are_compared() -> None:

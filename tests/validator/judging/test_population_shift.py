@@ -10,7 +10,7 @@ from pytest_anubis.validator import backtest, judge_columns, settle_shift
 
 METRIC = Metric(name="rate", unit="GB/s", better="higher")
 CRITERION = Criterion(
-    benchmark="b", metric=METRIC, centre=(99.0, 100.0, 101.0), limit=0.98, nodes=9
+    benchmark="b", metric=METRIC, centre=(99.0, 100.0, 101.0), learned=0.98, nodes=9
 )
 
 

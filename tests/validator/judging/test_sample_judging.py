@@ -20,14 +20,14 @@ GOOD = [100.0, 101.0, 99.0, 100.0]
 
 
 def criterion(
-    limit: float | None = None, better: Direction = "higher", scope: str = "unit", **more: object
+    learned: float | None = None, better: Direction = "higher", scope: str = "unit", **more: object
 ) -> Criterion:
     return Criterion(
         benchmark="b",
         metric=Metric(name="rate", unit="GB/s", better=better, action="replace it"),
         component="memory",
         centre=(99.0, 100.0, 101.0),
-        limit=limit,
+        learned=learned,
         nodes=312,
         units=312,
         medians=tuple(float(x) for x in range(95, 106)),
@@ -51,9 +51,9 @@ def judge(values: object, c: Criterion | None, **more: object) -> MetricVerdict:
     return judge_sample(values, c, b, node="n", device="d", **more)  # type: ignore[arg-type]
 
 
-# The verdict table of the design: (loss, learned limit) -> cell.
+# The verdict table of the design: (loss, learned threshold) -> cell.
 @pytest.mark.parametrize(
-    ("value", "limit", "outcome", "reason"),
+    ("value", "learned", "outcome", "reason"),
     [
         (99, None, Outcome.PASS, Reason.WITHIN),
         (94, None, Outcome.FAIL, Reason.BEYOND),
@@ -66,11 +66,11 @@ def judge(values: object, c: Criterion | None, **more: object) -> MetricVerdict:
     ],
 )
 def test_the_verdict_table(
-    value: float, limit: float | None, outcome: Outcome, reason: Reason
+    value: float, learned: float | None, outcome: Outcome, reason: Reason
 ) -> None:
-    verdict = judge([value] * 4, criterion(limit))
+    verdict = judge([value] * 4, criterion(learned))
     assert (verdict.outcome, verdict.reason) == (outcome, reason)
-    worse = judge([100 * 100 / value] * 4, criterion(limit, better="lower"))
+    worse = judge([100 * 100 / value] * 4, criterion(learned, better="lower"))
     assert (worse.outcome, worse.reason) == (outcome, reason)
 
 
@@ -81,7 +81,7 @@ def test_a_verdict_explains_itself() -> None:
     assert verdict.similarity == pytest.approx(0.9)
     assert verdict.threshold == verdict.practical == 0.95
     assert verdict.learned == 0.97
-    assert verdict.bound == pytest.approx(95)
+    assert verdict.limit == pytest.approx(95)
     assert verdict.percentile == 0
     assert verdict.population == "312 nodes"
     assert verdict.baseline == "sha256:abc"
@@ -94,10 +94,10 @@ def test_a_verdict_explains_itself() -> None:
 @pytest.mark.parametrize(("better", "sign"), [("higher", 1), ("lower", -1)])
 def test_the_bound_is_where_a_uniformly_worse_sample_crosses(better: Direction, sign: int) -> None:
     c = criterion(0.97, better=better)
-    bound = judge([100.0] * 4, c).bound
-    assert bound is not None
-    inside = [x * (bound / 100 + sign * 1e-6) for x in c.centre]
-    outside = [x * (bound / 100 - sign * 1e-6) for x in c.centre]
+    limit = judge([100.0] * 4, c).limit
+    assert limit is not None
+    inside = [x * (limit / 100 + sign * 1e-6) for x in c.centre]
+    outside = [x * (limit / 100 - sign * 1e-6) for x in c.centre]
     assert judge(inside, c).outcome is Outcome.PASS
     assert judge(outside, c).outcome is Outcome.MARGINAL
 
@@ -173,12 +173,12 @@ directions = st.sampled_from(["higher", "lower", "equal"])
 def test_columns_and_single_samples_get_the_same_verdict(
     samples: list[list[float]],
     better: Direction,
-    limit: float | None,
-    hasty: float,
+    learned: float | None,
+    unconfirmed: float,
     looks: list[int],
 ) -> None:
-    wide = None if limit is None or better == "equal" else min(limit, hasty)
-    c = criterion(None if better == "equal" else limit, better=better, least=2, hasty=wide)
+    wide = None if learned is None or better == "equal" else min(learned, unconfirmed)
+    c = criterion(None if better == "equal" else learned, better=better, least=2, unconfirmed=wide)
     population = replace(
         population_of(samples, metric=c.metric, benchmark="b"),
         looks={row: count for row, count in enumerate(looks[: len(samples)]) if count > 1},
