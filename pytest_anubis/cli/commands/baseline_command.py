@@ -218,12 +218,12 @@ def _show_backtest(result: Backtest) -> None:
     rows = [["node", "device", "benchmark", "metric", "before", "now"]]
     rows += [
         [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
-        for f in result.flips[:SHOWN]
+        for f in result.changes[:SHOWN]
     ]
-    if result.flips:
+    if result.changes:
         print(table(rows))
-    if len(result.flips) > SHOWN:
-        print(f"... and {len(result.flips) - SHOWN} more verdicts that change")
+    if len(result.changes) > SHOWN:
+        print(f"... and {len(result.changes) - SHOWN} more verdicts that change")
     if result.per_thousand is not None:
         stated = f", stated {result.stated:.3g}" if result.stated is not None else ""
         print(

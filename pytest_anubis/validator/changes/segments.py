@@ -1,10 +1,10 @@
 """Segments: abrupt changes and slow ramps in the values of one run, in time order.
 
-The length of the current segment has a belief that is updated with every value (Bayesian online change
-point detection: Adams and MacKay 2007, arXiv 0710.3742). A segment's values have an unknown mean and
-variance under a conjugate normal-inverse-gamma prior, so its predictive distribution is Student's t, and
-single outliers do not end a segment. A piecewise constant model does not see slow heating; a rank test for
-a monotone ramp does.
+The length of the current segment has a posterior distribution that is updated with every value (Bayesian
+online change point detection: Adams and MacKay 2007, arXiv 0710.3742). A segment's values have an unknown
+mean and variance under a conjugate normal-inverse-gamma prior, so its predictive distribution is Student's
+t, and single outliers do not end a segment. A piecewise constant model does not see slow heating; a rank
+test for a monotone ramp does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Change:
         kind: ``step`` for an abrupt change, ``ramp`` for a slow one.
         onset: Index of the first value of the changed segment (of the second half, for a ramp).
         size: How much worse, relative to what came before; .05 is a loss of 5 %.
-        probability: Belief in the change, in [0, 1].
+        probability: Posterior probability of the change, in [0, 1].
         until: Index after the last value of the changed segment.
         lasting: Whether the rest of the run is that much worse as a whole; what has passed by its end was
             as likely a neighbour as the hardware.
@@ -64,7 +64,7 @@ class Segments:
     Attributes:
         count: Number of values.
         warmup: How many values at the beginning are not steady yet; they are left out of the search.
-        change: The change for the worse with the strongest belief; None if there is none.
+        change: The change for the worse of the highest posterior probability; None if there is none.
     """
 
     count: int
@@ -100,7 +100,7 @@ def segments(
         better: Which direction is a loss; an exact metric has none.
         hazard: Chance per value that a segment ends.
         least_change: Smallest relative loss that counts; use .05 on a shared CPU.
-        certain: Belief at which a change is reported.
+        certain: Posterior probability above which a change is reported.
 
     Returns:
         The strongest change with onset, size and probability, and where steady state begins.
@@ -162,12 +162,12 @@ def _step(
     series: FloatArray, better: Direction, hazard: float, least_change: float, certain: float
 ) -> Change | None:
     best: Change | None = None
-    for now, (starts, belief) in enumerate(_beliefs(series, hazard), start=1):
+    for now, (starts, posterior) in enumerate(_posteriors(series, hazard), start=1):
         late = (starts >= AGE) & (now - starts >= AGE)
-        probability = float(belief[late].sum())
+        probability = float(posterior[late].sum())
         if probability <= certain or (best is not None and probability < best.probability):
             continue
-        onset = int(starts[late][np.argmax(belief[late])])
+        onset = int(starts[late][np.argmax(posterior[late])])
         # Medians: an outlier does not end a segment, and it must not make one look worse either.
         before, after = float(np.median(series[:onset])), float(np.median(series[onset:now]))
         size = _loss(before, after, better)
@@ -179,7 +179,7 @@ def _step(
 
 
 def _end(series: FloatArray, change: Change, better: Direction) -> int:
-    """Return where a changed segment ends: the belief is strongest somewhere within it.
+    """Return where a changed segment ends: the posterior is highest somewhere within it.
 
     It goes on while stretches of `AGE` values stay on the worse side of the middle between before and
     after.
@@ -195,15 +195,17 @@ def _end(series: FloatArray, change: Change, better: Direction) -> int:
     return end
 
 
-def _beliefs(series: FloatArray, hazard: float) -> list[tuple[npt.NDArray[np.int64], FloatArray]]:
-    """Return after every value the possible starts of the current segment and the belief in each."""
+def _posteriors(
+    series: FloatArray, hazard: float
+) -> list[tuple[npt.NDArray[np.int64], FloatArray]]:
+    """Return after every value the possible starts of the current segment and their posterior."""
     from scipy.special import gammaln
 
     first = series[:FIRST]
     scale = max(_noise(first), 1e-4 * float(np.median(series)), 1e-300)
     middle, weight, shape = float(np.median(first)), 0.02, 1.0
     starts = np.array([0], dtype=np.int64)
-    log_belief = np.zeros(1)
+    log_posterior = np.zeros(1)
     m, k, a, b = (np.array([x]) for x in (middle, weight, shape, shape * scale**2))
     out = []
     for now, x in enumerate(series):
@@ -216,12 +218,12 @@ def _beliefs(series: FloatArray, hazard: float) -> list[tuple[npt.NDArray[np.int
         )
         if now > 0:
             fresh = (
-                float(np.logaddexp.reduce(log_belief))
+                float(np.logaddexp.reduce(log_posterior))
                 + math.log(hazard)
                 + float(_student(x, middle, weight, shape, shape * scale**2))
             )
-            grown = log_belief + math.log1p(-hazard) + predicted
-            log_belief = np.append(grown, fresh)
+            grown = log_posterior + math.log1p(-hazard) + predicted
+            log_posterior = np.append(grown, fresh)
             starts = np.append(starts, now)
             m, k, a, b = (
                 np.append(old, new)
@@ -229,15 +231,15 @@ def _beliefs(series: FloatArray, hazard: float) -> list[tuple[npt.NDArray[np.int
                     (m, k, a, b), (middle, weight, shape, shape * scale**2), strict=True
                 )
             )
-        log_belief = log_belief - np.logaddexp.reduce(log_belief)
+        log_posterior = log_posterior - np.logaddexp.reduce(log_posterior)
         b = b + k * (x - m) ** 2 / (2 * (k + 1))
         m = (k * m + x) / (k + 1)
         k = k + 1
         a = a + 0.5
-        keep = log_belief > PRUNE
-        starts, log_belief = starts[keep], log_belief[keep]
+        keep = log_posterior > PRUNE
+        starts, log_posterior = starts[keep], log_posterior[keep]
         m, k, a, b = m[keep], k[keep], a[keep], b[keep]
-        out.append((starts, np.exp(log_belief)))
+        out.append((starts, np.exp(log_posterior)))
     return out
 
 

@@ -117,10 +117,6 @@ class JudgedColumns:
         """What decided, where anything was compared."""
         return Reference.FLEET
 
-    def alien(self, baseline: Baseline) -> bool:
-        """Say whether the population is of another hardware class than the baseline."""
-        return self.population.hardware_class not in ("", baseline.hardware_class)
-
     def verdicts(self, baseline: Baseline | None = None) -> Iterator[MetricVerdict]:
         """Yield the full verdict on every unit, in the population's order."""
         for row in range(len(self.population)):
@@ -289,21 +285,3 @@ def judge_populations(
         whole = known.get((*key, "node"))
         if whole is not None:
             yield judge_columns(population, whole, baseline=baseline)
-
-
-def judge_population(population: Population, baseline: Baseline) -> list[MetricVerdict]:
-    """Judge every unit of a population on its own, then every node's pooled values.
-
-    Args:
-        population: Samples of one metric, of nodes of the baseline's hardware class.
-        baseline: All criteria of that class.
-
-    Returns:
-        One verdict per unit in the population's order, then one per node and run where the baseline has
-        a criterion for pooled values. A population of another hardware class has no baseline.
-    """
-    return [
-        verdict
-        for judged in judge_populations([population], baseline)
-        for verdict in judged.verdicts(None if judged.alien(baseline) else baseline)
-    ]

@@ -24,7 +24,7 @@ from pytest_anubis.validator.learning.fleet_thresholds import (
     healthy_tail,
 )
 from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds
-from pytest_anubis.validator.learning.subpopulations import second_population
+from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
 from pytest_anubis.validator.similarity.centre import Method
 
 Progress = Callable[[int, int], None]
@@ -57,7 +57,7 @@ def learn_baseline(
         method: ``median`` or ``medoid``.
         error_rate: Chance that a healthy node is beyond any learned threshold; None for alpha alone.
         confidence: Wanted confidence of that rate.
-        node_attributes: Node -> attributes, to name what separates a second population.
+        node_attributes: Node -> attributes, to name what separates a subpopulation.
         one_machine: Whether all units are runs of one machine; None: they are, if there is one node and
             more than one run of it.
         progress: Called with (done, all) after every criterion.
@@ -244,7 +244,9 @@ def _findings(
         findings = item.findings
         if findings and item.criterion is not None and node_attributes:
             centre = np.asarray(item.criterion.centre)
-            findings = second_population(item.population, item.rows, centre, alpha, node_attributes)
+            findings = subpopulation_findings(
+                item.population, item.rows, centre, alpha, node_attributes
+            )
         found.extend(findings)
     for criterion in criteria:
         text = _unrepeatable(criterion)

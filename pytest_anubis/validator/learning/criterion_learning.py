@@ -14,8 +14,8 @@ from pytest_anubis.validator.learning.machine_thresholds import (
     machine_thresholds,
     run_spread,
 )
-from pytest_anubis.validator.learning.subpopulations import second_population
-from pytest_anubis.validator.learning.tails import believed
+from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
+from pytest_anubis.validator.learning.tails import in_healthy_tail
 from pytest_anubis.validator.similarity.centre import (
     Method,
     median_centre,
@@ -147,7 +147,7 @@ def _of_fleet(
         population=population,
         criterion=criterion,
         exclusions=excluded,
-        findings=second_population(population, rows, centre, alpha, sides=(below, above)),
+        findings=subpopulation_findings(population, rows, centre, alpha, sides=(below, above)),
         losses=losses,
         flagged=flagged,
         rows=rows,
@@ -299,7 +299,7 @@ def _no_majority(
     if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
         return ""
     if after >= FEWEST:
-        own = believed(losses, healthy, usable)
+        own = in_healthy_tail(losses, healthy, usable)
         mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= MOSTLY * int(own.sum())
         if mostly and losses[usable & ~own].min(initial=1.0) > GAP * losses[own].max():
             return ""

@@ -19,12 +19,12 @@ import numpy as np
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion, detectable
-from pytest_anubis.validator.learning.leave_one_out import left_out_losses
+from pytest_anubis.validator.learning.leave_one_out import leave_one_out_losses
 from pytest_anubis.validator.learning.tails import (
     LOOSEST,
     Tail,
-    believed,
     fit_tail,
+    in_healthy_tail,
     nodes_needed,
     tolerance_limit,
 )
@@ -85,8 +85,8 @@ def healthy_tail(learned: LearnedCriterion, *, criteria: int = 1) -> HealthyTail
     if criterion is None or criterion.metric.better == "equal":
         return None
     usable = learned.rows.usable
-    inside = believed(learned.losses, usable & ~learned.flagged, usable, criteria)
-    distances = left_out_losses(learned, inside)
+    inside = in_healthy_tail(learned.losses, usable & ~learned.flagged, usable, criteria)
+    distances = leave_one_out_losses(learned, inside)
     tail = fit_tail(distances[inside])
     names, codes = name_codes(learned.population.nodes)
     codes_inside = codes[inside]

@@ -12,7 +12,7 @@ LARGEST = 1 << 22
 """Beyond this many quantiles of units one node moves the median by less than its own resolution."""
 
 
-def left_out_losses(learned: LearnedCriterion, members: BoolArray) -> FloatArray:
+def leave_one_out_losses(learned: LearnedCriterion, members: BoolArray) -> FloatArray:
     """Return every member's one-sided loss to the median centre of all other nodes, shape (n,).
 
     The median without a node follows from the sorted columns: taking k of n values away moves its place

@@ -1,4 +1,4 @@
-"""A second population: a coherent group of units that differs from the majority."""
+"""Subpopulations: a coherent group of units that differs from the majority."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COHERENT = 0.5
 SEPARATES = 0.95
 
 
-def second_population(
+def subpopulation_findings(
     population: Population,
     rows: Rows,
     centre: FloatArray,
@@ -37,7 +37,7 @@ def second_population(
         rows: Its usable rows.
         centre: The majority's centre.
         alpha: Units less alike than this (two-sided) are aside.
-        attributes: Node -> attributes of its hardware class, to name what separates the two.
+        attributes: Node -> attributes of its hardware class, to name what separates it from the majority.
         sides: The units' distances below and above the centre, if they are known already.
 
     Returns:
@@ -104,16 +104,16 @@ def _cluster(
 
 def separating_attribute(
     population: Population,
-    second: BoolArray,
+    members: BoolArray,
     majority: BoolArray,
     attributes: Mapping[str, Mapping[str, str]] | None,
 ) -> str:
-    """Name the attribute (or device name) whose value tells the two populations apart, or return ''.
+    """Name the attribute (or device name) whose value tells a subpopulation from the majority, or return ''.
 
-    A value separates when at least 95 % of the second population have it and at most 5 % of the
+    A value separates when at least 95 % of its members have it and at most 5 % of the
     majority do; the cleanest one wins, ties go to the first name in order.
     """
-    ours = np.flatnonzero(second)
+    ours = np.flatnonzero(members)
     theirs = np.flatnonzero(majority)
     if not len(ours) or not len(theirs):
         return ""

@@ -126,7 +126,7 @@ def _scale_and_shape(excess: FloatArray, kept: BoolArray) -> tuple[FloatArray, F
     return np.maximum(mean * (1 - shape), FLOOR), shape
 
 
-def believed(
+def in_healthy_tail(
     losses: FloatArray, inside: BoolArray, usable: BoolArray, criteria: int = 1
 ) -> BoolArray:
     """Return the units that belong to the healthy ones' own tail, those within the practical threshold first.

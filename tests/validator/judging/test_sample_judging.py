@@ -12,7 +12,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Problem, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator import judge_columns, judge_population, judge_populations, judge_sample
+from pytest_anubis.validator import judge_columns, judge_populations, judge_sample
 from pytest_anubis.validator.judging.column_judging import OUTCOMES
 from pytest_anubis.validator.similarity.pooling import pooled
 
@@ -207,7 +207,8 @@ def test_a_failed_or_missing_test_is_its_own_verdict_never_slow() -> None:
             5: Problem(kind="disturbed", text="steal"),
         },
     )
-    verdicts = judge_population(population, baseline(c))
+    [judged] = judge_populations([population], baseline(c))
+    verdicts = list(judged.verdicts(baseline(c)))
     assert [(v.outcome, v.reason) for v in verdicts] == [
         (Outcome.PASS, Reason.WITHIN),
         (Outcome.FAIL, Reason.TEST_FAILED),
@@ -231,7 +232,7 @@ def test_units_and_pooled_nodes_are_judged() -> None:
         nodes=["n"] * 8,
         devices=[f"cuda:{i}" for i in range(8)],
     )
-    verdicts = judge_population(population, b)
+    verdicts = [v for judged in judge_populations([population], b) for v in judged.verdicts(b)]
     assert [v.outcome for v in verdicts] == [Outcome.PASS] * 7 + [Outcome.FAIL, Outcome.PASS]
     assert (verdicts[-1].device, verdicts[-1].scope, verdicts[-1].count) == ("node", "node", 8)
 
@@ -259,7 +260,7 @@ def test_another_hardware_class_is_no_baseline_never_close_enough() -> None:
     population = population_of(
         [GOOD], metric=criterion().metric, benchmark="b", hardware_class="other"
     )
-    [verdict] = judge_population(population, baseline(criterion()))
-    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.NO_BASELINE)
     [columns] = judge_populations([population], baseline(criterion()))
+    [verdict] = columns.verdicts()
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.NO_BASELINE)
     assert np.isnan(columns.similarity).all()
