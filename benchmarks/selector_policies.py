@@ -1,4 +1,4 @@
-"""Policies that stand beside the Selector in `selector_simulation.py` only: rules of thumb, one price for all."""
+"""Policies that stand beside the Selector in `selector_simulation.py` only: rules of thumb, one price."""
 
 from __future__ import annotations
 

@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.validator.judging.column_judging import (
-    OUTCOMES,
-    JudgedColumns,
-    judge_populations,
-)
+from pytest_anubis.validator.judging.column_judging import JudgedColumns, judge_populations
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES
 
 Key = tuple[str, str, str, str]
 """Scope, node, device, run."""

@@ -11,7 +11,8 @@ from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.core.verdict import Reason
 from pytest_anubis.validator.changes.segments import FEWEST, Segments, segments
-from pytest_anubis.validator.judging.column_judging import MARGINAL, PASS, REASONS, JudgedColumns
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import MARGINAL, PASS, REASONS
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 
 COSTLY = 0.05

@@ -11,9 +11,10 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
-from pytest_anubis.validator.judging.column_judging import OUTCOMES, REASONS, JudgedColumns
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.peer_judging import shared_thresholds
 from pytest_anubis.validator.judging.sample_judging import judge_row
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 from pytest_anubis.validator.learning.criterion_learning import (
     FEWEST,
     LearnedCriterion,

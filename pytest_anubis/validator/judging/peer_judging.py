@@ -15,16 +15,16 @@ import numpy as np
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging.column_judging import (
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
+from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     INCONCLUSIVE,
     MARGINAL,
     OUTCOMES,
     REASONS,
-    JudgedColumns,
-    verdict_table,
+    fill_verdicts,
 )
-from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
 from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_thresholds
 from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, name_codes, rows_of
@@ -331,14 +331,8 @@ def _judged(seen: _Seen, learned: FloatArray, alpha: float) -> PeerColumns:
     enough = rows.usable & (seen.peers >= FEWEST)
     reason[enough] = REASONS.index(Reason.NO_CRITERION)
     strict = population.metric.better == "equal"
-    verdict_table(
-        similarity,
-        1.0 if strict else alpha,
-        np.ones(count) if strict else learned,
-        outcome,
-        reason,
-        threshold,
-    )
+    practical, tight = (1.0, 1.0) if strict else (alpha, learned)
+    fill_verdicts(similarity, practical, tight, outcome, reason, threshold)
     spoiled = seen.disturbed & ((outcome == FAIL) | (outcome == MARGINAL))
     outcome[spoiled], reason[spoiled] = INCONCLUSIVE, REASONS.index(Reason.DISTURBED)
     for row, problem in rows.problems.items():

@@ -9,13 +9,8 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Finding
 from pytest_anubis.core.verdict import Reason
-from pytest_anubis.validator.judging.column_judging import (
-    FAIL,
-    INCONCLUSIVE,
-    MARGINAL,
-    REASONS,
-    JudgedColumns,
-)
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import FAIL, INCONCLUSIVE, MARGINAL, REASONS
 from pytest_anubis.validator.similarity.centre import median_centre
 from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.usable_rows import name_codes, rows_of

@@ -14,16 +14,8 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
+from pytest_anubis.validator.judging.verdict_table import criterion_for, decide
 from pytest_anubis.validator.similarity.distance import one_sided, trouble
-
-
-class Call(NamedTuple):
-    """A cell of the verdict table and the threshold that decided."""
-
-    outcome: Outcome
-    reason: Reason
-    threshold: float
 
 
 class Subject(NamedTuple):
@@ -56,30 +48,6 @@ class Said(NamedTuple):
     expected: float
     reference: Reference
     population: str
-
-
-def decide(similarity: float, criterion: Criterion) -> Call:
-    """Apply the verdict table (docs/validator.md) to a one-sided similarity.
-
-    Beyond both thresholds: FAIL. Beyond the learned one only: MARGINAL. Beyond the practical one only: PASS,
-    listed as unable to detect that loss. Without a learned threshold the practical one decides alone.
-    """
-    alpha, learned = criterion.alpha, criterion.learned
-    if criterion.metric.better == "equal":
-        if similarity >= 1.0:
-            return Call(Outcome.PASS, Reason.WITHIN, 1.0)
-        return Call(Outcome.FAIL, Reason.BEYOND, 1.0)
-    costly = similarity < alpha
-    if learned is None:
-        if costly:
-            return Call(Outcome.FAIL, Reason.BEYOND, alpha)
-        return Call(Outcome.PASS, Reason.WITHIN, alpha)
-    unusual = similarity < learned
-    if unusual and costly:
-        return Call(Outcome.FAIL, Reason.BEYOND, min(alpha, learned))
-    if unusual:
-        return Call(Outcome.MARGINAL, Reason.UNUSUAL, alpha)
-    return Call(Outcome.PASS, Reason.UNDETECTABLE if costly else Reason.WITHIN, learned)
 
 
 def judge_sample(
@@ -203,17 +171,6 @@ def judge_row(
         looks=population.looks.get(row, 1),
         reference=reference,
         population=learned_from,
-    )
-
-
-def criterion_for(alike: float, criterion: Criterion, looks: int = 1) -> Criterion:
-    """Return the criterion as it holds for a sample: a loss that was not confirmed has a lower threshold."""
-    if criterion.unconfirmed is None or criterion.learned is None or looks >= CONFIRMING_LOOKS:
-        return criterion
-    return (
-        replace(criterion, learned=criterion.unconfirmed)
-        if alike < criterion.learned
-        else criterion
     )
 
 

@@ -183,8 +183,8 @@ def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
 ) -> None:
     from pytest_anubis.core.verdict import Decision
     from pytest_anubis.store.collected_runs import read_runs
-    from pytest_anubis.validator.judging.column_judging import OUTCOMES, REASONS
     from pytest_anubis.validator.judging.fleet_judging import judge_fleet
+    from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 
     pytester.makepyfile(test_suite=SUITE)
     learned = learn()
