@@ -14,7 +14,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
 from pytest_anubis.validator.judging.verdict_table import (
@@ -24,6 +24,7 @@ from pytest_anubis.validator.judging.verdict_table import (
     OUTCOMES,
     REASONS,
     fill_verdicts,
+    problem_verdict,
 )
 from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_thresholds
 from pytest_anubis.validator.similarity.distance import worse
@@ -336,10 +337,7 @@ def _judged(seen: _Seen, learned: FloatArray, alpha: float) -> PeerColumns:
     spoiled = seen.disturbed & ((outcome == FAIL) | (outcome == MARGINAL))
     outcome[spoiled], reason[spoiled] = INCONCLUSIVE, REASONS.index(Reason.DISTURBED)
     for row, problem in rows.problems.items():
-        failed = problem.kind == "failed"
-        missing = problem.kind == "missing"
-        word = Outcome.FAIL if failed else Outcome.NOT_TESTED if missing else Outcome.INCONCLUSIVE
-        why = Reason.TEST_FAILED if failed else Reason.NOT_REPORTED if missing else Reason.INVALID
+        word, why = problem_verdict(problem)
         outcome[row], reason[row] = OUTCOMES.index(word), REASONS.index(why)
     return PeerColumns(
         population=replace(population, problems={**rows.problems, **population.problems}),
