@@ -10,6 +10,14 @@ from pytest_anubis.core.metric import Metric
 
 Scope = Literal["unit", "node"]
 
+ALPHA = 0.95
+"""Practical threshold unless somebody states another: the paper's."""
+ERROR_RATE = 0.01
+"""Chance that a healthy node is rejected unless somebody states another: about a hundred nodes to learn from
+support 1 % (`tails.nodes_needed`), 0.1 % would take a thousand."""
+MOST_MEDIANS = 101
+"""Most healthy medians that a criterion keeps: percentiles to one percent."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
@@ -30,7 +38,7 @@ class Criterion:
         spread: Scale of the healthy one-sided distances (the per-metric scale of the max-T method).
         repeatability: Mean pairwise two-sided similarity of the healthy samples.
         detectable: Smallest uniform relative loss that gives FAIL, as a fraction.
-        medians: Medians of the healthy units, ascending (at most 101 quantiles): for percentiles.
+        medians: Medians of the healthy units, ascending (at most `MOST_MEDIANS` quantiles): for percentiles.
         nodes: How many distinct healthy nodes the criterion rests on.
         units: How many healthy units (devices of nodes, or runs of one machine).
         least: Fewest values of a sample that can be judged.
@@ -45,7 +53,7 @@ class Criterion:
     group: str = ""
     scope: Scope = "unit"
     centre: tuple[float, ...]
-    alpha: float = 0.95
+    alpha: float = ALPHA
     learned: float | None = None
     unconfirmed: float | None = None
     spread: float = 0.0

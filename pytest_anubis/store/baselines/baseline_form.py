@@ -9,7 +9,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.baseline import (
+    MOST_MEDIANS,
+    Baseline,
+    Criterion,
+    Exclusion,
+    Finding,
+    Scope,
+)
 from pytest_anubis.core.metric import DIRECTIONS, Direction, Metric
 from pytest_anubis.store.fields import Fields, one_line
 
@@ -17,7 +24,6 @@ FORMAT = "anubis-baseline"
 SCHEMA = 1
 
 _DIGITS = 8  # significant; far below what any benchmark repeats to
-_MEDIANS = 101
 _DEPTH = 32
 
 
@@ -163,7 +169,7 @@ def _criterion_from_plain(fields: Fields) -> Criterion:
         spread=fields.number("spread", 0.0, least=0.0),
         repeatability=fields.maybe_number("repeatability", least=0.0, most=1.0),
         detectable=fields.maybe_number("detectable", least=0.0),
-        medians=_ascending(fields, "medians", most=_MEDIANS),
+        medians=_ascending(fields, "medians", most=MOST_MEDIANS),
         nodes=fields.integer("nodes", 0),
         units=fields.integer("units", 0),
         least=fields.integer("least", 1, least=1),

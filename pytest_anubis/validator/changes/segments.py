@@ -19,20 +19,43 @@ from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.steady_state import steady_from
-from pytest_anubis.validator.similarity.distance import trouble
+from pytest_anubis.validator.changes.trend import LEAST_CHANGE, rank_variance
+from pytest_anubis.validator.similarity.centre import FEWEST as FEWEST_UNITS
+from pytest_anubis.validator.similarity.distance import TINY, trouble
 
 HAZARD = 1 / 300
+"""Chance that a segment ends, per value: as if one of ten measurements of 30 values had a change. A
+judgement; it enters as a logarithm, so a few values that clearly differ outweigh any other choice."""
 CERTAIN = 0.95
+"""Posterior probability above which a change is reported; `DISTINCT` and the least change come on top."""
 AGE = 8
-"""A segment counts once it has this many values."""
+"""A segment counts once it has this many values: the median of eight withstands three outliers."""
 FEWEST = 3 * AGE
-LEAST_CHANGE = 0.02
+"""Fewest values that are searched: two segments, and one more to tell a change from what wanders."""
 PRUNE = -25.0
+"""Log probability below which a start of the segment is dropped: 1e-11 changes no reported probability."""
 FIRST = 30
+"""Values that set the prior's middle and scale: one measurement's worth."""
+PRIOR_WEIGHT, PRIOR_SHAPE = 0.02, 1.0
+"""The prior of a segment's mean counts as a fiftieth of a value, so that a new segment may lie anywhere
+within seven standard deviations of noise; that of its variance as two values, so that its own soon outweigh
+it."""
+SCALE_FLOOR = 1e-4
+"""Least noise that the prior assumes, relative: after a beginning of equal values others are still
+possible."""
 MOST = 1024
-"""A longer series is searched through the medians of equally long stretches."""
+"""A longer series is searched through the medians of equally long stretches: time grows with the square."""
 DISTINCT = 4.0
-"""A change must exceed this many standard deviations of the means of equally long earlier stretches."""
+"""A change must exceed this many standard deviations of the means of equally long earlier stretches: there
+are few of these, so their deviation is itself uncertain, and noise with memory wanders."""
+MAD = 1.4826
+"""Standard deviation of normal values over the median of their absolute deviations, 1 / quantile(3/4)."""
+STRETCHES = 16
+"""Stretches whose medians are tested for a ramp: perfect order of sixteen is 5.4 standard deviations from
+chance; that of eight, 3.5, would fall short of `RAMP_CERTAIN`."""
+RAMP_CERTAIN = 0.9999
+"""One-sided probability above which a ramp is reported: stricter than a step's, since noise with memory makes
+neighbouring medians alike, which the rank test takes for order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +225,8 @@ def _posteriors(
     from scipy.special import gammaln
 
     first = series[:FIRST]
-    scale = max(_noise(first), 1e-4 * float(np.median(series)), 1e-300)
-    middle, weight, shape = float(np.median(first)), 0.02, 1.0
+    scale = max(_noise(first), SCALE_FLOOR * float(np.median(series)), TINY)
+    middle, weight, shape = float(np.median(first)), PRIOR_WEIGHT, PRIOR_SHAPE
     starts = np.array([0], dtype=np.int64)
     log_posterior = np.zeros(1)
     m, k, a, b = (np.array([x]) for x in (middle, weight, shape, shape * scale**2))
@@ -258,9 +281,10 @@ def _loss(before: float, after: float, better: Direction) -> float:
 
 def _distinct(series: FloatArray, onset: int, now: int) -> bool:
     """Say whether a change stands out from the wandering of equally long stretches before it."""
+    # At least four stretches before the change where it comes late enough, and none of under four values.
     length = min(now - onset, max(AGE // 2, onset // 4))
     stretches = np.median(series[onset % length : onset].reshape(-1, length), axis=1)
-    if len(stretches) < 3:
+    if len(stretches) < FEWEST_UNITS:
         return True
     middle = float(np.median(stretches))
     wander = max(float(stretches.std(ddof=1)), _noise(series[:onset]) / math.sqrt(length))
@@ -269,12 +293,12 @@ def _distinct(series: FloatArray, onset: int, now: int) -> bool:
 
 def _noise(series: FloatArray) -> float:
     """Return the standard deviation between successive values, without outliers and trends."""
-    return 1.4826 * float(np.median(np.abs(np.diff(series)))) / math.sqrt(2)
+    return MAD * float(np.median(np.abs(np.diff(series)))) / math.sqrt(2)
 
 
 def _ramp(series: FloatArray, better: Direction, least_change: float) -> Change | None:
-    """Find a slow monotone loss: Mann and Kendall's rank test on the medians of sixteen stretches."""
-    parts = np.array([np.median(part) for part in np.array_split(series, 16)])
+    """Find a slow monotone loss: Mann and Kendall's rank test on the medians of stretches."""
+    parts = np.array([np.median(part) for part in np.array_split(series, STRETCHES)])
     n = len(parts)
     quarter = n // 4
     size = _loss(float(parts[:quarter].mean()), float(parts[-quarter:].mean()), better)
@@ -282,9 +306,9 @@ def _ramp(series: FloatArray, better: Direction, least_change: float) -> Change 
         return None
     pairs = np.sign(parts[None, :] - parts[:, None])[np.triu_indices(n, 1)]
     score = float(pairs.sum()) * (1 if better == "lower" else -1)
-    z = score / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    z = score / math.sqrt(rank_variance(n))
     probability = 0.5 * (1 + math.erf(z / math.sqrt(2)))
-    if probability <= 0.9999:
+    if probability <= RAMP_CERTAIN:
         return None
     count = len(series)
     return Change(kind="ramp", onset=count // 2, size=size, probability=probability, until=count)

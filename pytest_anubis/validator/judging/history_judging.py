@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
@@ -15,11 +15,8 @@ from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.peer_judging import shared_thresholds
 from pytest_anubis.validator.judging.sample_judging import judge_row
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
-from pytest_anubis.validator.learning.criterion_learning import (
-    FEWEST,
-    LearnedCriterion,
-    learn_criterion,
-)
+from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion, learn_criterion
+from pytest_anubis.validator.similarity.centre import FEWEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -127,8 +124,8 @@ def judge_by_history(
     populations: Sequence[Population],
     history: Sequence[Population],
     *,
-    alpha: float = 0.95,
-    error_rate: float = 0.01,
+    alpha: float = ALPHA,
+    error_rate: float = ERROR_RATE,
 ) -> list[dict[int, MetricVerdict]]:
     """Judge every device by its own earlier runs, all metrics of a node sharing one error rate.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Baseline, Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
@@ -26,17 +26,25 @@ from pytest_anubis.validator.judging.verdict_table import (
     fill_verdicts,
     problem_verdict,
 )
-from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_thresholds
-from pytest_anubis.validator.similarity.distance import worse
-from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, name_codes, rows_of
+from pytest_anubis.validator.learning.machine_thresholds import (
+    RunSpread,
+    machine_thresholds,
+    within_variances,
+)
+from pytest_anubis.validator.similarity.centre import FEWEST
+from pytest_anubis.validator.similarity.distance import TINY, worse
+from pytest_anubis.validator.similarity.usable_rows import (
+    BLOCK,
+    BoolArray,
+    Rows,
+    name_codes,
+    rows_of,
+)
 
-FEWEST = 3
-"""Fewest other devices that can judge one."""
 GAP = 3.0
 """Peers beyond the practical threshold are left out of the spread when they lie this many times further from
-the centre than the furthest of those within: a second slow device must not hide the first."""
-CHUNK = 1 << 20
-BATCHES = 5
+the centre than the furthest of those within: a second slow device must not hide the first. A judgement: of
+seven with normal noise the furthest is three times as far as the next in one of fifty cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,7 +119,7 @@ class _Seen:
 
 
 def judge_by_peers(
-    populations: Sequence[Population], *, alpha: float = 0.95, error_rate: float = 0.01
+    populations: Sequence[Population], *, alpha: float = ALPHA, error_rate: float = ERROR_RATE
 ) -> list[PeerColumns]:
     """Judge every device of every node against the other devices of its node, in the same run.
 
@@ -152,12 +160,12 @@ def _beside_peers(population: Population, alpha: float) -> _Seen:
         return seen
     exact = population.metric.better == "equal"
     columns = None if exact else rows.quantile_columns(rows.grid()).astype(np.float64)
-    within = np.zeros(total) if exact else _within(population, rows)
+    within = np.zeros(total) if exact else np.nan_to_num(within_variances(population, rows))
     for members in _groups(population, rows.usable):
         if columns is None:
             _exact(seen, members)
             continue
-        size = max(1, CHUNK // (members.shape[1] * len(columns)))
+        size = max(1, BLOCK // (members.shape[1] * len(columns)))
         for start in range(0, len(members), size):
             _leave_one_out(seen, members[start : start + size], columns, within, alpha)
     return seen
@@ -200,7 +208,7 @@ def _leave_one_out(
         seen.expected[chosen] = np.median(centre, axis=1)
         kept = _without_strays(below + above, mask, alpha)
         means = theirs.mean(axis=2)
-        middle = np.maximum((means * kept).sum(axis=1) / kept.sum(axis=1), 1e-300)
+        middle = np.maximum((means * kept).sum(axis=1) / kept.sum(axis=1), TINY)
         apart = np.where(kept, means / middle[:, None] - 1, 0.0)
         degrees = np.maximum(kept.sum(axis=1) - 1, 1)
         seen.deviation[chosen] = np.sqrt((apart**2).sum(axis=1) / degrees)
@@ -238,21 +246,6 @@ def _without_strays(distance: FloatArray, mask: BoolArray, alpha: float) -> Bool
     count = inside.sum(axis=1)
     stray = (count >= FEWEST) & (2 * count > mask.sum(axis=1)) & (nearest > GAP * furthest)
     return np.where(stray[:, None], inside, mask)
-
-
-def _within(population: Population, rows: Rows) -> FloatArray:
-    """Return each row's relative variance of its mean, from batches in time; 0 if too short."""
-    out = np.zeros(rows.total)
-    sizes = np.diff(population.offsets)
-    for size in np.unique(sizes[rows.usable]):
-        if size < 2 * BATCHES:
-            continue
-        index = np.flatnonzero(rows.usable & (sizes == size))
-        matrix = population.values[np.asarray(population.offsets)[index][:, None] + np.arange(size)]
-        means = np.stack([p.mean(axis=1) for p in np.array_split(matrix, BATCHES, axis=1)], axis=1)
-        whole = np.maximum(matrix.mean(axis=1), 1e-300)
-        out[index] = means.var(axis=1, ddof=1) / BATCHES / whole**2
-    return out
 
 
 def _exact(seen: _Seen, members: IntArray) -> None:

@@ -16,9 +16,11 @@ from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.usable_rows import name_codes, rows_of
 
 FEWEST = 5
+"""Fewest nodes of which most can have moved: of four, three may each be slow by themselves."""
 MOST = 0.5
 """More than this share of the nodes must have moved, and this share of those must still agree."""
 NAMED = 5
+"""Most metrics that one finding names: a line for people."""
 ADVICE = (
     ": look for a change of driver, firmware or settings, and learn a new baseline if it is meant"
 )

@@ -15,7 +15,10 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.verdict_table import criterion_for, decide
-from pytest_anubis.validator.similarity.distance import one_sided, trouble
+from pytest_anubis.validator.similarity.distance import TINY, one_sided, trouble, uniformly_worse
+
+NOTABLE = 0.02
+"""Loss beyond which the sentence says so when the medians explain less than half of it."""
 
 
 class Subject(NamedTuple):
@@ -240,7 +243,7 @@ def limit_of(expected: float, threshold: float, better: Direction) -> float:
     """Return the median at which a uniformly worse sample would just cross the threshold."""
     if better == "equal":
         return expected
-    return expected * threshold if better == "higher" else expected / max(threshold, 1e-9)
+    return uniformly_worse(expected, threshold, better)
 
 
 def percentile(value: float | None, criterion: Criterion) -> float | None:
@@ -295,8 +298,8 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
     state = f"{name} is {value:.4g} {unit}, expected {said.expected:.4g} {unit}"
     if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
         state += f" by {said.population}"
-    if loss > 0.02:
-        shift = 1 - min(value, said.expected) / max(value, said.expected, 1e-300)
+    if loss > NOTABLE:
+        shift = 1 - min(value, said.expected) / max(value, said.expected, TINY)
         state += " (medians); its distribution" if shift < loss / 2 else ""
     if said.reason is Reason.WITHIN:
         allowed = 1 - said.threshold

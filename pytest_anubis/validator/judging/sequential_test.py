@@ -9,23 +9,29 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.baseline import ERROR_RATE, Criterion
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.similarity.distance import one_sided, trouble
 
 MOST_LOOKS = 16
-"""Most looks, the first one included."""
+"""Most looks, the first one included: it is a whole measurement and each of the others a fifth, so four times
+the first one's values, whose mean is twice as exact."""
 CONFIRMING_LOOKS = 11
-"""A loss is only believed after this many looks: what passes within seconds never rejects a node."""
+"""A loss counts as confirmed after this many looks: what passes within seconds never rejects a node. Ten more
+looks with their pauses take a quarter of a minute and more; `benchmarks/validator_machine.py` shows what it
+leaves."""
 CLEAR, CLEAR_LOOKS = 2.0, 5
-"""A loss this many times as large as one that fails is clear, and believed after this many looks."""
+"""A loss this many times as large as one that fails is clear, and confirmed after this many looks: a second
+measurement's worth of values, as a node that is half as fast need not wait for ten."""
+MOST_CORRELATION = 0.95
+"""Largest correlation of neighbouring values that is taken as found: 39 such values still count as one."""
 
 
 def closer_look(
     looks: Sequence[npt.ArrayLike],
     criterion: Criterion,
     *,
-    error: float = 0.01,
+    error: float = ERROR_RATE,
     most: int = MOST_LOOKS,
 ) -> Literal["enough", "more"]:
     """Say whether a measurement should be taken again.
@@ -92,6 +98,6 @@ def _standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
     if variance == 0:
         return 0.0, n - 1.0
     pairs = [float(((p[1:] - centre) * (p[:-1] - centre)).sum()) for p in parts]
-    correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), 0.95)
+    correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), MOST_CORRELATION)
     effective = max(n * (1 - correlation) / (1 + correlation), 2.0)
     return math.sqrt(variance / effective), effective - 1

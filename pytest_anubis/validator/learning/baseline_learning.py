@@ -9,7 +9,15 @@ from functools import partial
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.baseline import (
+    ALPHA,
+    ERROR_RATE,
+    Baseline,
+    Criterion,
+    Exclusion,
+    Finding,
+    Scope,
+)
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.steady_state import shortest_window
 from pytest_anubis.validator.learning.criterion_learning import (
@@ -19,6 +27,7 @@ from pytest_anubis.validator.learning.criterion_learning import (
     learn_criterion,
 )
 from pytest_anubis.validator.learning.fleet_thresholds import (
+    CONFIDENCE,
     HealthyTail,
     fleet_thresholds,
     healthy_tail,
@@ -37,10 +46,10 @@ def learn_baseline(
     hardware_class: str,
     attributes: Mapping[str, str] | None = None,
     created: str,
-    alpha: float = 0.95,
+    alpha: float = ALPHA,
     method: Method = "median",
-    error_rate: float | None = 0.01,
-    confidence: float | None = 0.9,
+    error_rate: float | None = ERROR_RATE,
+    confidence: float | None = CONFIDENCE,
     node_attributes: Mapping[str, Mapping[str, str]] | None = None,
     one_machine: bool | None = None,
     progress: Progress | None = None,
@@ -193,7 +202,7 @@ def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criter
     noisy = [item for item, _ in found if item.spread is not None]
     thresholds = machine_thresholds(
         [item.spread for item in noisy if item.spread is not None],
-        error_rate=error_rate if error_rate is not None else 0.01,
+        error_rate=error_rate if error_rate is not None else ERROR_RATE,
     )
     by_item = {id(item): found for item, found in zip(noisy, thresholds, strict=True)}
     out = []

@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Finding
 from pytest_anubis.core.sample import FloatArray, Population
-from pytest_anubis.validator.similarity.centre import median_centre
+from pytest_anubis.validator.similarity.centre import FEWEST, median_centre
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
     Rows,
@@ -17,8 +17,12 @@ from pytest_anubis.validator.similarity.usable_rows import (
 )
 
 SHARE = 0.1
+"""Smallest share of the nodes that is worth a finding: less are defects, which the learning leaves out."""
 COHERENT = 0.5
+"""More than this share of those aside must be alike: scattered defects are no population."""
 SEPARATES = 0.95
+"""Share of a subpopulation that an attribute's value must name, and of the majority that it must not: one in
+twenty may be mislabelled or sick."""
 
 
 def subpopulation_findings(
@@ -73,12 +77,12 @@ def _cluster(
     one_node = everyone == 1
     members = int(mask.sum()) if one_node else len(nodes)
     whole = int(rows.usable.sum()) if one_node else everyone
-    if members < 3 or members <= SHARE * whole:
+    if members < FEWEST or members <= SHARE * whole:
         return []
     own = median_centre(rows.quantile_columns(rows.grid()), mask)
     below, above = rows.sides(own)
     close = mask & (np.nan_to_num(below + above, nan=1.0) <= 1 - alpha)
-    if close.sum() < max(3, COHERENT * mask.sum()):
+    if close.sum() < max(FEWEST, COHERENT * mask.sum()):
         return []  # scattered defects are no population
     who = f"{members} of {whole} {'units' if one_node else 'nodes'}"
     mixed = np.isin(nodes, distinct_codes(codes[rows.usable & ~mask]))
