@@ -83,12 +83,12 @@ def start(config: pytest.Config, settings: Settings) -> None:
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
     """Freeze what the choice of benchmarks rests on, and let it be made once they are collected."""
     from pytest_anubis.session.selecting.pruning import Pruning, stands_down
-    from pytest_anubis.session.selecting.run_choice import Selection, freeze_ground
+    from pytest_anubis.session.selecting.run_choice import Selection, read_choice_inputs
 
     if stands_down(config):
         return  # the terminal says so
     before = earlier.choice if earlier is not None else None
-    run.selection = Selection(run.context, freeze_ground(run.context), run.sink, before)
+    run.selection = Selection(run.context, read_choice_inputs(run.context), run.sink, before)
     config.pluginmanager.register(Pruning(run.selection.answer), "anubis-pruning")
 
 

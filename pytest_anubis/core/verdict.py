@@ -21,10 +21,10 @@ class Outcome(StrEnum):
 class Reason(StrEnum):
     """Machine-readable reason of a verdict; the words for people stand beside it."""
 
-    WITHIN = "within"  # inside both limits
-    UNDETECTABLE = "undetectable"  # beyond the practical limit, inside the healthy spread
+    WITHIN = "within"  # inside both thresholds
+    UNDETECTABLE = "undetectable"  # beyond the practical threshold, inside the healthy spread
     UNUSUAL = "unusual"  # outside the healthy spread, not yet costly
-    BEYOND = "beyond"  # beyond the limits
+    BEYOND = "beyond"  # beyond both thresholds
     CHANGE_POINT = "change-point"  # passes as a whole, but changed within the run
     CLASS_SHIFT = (
         "class-shift"  # most nodes of the class moved together: the baseline is out of date
@@ -76,7 +76,7 @@ class MetricVerdict:
         count: How many values were judged.
         value: Median of the values, None when there are none.
         expected: Median of the criterion's centre.
-        bound: The median value at which a uniformly worse sample would just cross the threshold.
+        limit: The median at which a uniformly worse unit would just cross the threshold, in its unit.
         similarity: One-sided similarity to the criterion.
         threshold: The similarity below which this outcome changes (the one that decided).
         practical: The practical threshold alpha.
@@ -105,7 +105,7 @@ class MetricVerdict:
     count: int = 0
     value: AnyFloat | None = None
     expected: AnyFloat | None = None
-    bound: AnyFloat | None = None
+    limit: AnyFloat | None = None
     similarity: AnyFloat | None = None
     threshold: AnyFloat | None = None
     practical: AnyFloat | None = None

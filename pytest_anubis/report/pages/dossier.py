@@ -281,7 +281,7 @@ def _provenance(record: RunRecord, baseline: Baseline | None) -> str:
         ("criteria", f"{len(baseline.criteria)}, centre by {baseline.method}"),
         (
             "a healthy node is rejected",
-            "at an unknown rate: only practical limits apply"
+            "at an unknown rate: only practical thresholds apply"
             if rate is None
             else f"in {percent(rate)} of cases{sure}",
         ),

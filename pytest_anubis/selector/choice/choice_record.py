@@ -6,33 +6,35 @@ from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
-from pytest_anubis.selector.choice.choice_inputs import Choice, Wish
+from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest
 
 
-def choice_record(choice: Choice, wish: Wish, *, pinned: Collection[str] = ()) -> dict[str, Any]:
+def choice_record(
+    choice: Choice, request: ChoiceRequest, *, pinned: Collection[str] = ()
+) -> dict[str, Any]:
     """Return a choice as numbers, strings, lists and dicts.
 
     Args:
         choice: The choice.
-        wish: What was asked.
+        request: What was asked.
         pinned: Benchmarks that were named explicitly.
     """
-    plan, ground = choice.plan, choice.ground
-    unknown = ground.risk is None
-    blind = bool(ground.lacking) and plan.method == "everything"
+    plan, inputs = choice.plan, choice.inputs
+    unknown = inputs.risk is None
+    blind = bool(inputs.lacking) and plan.method == "everything"
     return {
-        "mode": wish.mode,
-        "target": None if unknown or wish.target is None else float(wish.target),
-        "budget": wish.budget,
-        "incident_cost": wish.incident_cost,
-        "explore": wish.explore,
-        "seed": wish.seed,
-        "nodes": {risk.node: None if unknown else float(risk.probability) for risk in ground.risks},
-        "horizon": ground.horizon,
-        "basis": ground.basis,
-        "notes": list(ground.notes),
-        "lacking": list(ground.lacking) if blind else [],
-        "risk_before": ground.risk,
+        "mode": request.mode,
+        "target": None if unknown or request.target is None else float(request.target),
+        "budget": request.budget,
+        "incident_cost": request.incident_cost,
+        "explore": request.explore,
+        "seed": request.seed,
+        "nodes": {risk.node: None if unknown else float(risk.probability) for risk in inputs.risks},
+        "horizon": inputs.horizon,
+        "basis": inputs.basis,
+        "notes": list(inputs.notes),
+        "lacking": list(inputs.lacking) if blind else [],
+        "risk_before": inputs.risk,
         "residual_risk": None if unknown else float(plan.residual_risk),
         "full_risk": None if unknown else float(plan.full_risk),
         "pinned": sorted(pinned),

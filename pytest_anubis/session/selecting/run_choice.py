@@ -20,7 +20,12 @@ from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.session.context import RunContext, Sink
 
 if TYPE_CHECKING:
-    from pytest_anubis.selector.choice.choice_inputs import Choice, Ground, Offer, Wish
+    from pytest_anubis.selector.choice.choice_inputs import (
+        Choice,
+        ChoiceInputs,
+        ChoiceRequest,
+        Offer,
+    )
     from pytest_anubis.validator.deciding.run_decision import LeftOut
 
 HISTORY_NAME = "history.sqlite"
@@ -31,7 +36,7 @@ class Selection:
 
     Args:
         context: The facts of the run.
-        ground: What the choice rests on, read before anything is collected.
+        inputs: What the choice rests on, read before anything is collected.
         sink: Takes the event that records the choice.
         earlier: The choice of the interrupted run that is resumed, which stands.
 
@@ -44,7 +49,7 @@ class Selection:
     def __init__(
         self,
         context: RunContext,
-        ground: Ground,
+        inputs: ChoiceInputs,
         sink: Sink,
         earlier: Mapping[str, Any] | None = None,
     ) -> None:
@@ -52,7 +57,7 @@ class Selection:
         self.choice: Choice | None = None
         self.record: dict[str, Any] | None = None
         self._context = context
-        self._ground = ground
+        self._inputs = inputs
         self._sink = sink
         self._earlier = earlier
         self._damaged = False
@@ -92,22 +97,22 @@ class Selection:
             )
             for one in described
         ]
-        wish = wish_of(self._context)
+        request = choice_request_of(self._context)
         kept = None
         if self._earlier is not None:
             seed, kept = self._earlier.get("seed"), _earlier_plan(self._earlier)
             if kept is not None and type(seed) is int and seed >= 0:
-                wish = replace(wish, seed=seed)
+                request = replace(request, seed=seed)
             else:
                 kept, self._damaged = None, True
         with solver_hushed():
-            choice = choose(self._ground, offers, wish)
+            choice = choose(self._inputs, offers, request)
         if kept is not None:
             choice = replace(choice, plan=replace(choice.plan, **kept))
         self._offers = {offer.benchmark: offer for offer in offers}
         self.choice = choice
         pinned = [offer.benchmark for offer in offers if offer.pinned]
-        self.record = to_plain(choice_record(choice, wish, pinned=pinned))
+        self.record = to_plain(choice_record(choice, request, pinned=pinned))
         self._sink(BenchmarksChosen(choice=self.record))
 
     def lines(self, *, explain: bool, width: int | None = None) -> list[str]:
@@ -121,14 +126,14 @@ class Selection:
 
     def header(self) -> str:
         """Say what the choice will go by."""
-        settings, ground = self._context.settings, self._ground
+        settings, inputs = self._context.settings, self._inputs
         from pytest_anubis.report.text.numbers import percent
 
-        risk = ground.risk
-        known = "unknown" if risk is None else f"{percent(risk)} ({ground.basis})"
+        risk = inputs.risk
+        known = "unknown" if risk is None else f"{percent(risk)} ({inputs.basis})"
         return (
             f"anubis: selecting by {settings.select}: risk of an incident in "
-            f"{ground.horizon / 3600:g} h {known}"
+            f"{inputs.horizon / 3600:g} h {known}"
         )
 
     def left_out(self) -> LeftOut:
@@ -173,13 +178,13 @@ def answered(selection: Selection, described: Any) -> dict[str, Any]:
         return {"error": f"--anubis-select: the choice could not be made: {error!r}"}
 
 
-def wish_of(context: RunContext) -> Wish:
+def choice_request_of(context: RunContext) -> ChoiceRequest:
     """Return what the settings ask of the Selector; the seed is drawn from the run's name."""
-    from pytest_anubis.selector.choice.choice_inputs import Wish
+    from pytest_anubis.selector.choice.choice_inputs import ChoiceRequest
 
     settings = context.settings
     drawn = int.from_bytes(hashlib.sha256(context.run_id.encode()).digest()[:4])
-    return Wish(
+    return ChoiceRequest(
         mode=settings.select or "all",
         p0=settings.accepted_risk,
         budget=settings.budget,
@@ -206,14 +211,14 @@ def history_exists(place: Path | str) -> bool:
     return isinstance(place, str) or (place / HISTORY_NAME).exists()
 
 
-def freeze_ground(context: RunContext) -> Ground:
+def read_choice_inputs(context: RunContext) -> ChoiceInputs:
     """Read what the choice rests on.
 
     Raises:
         pytest.UsageError: The history or the risk model cannot be used; one line says why.
     """
     from pytest_anubis.core.history import FleetHistory
-    from pytest_anubis.selector.choice.choice_inputs import freeze
+    from pytest_anubis.selector.choice.choice_inputs import gather_inputs
     from pytest_anubis.selector.risk.forecast import RiskModel
     from pytest_anubis.selector.selector_error import SelectorError
     from pytest_anubis.store.history.database import History, HistoryError
@@ -236,7 +241,9 @@ def freeze_ground(context: RunContext) -> Ground:
             place = str(path)
             model = RiskModel.from_plain(read_model(path))
         place = read
-        return freeze(fleet, [context.node], now=time.time(), horizon=settings.horizon, model=model)
+        return gather_inputs(
+            fleet, [context.node], now=time.time(), horizon=settings.horizon, model=model
+        )
     except HistoryError as error:
         raise pytest.UsageError(f"--anubis-select: {error}") from error
     except SelectorError as error:

@@ -9,7 +9,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.baseline import (
+    MOST_MEDIANS,
+    Baseline,
+    Criterion,
+    Exclusion,
+    Finding,
+    Scope,
+)
 from pytest_anubis.core.metric import DIRECTIONS, Direction, Metric
 from pytest_anubis.store.fields import Fields, one_line
 
@@ -17,7 +24,6 @@ FORMAT = "anubis-baseline"
 SCHEMA = 1
 
 _DIGITS = 8  # significant; far below what any benchmark repeats to
-_MEDIANS = 101
 _DEPTH = 32
 
 
@@ -134,8 +140,8 @@ def _criterion_to_plain(criterion: Criterion) -> dict[str, Any]:
         "scope": criterion.scope,
         "centre": _numbers(criterion.centre, f"{place}: centre"),
         "alpha": _round(criterion.alpha, f"{place}: alpha"),
-        "limit": _maybe(criterion.limit, f"{place}: limit"),
-        "hasty": _maybe(criterion.hasty, f"{place}: hasty"),
+        "limit": _maybe(criterion.learned, f"{place}: limit"),
+        "hasty": _maybe(criterion.unconfirmed, f"{place}: hasty"),
         "spread": _round(criterion.spread, f"{place}: spread"),
         "repeatability": _maybe(criterion.repeatability, f"{place}: repeatability"),
         "detectable": _maybe(detectable, f"{place}: detectable"),
@@ -158,12 +164,12 @@ def _criterion_from_plain(fields: Fields) -> Criterion:
         scope=cast("Scope", fields.choice("scope", ("unit", "node"), "unit")),
         centre=_ascending(fields, "centre"),
         alpha=fields.number("alpha", least=0.0, most=1.0),
-        limit=fields.maybe_number("limit", least=0.0, most=1.0),
-        hasty=fields.maybe_number("hasty", least=0.0, most=1.0),
+        learned=fields.maybe_number("limit", least=0.0, most=1.0),
+        unconfirmed=fields.maybe_number("hasty", least=0.0, most=1.0),
         spread=fields.number("spread", 0.0, least=0.0),
         repeatability=fields.maybe_number("repeatability", least=0.0, most=1.0),
         detectable=fields.maybe_number("detectable", least=0.0),
-        medians=_ascending(fields, "medians", most=_MEDIANS),
+        medians=_ascending(fields, "medians", most=MOST_MEDIANS),
         nodes=fields.integer("nodes", 0),
         units=fields.integer("units", 0),
         least=fields.integer("least", 1, least=1),

@@ -26,7 +26,7 @@ from pytest_anubis.core.events import (
 FORMAT = "anubis-journal"
 SCHEMA = 2
 READABLE = (1, 2)
-"""Schema 1 had another word for a blocker, and objects where series and counts are pairs now."""
+"""Schema 1 had other words for a blocker and a limit, objects where series and counts are pairs now."""
 
 _KINDS: dict[str, type[Event]] = {
     event.kind: event for event in typing.get_args(Event) if event is not UnknownEvent
@@ -86,6 +86,8 @@ def _from_schema_1(data: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**data, "telemetry": [_pair(one) for one in series] if _is_list(series) else series}
     if kind == NodeDecided.kind and isinstance(data.get("counts"), Mapping):
         return {**data, "counts": [list(pair) for pair in data["counts"].items()]}
+    if kind == Judged.kind and "bound" in data:
+        data = {**data, "limit": data["bound"]}
     return {**_LEFT_OUT_IN_1.get(kind, {}), **data}
 
 

@@ -16,8 +16,6 @@ from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reas
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.column_judging import (
-    OUTCOMES,
-    REASONS,
     JudgedColumns,
     judge_columns,
     judge_populations,
@@ -25,6 +23,7 @@ from pytest_anubis.validator.judging.column_judging import (
 from pytest_anubis.validator.judging.history_judging import judge_latest
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
 from pytest_anubis.validator.judging.population_shift import class_findings, settle_shift
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 
 _PASS = OUTCOMES.index(Outcome.PASS)
 _UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)

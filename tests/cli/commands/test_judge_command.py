@@ -328,11 +328,11 @@ def test_a_loss_that_further_looks_confirmed_is_rejected_here_as_in_the_run(lear
         criterion.update(limit=0.95, hasty=0.6)
     path.write_text(json.dumps(data))
     assert anubis("baseline", "promote", str(path)).returncode == 0
-    journal(learned, "hasty", 80)
+    journal(learned, "single", 80)
     journal(learned, "confirmed", 80, looks=16)
     done = anubis("judge", "store", "--json", "out.json")
     assert done.returncode == 1, done.stdout + done.stderr
     found = decisions(done, learned / "out.json")
-    assert found == {"hasty": "ACCEPTED", "confirmed": "REJECTED"}
+    assert found == {"single": "ACCEPTED", "confirmed": "REJECTED"}
     listed = {node["node"]: node["listed"] for node in judged(learned / "out.json")["nodes"]}
-    assert "cannot show such a loss" in listed["hasty"][0]
+    assert "cannot show such a loss" in listed["single"][0]

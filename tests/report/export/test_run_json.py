@@ -20,7 +20,7 @@ CRITERION = Criterion(
     benchmark="suites/t.py::test_rate",
     metric=METRIC,
     centre=(99.0, 100.0, 101.0),
-    limit=0.97,
+    learned=0.97,
     repeatability=0.99,
     detectable=0.06,
     units=12,
@@ -88,10 +88,10 @@ def test_a_criterion_is_one_row_with_centre_limit_and_smallest_loss() -> None:
 
 
 def test_group_and_pooled_criteria_are_told_apart() -> None:
-    pooled = replace(CRITERION, scope="node", group="slot 1", limit=None, detectable=None)
+    pooled = replace(CRITERION, scope="node", group="slot 1", learned=None, detectable=None)
     row = learned_lines(replace(BASELINE, criteria=(pooled,)))[2]
     assert "t.py::test_rate (slot 1) [node]" in row
-    assert row.split()[-2:] == ["0.9500", "-"]  # without a learned limit alpha decides
+    assert row.split()[-2:] == ["0.9500", "-"]  # without a learned threshold alpha decides
 
 
 def test_a_wide_baseline_is_cut_and_says_so() -> None:
@@ -122,6 +122,6 @@ def test_findings_and_exclusions_name_their_place() -> None:
 
 
 def test_a_baseline_of_one_machine_says_so() -> None:
-    assert "2 nodes, 3 runs, practical limits only" in baseline_line(BASELINE)
+    assert "2 nodes, 3 runs, practical thresholds only" in baseline_line(BASELINE)
     alone = replace(BASELINE, one_machine=True, error_rate=0.01)
     assert "3 runs of this one machine (nodes: 1), error rate 0.01 a node" in baseline_line(alone)

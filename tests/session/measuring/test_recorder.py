@@ -185,11 +185,11 @@ def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
     from pytest_anubis.store.collected_runs import read_runs
     from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
     from pytest_anubis.validator.deciding.run_decision import evidence_of
-    from pytest_anubis.validator.judging.column_judging import OUTCOMES, REASONS
+    from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 
     pytester.makepyfile(test_suite=SUITE)
     learned = learn()
-    criteria = tuple(replace(c, limit=0.97, hasty=0.6) for c in learned.criteria)
+    criteria = tuple(replace(c, learned=0.97, unconfirmed=0.6) for c in learned.criteria)
     (path,) = (pytester.path / "baselines").glob("*.json")
     path.unlink()
     save_baseline(replace(learned, criteria=criteria, digest=""), path.parent)

@@ -1,10 +1,10 @@
-"""Learned limits: the stated against the achieved rate on held-out nodes, and the power beside naive rules.
+"""Learned thresholds: the stated and the achieved rate on held-out nodes, the power beside naive rules.
 
 Simulated fleets of 41 metrics on 8 devices; a third of the metrics is heavy-tailed. One fault at a time is
 injected into one metric of otherwise healthy held-out nodes. With --data the same is done on real cloud
 machines (one value a metric), where faults can only be shifts.
 
-Usage: python benchmarks/validator_limits.py [--nodes 60 120 300] [--data DIR]
+Usage: python benchmarks/validator_thresholds.py [--nodes 60 120 300] [--data DIR]
 """
 
 from __future__ import annotations
@@ -204,12 +204,12 @@ def simulate(nodes: int, seed: int) -> tuple[Table, Table, float]:
     healthy = np.max([rules.scores(metric, values) for metric, values in enumerate(held)], axis=0)
     equal = [*Rules.own[:2], *np.quantile(healthy[2:], 0.99, axis=1)]
     tables: tuple[Table, Table] = ({}, {})
-    for table, limits in zip(tables, (Rules.own, equal), strict=True):
-        table["healthy nodes rejected"] = (limits < healthy.T).mean(axis=0).tolist()
+    for table, thresholds in zip(tables, (Rules.own, equal), strict=True):
+        table["healthy nodes rejected"] = (thresholds < healthy.T).mean(axis=0).tolist()
     for name, fault in FAULTS.items():
         found = np.array([rules.scores(m, fault(held[m])) for m in range(0, METRICS, 4)])
-        for table, limits in zip(tables, (Rules.own, equal), strict=True):
-            table[name] = (found.transpose(0, 2, 1) > limits).mean(axis=(0, 1)).tolist()
+        for table, thresholds in zip(tables, (Rules.own, equal), strict=True):
+            table[name] = (found.transpose(0, 2, 1) > thresholds).mean(axis=(0, 1)).tolist()
     return *tables, took
 
 
@@ -262,7 +262,7 @@ class Achieved:
     def add(
         self, baseline: Baseline, train: Sequence[Population], held: Sequence[Population]
     ) -> None:
-        """Judge one split; where the learning had too few healthy nodes for a limit, it is only counted."""
+        """Judge one split; where too few healthy nodes were left for a threshold, it is only counted."""
         if baseline.factor is None:  # a finding says so, and alpha decides
             self.few += 1
             return
@@ -283,10 +283,10 @@ class Achieved:
     def text(self) -> str:
         """All rates in one line."""
         if not self.rates:
-            return "too few healthy nodes for a limit in every split"
+            return "too few healthy nodes for a threshold in every split"
         error = np.std(self.rates, ddof=1) / len(self.rates) ** 0.5 if self.rates[1:] else np.nan
         return (
-            f"of {len(self.rates)} splits with enough healthy nodes for a limit ({self.few} without), sound "
+            f"of {len(self.rates)} splits with nodes enough for a threshold ({self.few} without), sound "
             f"held-out machines rejected: mean {np.mean(self.rates):.2%} +- {error:.2%}, median "
             f"{np.median(self.rates):.2%}, {min(self.rates):.2%} to {max(self.rates):.2%}; of all held-out: "
             f"FAIL {self.failed / self.count:.1%}, alpha .95 alone {self.alpha / self.count:.1%}; strays "
@@ -295,7 +295,7 @@ class Achieved:
 
 
 def _healthy(populations: Sequence[Population]) -> set[str]:
-    """Return the nodes that the learning of limits counts as healthy."""
+    """Return the nodes that the learning of thresholds counts as healthy."""
     nodes = set(populations[0].nodes)
     for p in populations:
         tail = healthy_tail(learn_criterion(p), criteria=len(populations))
