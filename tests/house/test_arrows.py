@@ -21,7 +21,7 @@ PACKAGE = ROOT / "pytest_anubis"
 MAY_IMPORT = {
     "core": set(),
     "wire": set(),
-    "hush": set(),
+    "solver_output": set(),
     "options": set(),
     "settings": {"options"},
     "hookspecs": {"core"},
@@ -31,13 +31,13 @@ MAY_IMPORT = {
     "report": {"core", "wire"},
     "hardware": {"core", "wire"},
     "session": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "hush",
+        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "solver_output",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "session",
     },
     "cli": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "hush",
+        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "solver_output",
         "distributed",
     },
     "start": {

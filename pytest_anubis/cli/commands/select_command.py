@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.hush import solver_hushed
+from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import FleetHistory, NodeRecord
@@ -110,7 +110,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, Wish]:
             horizon=options.horizon,
             model=model,
         )
-        with solver_hushed():
+        with suppress_solver_output():
             return choose(ground, offers, wish), wish
     except SelectorError as error:
         raise CommandError(f"{options.store}: {error}") from error

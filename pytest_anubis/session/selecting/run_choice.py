@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.hush import solver_hushed
 from pytest_anubis.report.pages.choice_report import EVENT, choice_lines, explain_lines
 from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.solver_output import suppress_solver_output
 from pytest_anubis.wire import WireError, from_plain, to_plain
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Selection:
                 wish = replace(wish, seed=seed)
             else:
                 kept, self._damaged = None, True
-        with solver_hushed():
+        with suppress_solver_output():
             choice = choose(self._ground, offers, wish)
         if kept is not None:
             choice = replace(choice, plan=replace(choice.plan, **kept))
