@@ -8,6 +8,13 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_anubis.cli.shared.arguments import (
+    add_action,
+    add_baseline,
+    add_renamed,
+    baseline_place,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.numbers import similarity_text, value_text
@@ -24,41 +31,45 @@ SHOWN = 40
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "List, show, compare, promote, expire and backtest baselines: what a class of hardware is held "
+        "against.",
+        "Exit codes: 0 done; 2 wrong usage or input, or a baseline that cannot be used.",
+    )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="one line a baseline")
+    listing = add_action(actions, "list", _list, "list baselines, one line each")
     listing.add_argument(
         "folder", nargs="?", type=Path, default=Path("baselines"), help="default: baselines"
     )
-    listing.set_defaults(action=_list)
-    show = actions.add_parser("show", help="everything that one baseline says")
+    show = add_action(actions, "show", _show, "show everything that one baseline says")
     show.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
-    show.set_defaults(action=_show)
-    diff = actions.add_parser("diff", help="what changed from one baseline to another")
+    diff = add_action(actions, "diff", _diff, "show what changed from one baseline to another")
     diff.add_argument("old", type=Path, help="baseline file")
     diff.add_argument("new", type=Path, help="baseline file")
-    diff.set_defaults(action=_diff)
-    promote = actions.add_parser(
-        "promote", help="check a reviewed (perhaps edited) baseline, seal it, put it into use"
+    promote = add_action(
+        actions,
+        "promote",
+        _promote,
+        "check a reviewed (perhaps edited) baseline, seal it, put it into use",
     )
     promote.add_argument("file", type=Path, help="the reviewed file")
     promote.add_argument(
         "--to", type=Path, metavar="DIR", help="folder in use; default: the file's"
     )
-    promote.set_defaults(action=_promote)
-    expire = actions.add_parser("expire", help="take a baseline out of use; it is kept beside")
+    expire = add_action(actions, "expire", _expire, "take a baseline out of use; it is kept beside")
     expire.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
-    expire.set_defaults(action=_expire)
-    back = actions.add_parser("backtest", help="which past verdicts a new baseline would change")
+    back = add_action(
+        actions, "backtest", _backtest, "show which past verdicts a new baseline would change"
+    )
     back.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="folders, journals, imports"
     )
     back.add_argument(
-        "--baseline", type=Path, required=True, metavar="NEW", help="file of the new baseline"
+        "--new", type=Path, metavar="FILE", help="the new baseline, which is not in force yet"
     )
-    back.add_argument(
-        "--old", type=Path, metavar="OLD", help="default: the one in force in baselines/"
-    )
-    back.set_defaults(action=_backtest)
+    add_baseline(back, more=": the one in force")
+    add_renamed(back, "--old", "--baseline, the baseline in force; --new names the new one")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -185,15 +196,16 @@ def _backtest(options: argparse.Namespace) -> int:
     from pytest_anubis.store.collected_runs import RunsError, read_runs
     from pytest_anubis.validator.judging.backtest import backtest
 
-    new = _loaded(options.baseline)
-    place = (_the_file(options.old) if options.old else None) or find_baseline(
-        Path("baselines"), new.hardware_class
-    )
-    if place is None:
+    if options.new is None:
+        raise CommandError("--new FILE: name the new baseline; --baseline is the one in force")
+    place = baseline_place(options)
+    new = _loaded(options.new)
+    path = find_baseline(place, new.hardware_class)
+    if path is None:
         raise CommandError(
-            f"no baseline of {new.hardware_class} is in force in baselines; name it with --old"
+            f"no baseline of {new.hardware_class} is in force in {place}; name it with --baseline"
         )
-    old = load_baseline(place, hardware_class=new.hardware_class)
+    old = load_baseline(path, hardware_class=new.hardware_class)
     with Progress("reading") as progress:
         try:
             runs = read_runs(options.runs, progress=progress.say)

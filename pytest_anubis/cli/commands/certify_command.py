@@ -16,7 +16,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.shared.arguments import add_output, add_profile, add_pytest_args, add_store
+from pytest_anubis.cli.shared.arguments import (
+    add_output,
+    add_profile,
+    add_pytest_args,
+    add_store,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
 
 if TYPE_CHECKING:
@@ -29,6 +35,12 @@ LEAST_ROUNDS = 3
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Measure which benchmarks of the host may run at the same time without harm, and write certificates "
+        "that 'pytest -n auto' obeys.",
+        "Exit codes: 0 done, also where nothing may overlap; 2 wrong usage or input, or a run that failed.",
+    )
     parser.add_argument("tests", nargs="+", metavar="TESTS", help="benchmarks, e.g. suites/")
     parser.add_argument(
         "--rounds",
@@ -44,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=0.95,
         help="similarity that every metric must keep (default: .95)",
     )
-    add_output(parser, more="; certificates lie in its certificates/")
+    add_output(parser, more="; certificates lie in its folder certificates/")
     add_store(parser)
     add_pytest_args(parser)
 
@@ -163,7 +175,7 @@ def _run(
         *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure", "-nauto", "-q"),
         *("-p", "no:cacheprovider", f"--anubis-profile={options.profile}"),
         *(f"--anubis-store={store}", f"--anubis-run-id={run_id}"),
-        f"--anubis-baselines={baselines}",
+        f"--anubis-baseline={baselines}",
         *shlex.split(options.pytest_args),
         *tests,
     ]
@@ -173,7 +185,7 @@ def _run(
         print(tail, file=sys.stderr)
         raise CommandError(
             f"run {run_id} ended with exit code {done.returncode}; nothing is certified by a run that "
-            "failed: mend what failed, or leave it out with --pytest-args"
+            "failed: fix what failed, or leave it out with --pytest-args"
         )
     try:
         return read_journal(journal_path(store, run_id))

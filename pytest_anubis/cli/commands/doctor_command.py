@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.shared.arguments import add_baselines, add_profile
+from pytest_anubis.cli.shared.arguments import (
+    add_baseline,
+    add_profile,
+    baseline_place,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
 
 if TYPE_CHECKING:
@@ -25,13 +30,18 @@ TOOLS = {
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Show this machine's inventory, its hardware class, and what is missing for a full validation of it.",
+        "Exit codes: 0 done, also where something is missing; 2 wrong usage or input.",
+    )
     parser.add_argument("--json", action="store_true", help="print the inventory as JSON")
     parser.add_argument("--record", type=Path, metavar="FILE",
                         help="record the inventory with telemetry, to replay it elsewhere")  # fmt: skip
     parser.add_argument("--inventory", type=Path, metavar="FILE", help="show a recorded one")
     parser.add_argument("--redact", action="store_true", help="leave out serial numbers, addresses")
     add_profile(parser)
-    add_baselines(parser)
+    add_baseline(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
         redact,
     )
 
+    place = baseline_place(options)
     inventory = _recorded(options.inventory) if options.inventory else read_inventory()
     if options.redact:
         inventory = redact(inventory)
@@ -58,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"  {name}: {value}")
     _print_nested(plain)
     missing = [] if options.inventory else _missing_here(inventory)
-    missing += _missing(inventory, key, options.baselines)
+    missing += _missing(inventory, key, place)
     print("missing for a full validation:" if missing else "nothing is missing")
     for line in missing:
         print(f"  {line}")

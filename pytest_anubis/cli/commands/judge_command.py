@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_anubis.cli.shared.arguments import add_baseline, baseline_place, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.numbers import count_text
@@ -22,15 +23,20 @@ SHOWN = 40
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Judge runs that were collected from many nodes, or imported, without pytest: one decision for every "
+        "node.",
+        "Exit codes: 0 every node is accepted; 1 a node is rejected; 20 none is rejected, but one is not "
+        "accepted either or a file could not be read; 2 wrong usage or input.",
+    )
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="folders, journals, imports"
     )
-    parser.add_argument(
-        "--baseline",
-        type=Path,
-        metavar="PATH",
-        help="folder of baselines, or one file (default: baselines, if there is one; without any "
-        "baseline the devices of a node are compared with each other, and nothing is accepted)",
+    add_baseline(
+        parser,
+        more="; without any baseline the devices of a node are compared with each other, and nothing is "
+        "accepted",
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write every verdict as JSON")
     parser.add_argument(
@@ -50,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     from pytest_anubis.core.verdict import Decision
     from pytest_anubis.validator.judging.fleet_judging import judge_fleet
 
-    baselines = _baselines(options.baseline)
+    baselines = _baselines(options)
     runs = _read(options.runs)
     with Progress("judging") as progress:
         judged = judge_fleet(
@@ -79,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     if damaged:
         print(
             f"not judged: {damaged} file{'s' if damaged > 1 else ''} that could not be read (see above); "
-            "mend or remove them"
+            "fix or remove them"
         )
     decisions = {verdict.decision for verdict in judged.nodes}
     if Decision.REJECTED in decisions:
@@ -106,11 +112,11 @@ def _remarks(runs: RunSet) -> dict[tuple[str, str], Remarks]:
     return found
 
 
-def _baselines(place: Path | None) -> dict[str, Baseline]:
+def _baselines(options: argparse.Namespace) -> dict[str, Baseline]:
     from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
-    asked = place is not None
-    place = place or Path("baselines")
+    asked = options.baseline is not None
+    place = baseline_place(options)
     if not asked and not place.exists():
         found = {}
     else:

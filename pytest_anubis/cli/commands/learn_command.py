@@ -13,7 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.shared.arguments import add_output, add_profile, add_pytest_args, add_store
+from pytest_anubis.cli.shared.arguments import (
+    add_output,
+    add_profile,
+    add_pytest_args,
+    add_store,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.numbers import count_text
@@ -29,6 +35,13 @@ LEAST_ROUNDS = 3
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
+        "are run here, or from runs that were collected from many nodes.",
+        "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
+        "for which no criterion could be learned.",
+    )
     parser.add_argument(
         "sources",
         nargs="+",
@@ -126,7 +139,7 @@ def _round(options: argparse.Namespace, run_id: str, number: int) -> Path:
     if status != 0:
         raise CommandError(
             f"round {number} ended with exit code {status}; nothing is learned from a run that "
-            "failed: mend what failed, or leave it out with --pytest-args"
+            "failed: fix what failed, or leave it out with --pytest-args"
         )
     return store / "runs" / run_id
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from pytest_anubis.cli.shared.arguments import add_baselines, add_store
+from pytest_anubis.cli.shared.arguments import add_baseline, add_store, baseline_place, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.core.baseline import Baseline
@@ -19,6 +19,12 @@ from pytest_anubis.core.verdict import MetricVerdict
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Rebuild what a run said from its journal: the summary, or its JSON form, HTML page and gauges. The "
+        "run may have been cut short.",
+        "Exit codes: 0 done, whatever the run's verdict; 2 wrong usage or input.",
+    )
     parser.add_argument(
         "name",
         nargs="?",
@@ -37,14 +43,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="write gauges for the textfile collector of the node_exporter; - prints them",
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
-    add_baselines(parser)
+    add_baseline(parser, more="; used for the plots, and to judge a run that was cut short")
     add_store(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Rebuild what was asked for."""
+    place = baseline_place(options)
     record = read_run(options.name, options.store)
-    baseline = _baseline(options.baselines, record)
+    baseline = _baseline(place, record)
     record = completed(record, baseline)
     if options.json is not None:
         from pytest_anubis.report.export.run_json import run_json

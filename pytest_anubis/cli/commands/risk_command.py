@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
 
@@ -27,6 +28,11 @@ AHEAD = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Show how likely each node is to have an incident within the horizon, after what the history knows; "
+        "fit the risk model and keep it.",
+    )
     histories.add_history_and_horizon(parser)
     parser.add_argument("--node", action="append", default=[], help="only these nodes")
     parser.add_argument(

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.solver_output import suppress_solver_output
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Choose the benchmarks that are worth their time on a node now, without running them.",
+    )
     histories.add_history_and_horizon(parser)
     parser.add_argument(
         "--node",
@@ -127,7 +132,7 @@ def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
         if name not in by_name:
             raise CommandError(
                 f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or "
-                "--add-nodes of 'anubis history add' and 'import', makes it known"
+                "--add-nodes of 'anubis history incident add' and 'import', makes it known"
             )
     nodes = [by_name[name] for name in dict.fromkeys(names)]
     classes = {node.hardware_class for node in nodes}

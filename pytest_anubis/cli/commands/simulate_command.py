@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.numbers import count_text
@@ -39,6 +40,11 @@ Key = tuple[str, str]
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Compare policies of validation (none, the full set, the Selector, an ideal one) on a simulated "
+        "fleet, before one is tried on a real one.",
+    )
     parser.add_argument(
         "--scenario",
         choices=("A", "B", "C"),

@@ -56,7 +56,7 @@ def reading(store: str) -> Iterator[History]:
     if isinstance(target, Path) and not (target / HISTORY_NAME).exists():
         raise CommandError(
             f"{target}: no history yet; run 'pytest --anubis suites/', or enter incidents with "
-            "'anubis history add' or 'anubis history import'"
+            "'anubis history incident add' or 'incident import'"
         )
     try:
         with History(target) as history:

@@ -295,7 +295,7 @@ def unknown_node(name: str) -> str:
     """Return the words about a node that the history does not know."""
     return (
         f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or --add-nodes "
-        "of 'anubis history add' and 'import', makes it known"
+        "of 'anubis history incident add' and 'import', makes it known"
     )
 
 
