@@ -16,9 +16,17 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import similarity_text, value_text
 from pytest_anubis.report.text.text_table import table
+from pytest_anubis.store.baselines.baseline_files import (
+    BaselineError,
+    find_baseline,
+    load_baseline,
+    save_baseline,
+)
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, Criterion
@@ -74,8 +82,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
-    from pytest_anubis.store.baselines.baseline_files import BaselineError
-
     try:
         return int(options.action(options) or 0)
     except BaselineError as error:
@@ -85,8 +91,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baseline
-
     if not options.folder.is_dir():
         raise CommandError(
             f"{options.folder}: no such folder; learn a baseline with 'anubis learn'"
@@ -116,14 +120,10 @@ def _the_file(path: Path) -> Path:
 
 
 def _loaded(path: Path) -> Baseline:
-    from pytest_anubis.store.baselines.baseline_files import load_baseline
-
     return load_baseline(_the_file(path))
 
 
 def _show(options: argparse.Namespace) -> None:
-    from pytest_anubis.report.text.learned_text import learned_lines
-
     baseline = _loaded(options.file)
     print(baseline_line(baseline))
     for name, value in sorted(baseline.attributes.items()):
@@ -167,8 +167,6 @@ def _changed(old: Criterion, new: Criterion) -> list[str]:
 
 
 def _promote(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-
     baseline = load_baseline(options.file, sealed=False)
     target = save_baseline(
         dataclasses.replace(baseline, digest=""), options.to or options.file.parent
@@ -191,8 +189,6 @@ def _expire(options: argparse.Namespace) -> None:
 
 
 def _backtest(options: argparse.Namespace) -> int:
-    from pytest_anubis.cli.shared.progress import Progress
-    from pytest_anubis.store.baselines.baseline_files import find_baseline, load_baseline
     from pytest_anubis.store.collected_runs import RunsError, read_runs
     from pytest_anubis.validator.judging.backtest import backtest
 

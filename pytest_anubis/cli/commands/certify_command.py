@@ -24,10 +24,21 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.distributed.dispatch.certificates import (
+    Certificate,
+    CertificateError,
+    certify,
+    load_certificates,
+    merged,
+    save_certificates,
+)
+from pytest_anubis.report.text.numbers import similarity_text
+from pytest_anubis.report.text.text_table import table
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path, read_journal
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
-    from pytest_anubis.distributed.dispatch.certificates import Certificate
 
 LEAST_ROUNDS = 3
 """Fewest rounds: pairs must meet in as many, or a quiet moment looks like harmlessness."""
@@ -63,14 +74,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure alternately alone and together, judge every pair that met, and write the certificates."""
-    from pytest_anubis.distributed.dispatch.certificates import (
-        CertificateError,
-        certify,
-        load_certificates,
-        merged,
-        save_certificates,
-    )
-
     if not 0 < options.alpha < 1:
         raise CommandError(f"--alpha {options.alpha:g}: must lie between 0 and 1")
     if options.rounds < LEAST_ROUNDS:
@@ -106,8 +109,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunRecord]]:
     """Run the set alone and with every pair allowed that is not refused yet, in turns."""
-    from pytest_anubis.distributed.dispatch.certificates import certify, save_certificates
-
     stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     alone: list[RunRecord] = []
     together: list[RunRecord] = []
@@ -154,8 +155,6 @@ def order(first: RunRecord, number: int, open_ones: Collection[str] = ()) -> lis
 
 def _every_pair(record: RunRecord) -> list[Certificate]:
     """Allow every pair; what collides by device or resource stays apart all the same."""
-    from pytest_anubis.distributed.dispatch.certificates import Certificate
-
     benchmarks = sorted({plan.benchmark for plan in record.planned if plan.benchmark})
     return [
         Certificate(first=first, second=second, granted=True)
@@ -167,9 +166,6 @@ def _run(
     options: argparse.Namespace, tests: Sequence[str], baselines: Path, run_id: str
 ) -> RunRecord:
     """Run the set once, measuring only."""
-    from pytest_anubis.store.journal.journal_events import JournalError
-    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
-
     store = Path(options.store).resolve()
     command = [
         *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure", "-nauto", "-q"),
@@ -196,9 +192,6 @@ def _run(
 def _show(
     found: Sequence[Certificate], alone: Sequence[RunRecord], together: Sequence[RunRecord]
 ) -> None:
-    from pytest_anubis.report.text.numbers import similarity_text
-    from pytest_anubis.report.text.text_table import table
-
     rows = [["benchmark", "beside", "met", "worst metric", "similarity", ""]]
     for one in found:
         names = [name.rpartition("/")[2] for name in (one.first, one.second)]

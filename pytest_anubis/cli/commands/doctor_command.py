@@ -17,6 +17,19 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
+from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+from pytest_anubis.hardware.inventory.inventory_reading import (
+    inventory_to_plain,
+    read_inventory,
+    redact,
+)
+from pytest_anubis.hardware.inventory.visible_devices import visible
+from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, RecordingError, record, replay
+from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources, take_readings
+from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
@@ -46,13 +59,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print everything; missing things are said, and are no error."""
-    from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
-    from pytest_anubis.hardware.inventory.inventory_reading import (
-        inventory_to_plain,
-        read_inventory,
-        redact,
-    )
-
     place = baseline_place(options)
     inventory = _recorded(options.inventory) if options.inventory else read_inventory()
     if options.redact:
@@ -77,8 +83,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _recorded(path: Path) -> Inventory:
-    from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
-
     try:
         return replay(path).inventory
     except (OSError, RecordingError) as error:
@@ -86,9 +90,6 @@ def _recorded(path: Path) -> Inventory:
 
 
 def _record(path: Path, inventory: Inventory) -> None:
-    from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
-    from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources, take_readings
-
     readings = take_readings(default_sources(), 10)
     try:
         record(path, Recorded(inventory=inventory, readings=tuple(readings)))
@@ -116,9 +117,6 @@ def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
 
 def _missing_here(inventory: Inventory) -> list[str]:
     """Return what this machine lacks besides its inventory; a recorded one has nothing to be installed on."""
-    from pytest_anubis.hardware.inventory.visible_devices import visible
-    from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
-
     nvme = any(disk.name.startswith("nvme") for disk in inventory.disks)
     wanted = {tool: text for tool, text in TOOLS.items() if tool != "smartctl" or nvme}
     lines = [f"{tool}: {text}" for tool, text in wanted.items() if shutil.which(tool) is None]
@@ -132,14 +130,6 @@ def _missing_here(inventory: Inventory) -> list[str]:
 
 
 def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:
-    from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
-    from pytest_anubis.hardware.gate.inventory_gate import check_inventory
-    from pytest_anubis.store.baselines.baseline_files import (
-        BaselineError,
-        find_baseline,
-        load_baseline,
-    )
-
     lines = []
     if not inventory.accelerators:
         lines.append("no accelerator found: device copy and launch latency do not apply")

@@ -13,7 +13,7 @@ import pytest
 from pytest_anubis.cli.shared.arguments import add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_lookup import read_run
-from pytest_anubis.report.text.goal_tree import BenchmarkGoal
+from pytest_anubis.report.text.goal_tree import BenchmarkGoal, goals_tree
 
 if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
@@ -36,8 +36,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Collect the tests, without running them, and print the tree."""
-    from pytest_anubis.report.text.goal_tree import goals_tree
-
     goals = _collect(options.tests)
     if not goals:
         raise CommandError(

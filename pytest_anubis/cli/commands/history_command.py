@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.cli.shared.arguments import add_action, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history
+from pytest_anubis.core.history import Incident, RunSummary
 from pytest_anubis.report.text.numbers import duration_text, similarity_text
 from pytest_anubis.report.text.text_table import clip, table
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.history import RunSummary
     from pytest_anubis.store.history.database import History
 
 NODE_STATES = {
@@ -237,7 +237,6 @@ def _import(history: History, options: argparse.Namespace) -> None:
 
 
 def _add(history: History, options: argparse.Namespace) -> None:
-    from pytest_anubis.core.history import Incident
     from pytest_anubis.store.history.database import moment_of
     from pytest_anubis.store.history.incident_records import add_incident, seconds_of
 

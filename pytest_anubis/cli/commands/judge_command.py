@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared.arguments import add_baseline, baseline_place, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.core.run import Remarks
+from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.text_table import clip
+from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
+from pytest_anubis.validator.judging.completeness import verdicts_of_tests
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
-    from pytest_anubis.core.run import Remarks
-    from pytest_anubis.core.verdict import NodeVerdict
     from pytest_anubis.store.collected_runs import RunSet
 
 SHOWN = 40
@@ -53,7 +56,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
     from pytest_anubis.cli.shared.judged_json import write_judged
-    from pytest_anubis.core.verdict import Decision
     from pytest_anubis.validator.judging.fleet_judging import judge_fleet
 
     baselines = _baselines(options)
@@ -97,9 +99,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _remarks(runs: RunSet) -> dict[tuple[str, str], Remarks]:
     """Return what the journals say besides samples, with the tests that recorded nothing at all."""
-    from pytest_anubis.core.run import Remarks
-    from pytest_anubis.validator.judging.completeness import verdicts_of_tests
-
     found = dict(runs.remarks)
     for test in runs.unmeasured:
         key, known = (test.hardware_class, test.node), {test.result.test: test.result}
@@ -113,8 +112,6 @@ def _remarks(runs: RunSet) -> dict[tuple[str, str], Remarks]:
 
 
 def _baselines(options: argparse.Namespace) -> dict[str, Baseline]:
-    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
-
     asked = options.baseline is not None
     place = baseline_place(options)
     if not asked and not place.exists():
@@ -151,9 +148,6 @@ def _read(paths: list[Path]) -> RunSet:
 
 def _show(nodes: tuple[NodeVerdict, ...]) -> None:
     from collections import Counter
-
-    from pytest_anubis.core.verdict import Decision
-    from pytest_anubis.report.text.text_table import clip
 
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     ordered = sorted(nodes, key=lambda verdict: (order.index(verdict.decision), verdict.node))

@@ -15,6 +15,20 @@ from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.report.export.prometheus_export import prometheus_text
+from pytest_anubis.report.export.run_json import run_json
+from pytest_anubis.report.pages.choice_report import chosen_lines
+from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.text.summary_text import summary_lines
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
+from pytest_anubis.store.journal.run_remarks import deaths, hindrances, repeated
+from pytest_anubis.validator import judge_node
+from pytest_anubis.validator.judging.completeness import (
+    rejecting,
+    verdicts_of_tests,
+    waived_verdict,
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -54,16 +68,10 @@ def run(options: argparse.Namespace) -> int:
     baseline = _baseline(place, record)
     record = completed(record, baseline)
     if options.json is not None:
-        from pytest_anubis.report.export.run_json import run_json
-
         _write(options.json, run_json(record) + "\n")
     if options.html is not None:
-        from pytest_anubis.report.pages.dossier import run_page
-
         _write(options.html, run_page(record, baseline))
     if options.prometheus is not None:
-        from pytest_anubis.report.export.prometheus_export import prometheus_text
-
         _write(options.prometheus, prometheus_text(record.node_verdict, record.verdicts))
     if "-" not in (str(options.json), str(options.prometheus)):
         _show(record, options.verbose)
@@ -79,9 +87,6 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
     """
     if record.node_verdict is not None or record.settings.get("mode") != "judge":
         return record
-    from pytest_anubis.store.journal.run_remarks import deaths, hindrances, repeated
-    from pytest_anubis.validator import judge_node
-
     fail_on: Literal["fail", "marginal"] = (
         "marginal" if record.settings.get("fail_on") == "marginal" else "fail"
     )
@@ -109,12 +114,6 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
 
 def _counted(record: RunRecord, fail_on: str) -> list[MetricVerdict]:
     """Return the verdicts of the tests, and those that tests without any deserve."""
-    from pytest_anubis.validator.judging.completeness import (
-        rejecting,
-        verdicts_of_tests,
-        waived_verdict,
-    )
-
     results = {result.test: result for result in record.results}
     waived = {test for test, result in results.items() if result.outcome == "xfailed"}
     found = [
@@ -132,9 +131,6 @@ def _counted(record: RunRecord, fail_on: str) -> list[MetricVerdict]:
 
 
 def _show(record: RunRecord, verbosity: int) -> None:
-    from pytest_anubis.report.pages.choice_report import chosen_lines
-    from pytest_anubis.report.text.summary_text import summary_lines
-
     print(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
     for warning in record.warnings:
         print(f"note: {warning}")
@@ -151,12 +147,6 @@ def _show(record: RunRecord, verbosity: int) -> None:
 
 
 def _baseline(place: Path, record: RunRecord) -> Baseline | None:
-    from pytest_anubis.store.baselines.baseline_files import (
-        BaselineError,
-        find_baseline,
-        load_baseline,
-    )
-
     try:
         path = find_baseline(place, record.hardware_class)
         if path is None:
@@ -171,8 +161,6 @@ def _write(path: Path, text: str) -> None:
     if str(path) == "-":
         sys.stdout.write(text)
         return
-    from pytest_anubis.store.atomic import write_atomically
-
     try:
         write_atomically(path, text.encode())
     except OSError as error:

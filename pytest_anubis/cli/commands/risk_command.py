@@ -12,10 +12,11 @@ from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.report.pages.risk_report import NodeOutlook, risk_lines, risk_page
+from pytest_anubis.selector.selector_error import SelectorError
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import FleetHistory
-    from pytest_anubis.report.pages.risk_report import NodeOutlook
     from pytest_anubis.selector.risk.forecast import Outlook, RiskModel
 
 MODELS = ("auto", "exponential", "weibull", "cox", "cox-time")
@@ -84,7 +85,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> RiskModel:
     from pytest_anubis.selector.risk.forecast import fit_risk
-    from pytest_anubis.selector.selector_error import SelectorError
 
     if options.load is not None:
         return histories.load_risk_model(options.load)
@@ -108,7 +108,6 @@ def _look(
     horizon: float,
 ) -> Outlook:
     from pytest_anubis.selector.risk.forecast import look_ahead
-    from pytest_anubis.selector.selector_error import SelectorError
 
     try:
         return look_ahead(fleet, risk, now=now, horizon=horizon, nodes=options.node or None)
@@ -118,8 +117,6 @@ def _look(
 
 def _rows(fleet: FleetHistory, outlook: Outlook) -> list[NodeOutlook]:
     """Return the nodes, riskiest first."""
-    from pytest_anubis.report.pages.risk_report import NodeOutlook
-
     latest: dict[str, tuple[int, str]] = {}
     for incident in fleet.incidents:
         count, _ = latest.get(incident.node, (0, ""))
@@ -154,8 +151,6 @@ def _plain(outlook: Outlook, rows: list[NodeOutlook], now: float) -> dict[str, o
 
 
 def _show(outlook: Outlook, rows: list[NodeOutlook], *, whole: bool) -> None:
-    from pytest_anubis.report.pages.risk_report import risk_lines
-
     for line in risk_lines(rows, outlook.horizon, outlook.basis, most=None if whole else SHOWN):
         print(line)
     for note in outlook.notes:
@@ -186,7 +181,6 @@ def _page(
     rows: list[NodeOutlook],
     now: float,
 ) -> None:
-    from pytest_anubis.report.pages.risk_report import risk_page
     from pytest_anubis.selector.risk.forecast import fleet_risk
 
     hours = sorted({*AHEAD, options.horizon / 3600})

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
+from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
@@ -63,7 +65,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Choose and show."""
-    from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
     from pytest_anubis.selector.choice.choice_record import choice_record
 
     if options.by == "budget" and options.budget is None:
@@ -90,7 +91,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _choose(options: argparse.Namespace) -> tuple[Choice, Wish]:
     from pytest_anubis.selector.choice.choice_inputs import Wish, choose, freeze
-    from pytest_anubis.selector.selector_error import SelectorError
     from pytest_anubis.store.history.fleet_history import read_fleet
 
     wish = Wish(

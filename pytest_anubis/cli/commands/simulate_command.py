@@ -15,7 +15,10 @@ from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.report.pages.simulation_report import simulation_page, simulation_rows
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.text_table import table
+from pytest_anubis.selector.selector_error import SelectorError
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.simulation.hidden_defects import Rates
@@ -85,7 +88,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Simulate and show."""
-    from pytest_anubis.selector.selector_error import SelectorError
     from pytest_anubis.selector.simulation.scenarios import scenario
 
     _check(options)
@@ -103,8 +105,6 @@ def run(options: argparse.Namespace) -> int:
     for line in _lines(options, world, rates, found):
         print(line)
     if options.html is not None:
-        from pytest_anubis.report.pages.simulation_report import simulation_page
-
         rows = [asdict(one) for one in found]
         histories.write_file(options.html, simulation_page(_title(options), rows, PAPER))
     return 0
@@ -220,9 +220,6 @@ def _title(options: argparse.Namespace) -> str:
 def _lines(
     options: argparse.Namespace, world: Scenario, rates: Rates, found: list[Figures]
 ) -> list[str]:
-    from pytest_anubis.report.pages.simulation_report import simulation_rows
-    from pytest_anubis.report.text.text_table import table
-
     true = world.rates
     return [
         _title(options),

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.pages.choice_report import EVENT, choice_lines, explain_lines
+from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.selector.choice.choice_plan import Plan
+from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.solver_output import suppress_solver_output
 from pytest_anubis.wire import WireError, from_plain, to_plain
@@ -65,8 +69,6 @@ class Selection:
         Args:
             described: What the process has collected, see `pruning.describe`.
         """
-        from pytest_anubis.selector.selector_error import SelectorError
-
         with self._lock:
             if self.event is None and described:
                 try:
@@ -120,8 +122,6 @@ class Selection:
     def header(self) -> str:
         """Say what the choice will go by."""
         settings, ground = self._context.settings, self._ground
-        from pytest_anubis.report.text.numbers import percent
-
         risk = ground.risk
         known = "unknown" if risk is None else f"{percent(risk)} ({ground.basis})"
         return (
@@ -186,8 +186,6 @@ def wish_of(context: RunContext) -> Wish:
 
 def _earlier_plan(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what the interrupted run had chosen, to stand in a plan's place; None if it is damaged."""
-    from pytest_anubis.selector.choice.choice_plan import Plan
-
     names = ("chosen", "explored", "pruned", "method", "optimal", "reached", "cost", "full_cost")
     try:
         kept = from_plain(Plan, {name: event[name] for name in names}, where="selection")
@@ -207,10 +205,8 @@ def freeze_ground(context: RunContext) -> Ground:
     Raises:
         pytest.UsageError: The history or the risk model cannot be used; one line says why.
     """
-    from pytest_anubis.core.history import FleetHistory
     from pytest_anubis.selector.choice.choice_inputs import freeze
     from pytest_anubis.selector.risk.forecast import RiskModel
-    from pytest_anubis.selector.selector_error import SelectorError
     from pytest_anubis.store.history.database import History, HistoryError
     from pytest_anubis.store.history.fleet_history import read_fleet
     from pytest_anubis.store.history.risk_model_files import MODEL_NAME, read_model

@@ -203,15 +203,14 @@ def test_every_command_has_a_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_folder_of_baselines_that_cannot_be_searched_costs_a_report_its_plots_only(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pytest_anubis.cli.main import main
-    from pytest_anubis.store.baselines import baseline_files as baselines
+    from pytest_anubis.cli.commands import report_command
 
     assert pytest_here("--anubis", "test_suite.py").returncode == 20
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "baselines")
 
-    monkeypatch.setattr(baselines, "find_baseline", refuse)
+    monkeypatch.setattr(report_command, "find_baseline", refuse)
     assert main(["report", "--json", "run.json"]) == 0
     assert "plots without criteria" in capsys.readouterr().err
     assert (here / "run.json").is_file()
