@@ -190,7 +190,7 @@ def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:
-        raise CertificateError(f"{path}: cannot be read ({error}); mend or delete it") from error
+        raise CertificateError(f"{path}: cannot be read ({error}); fix or delete it") from error
     if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
         raise CertificateError(
             f"{path}: no certificates of schema {SCHEMA}; delete it and certify again"

@@ -305,7 +305,7 @@ def past(at: float | None, now: float | None = None) -> float:
     if not math.isfinite(moment):
         raise HistoryError(f"the time {moment} is not a time")
     if moment > present + 60:
-        raise HistoryError(f"{shown_time(moment)} lies in the future; mend the date")
+        raise HistoryError(f"{shown_time(moment)} lies in the future; fix the date")
     return moment
 
 
