@@ -85,7 +85,7 @@ def run(place: Path, workers: str, certified: bool, name: str) -> tuple[float, f
     """Run the suite once and return the predicted and the real wall time in seconds."""
     store = place / f"store-{certified}"
     options = [f"-n{workers}", f"--anubis-store={store}", f"--anubis-run-id={name}"]
-    options += [f"--anubis-baselines={'certified' if certified else 'none'}"]
+    options += [f"--anubis-baseline={'certified' if certified else 'none'}"]
     options += ["--anubis-inventory=node.json", "--anubis-mode=measure", "-q"]
     # Hypothesis' plugin imports the whole of Hypothesis when a worker ends; no node has it.
     options += ["-p", "no:hypothesispytest", "-p", "no:cacheprovider"]

@@ -1,7 +1,8 @@
 """What the plugin costs: a trivial test that records one metric, and the start-up of pytest.
 
-Prints milliseconds a test for plain pytest, pytest-benchmark's fixture and ``--anubis``, taken in turn
-in one go (A B C, A B C, ...), the medians, and the ratios; then the start-up of ``pytest --version`` with
+Prints milliseconds a test for plain pytest, pytest-benchmark's fixture and ``--anubis``, in a worker as usual
+and in pytest's own process, taken in turn in one go (A B C, A B C, ...), the medians, and the ratios; with
+``--tests 1`` what a run costs at all; then the start-up of ``pytest --version`` with
 and without the plugin. Run: ``python benchmarks/overhead.py [--tests 2000] [--rounds 5]``.
 """
 
@@ -30,6 +31,7 @@ SUITES = {
     "pytest-benchmark": (BENCHMARK, ["-p", "no:anubis"]),
     "the same, saved": (BENCHMARK, ["-p", "no:anubis", "--benchmark-autosave"]),
     "pytest --anubis": (ANUBIS, ["--anubis", "-p", "no:benchmark"]),
+    "... in process": (ANUBIS, ["--anubis", "--anubis-in-process", "-p", "no:benchmark"]),
 }
 
 

@@ -50,7 +50,7 @@ def main() -> None:
 def run(suites: str, place: Path, baselines: str, workers: str, name: str) -> RunRecord:
     """Run the set once, measuring only."""
     options = [workers, f"--anubis-store={place / 'store'}", f"--anubis-run-id={name}", "-q"]
-    options += [f"--anubis-baselines={place / baselines}", "--anubis-mode=measure"]
+    options += [f"--anubis-baseline={place / baselines}", "--anubis-mode=measure"]
     options += ["-p", "no:hypothesispytest", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "--anubis", *options, suites]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

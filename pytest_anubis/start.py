@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.codec import from_plain
-from pytest_anubis.session.collecting.declared_deadlines import declares_deadlines
 from pytest_anubis.session.context import RunContext, context_key, new_run_id, sink_key
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.running.resume import SkipDone, check_same, find_earlier
@@ -95,20 +94,17 @@ def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
 def _in_workers(config: pytest.Config, context: RunContext) -> bool:
     """Say whether the tests run in worker processes, where a hang or a crash costs one test only.
 
-    That is so with any ``-n`` (``-n0``: one worker after the other's death), on every node with
-    accelerators, whose drivers are what hangs, and wherever there is a deadline: ``--anubis-timeout``,
-    or a test file that declares costs (a disk hangs as well as a driver). Other tests stay in this
-    process: a worker costs every test a millisecond or two. So do those of ``-s``, ``--trace`` and
-    ``--setup-show``, which are to be watched.
+    Wherever xdist is there they do: without ``-n``, as with ``-n0``, in one worker after the other's death.
+    They stay in this process with ``--anubis-in-process``; and with ``-s``, ``--trace`` and
+    ``--setup-show``, which are to be watched, unless workers, a deadline or accelerators ask for one.
     """
-    if not config.pluginmanager.has_plugin("xdist"):
+    if not config.pluginmanager.has_plugin("xdist") or context.settings.in_process:
         return False
-    asked = config.getoption("numprocesses", None) is not None or bool(config.getoption("tx", None))
+    option = config.option
+    asked = option.numprocesses is not None or bool(option.tx)
     if asked or context.settings.timeout is not None or context.devices != ("cpu",):
         return True
-    option = config.option
-    watched = option.capture == "no" or option.trace or option.setupshow or option.setuponly
-    return not watched and declares_deadlines(config)
+    return not (option.capture == "no" or option.trace or option.setupshow or option.setuponly)
 
 
 def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
@@ -223,7 +219,7 @@ def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
     # The folder that nobody named may be missing; there is no baseline then.
     if settings.baselines.name != DEFAULT_BASELINES and not settings.baselines.exists():
         raise pytest.UsageError(
-            f"--anubis-baselines: {settings.baselines}: no such file or folder; name one that is there"
+            f"--anubis-baseline: {settings.baselines}: no such file or folder; name one that is there"
         )
     try:
         path = find_baseline(settings.baselines, key)

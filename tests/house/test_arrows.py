@@ -21,7 +21,7 @@ PACKAGE = ROOT / "pytest_anubis"
 MAY_IMPORT = {
     "core": set(),
     "codec": {"core"},
-    "hush": set(),
+    "solver_output": set(),
     "options": set(),
     "settings": {"options"},
     "hookspecs": {"core"},
@@ -33,13 +33,13 @@ MAY_IMPORT = {
     "hardware": {"core", "codec"},
     "session": {
         "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
-        "hush",
+        "solver_output",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",
     },
     "cli": {
-        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "hush",
+        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "solver_output",
         "distributed",
     },
     "start": {

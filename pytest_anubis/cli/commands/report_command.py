@@ -8,15 +8,29 @@ import shutil
 import sys
 from pathlib import Path
 
-from pytest_anubis.cli.shared.arguments import add_baselines, add_store
+from pytest_anubis.cli.shared.arguments import add_baseline, add_store, baseline_place, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.report.export.prometheus_export import prometheus_text
+from pytest_anubis.report.export.run_json import run_json
+from pytest_anubis.report.pages.choice_report import chosen_lines
+from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.text.summary_text import summary_lines
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
+from pytest_anubis.validator.deciding.run_decision import decide_run
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Rebuild what a run said from its journal: the summary, or its JSON form, HTML page and gauges. The "
+        "run may have been cut short.",
+        "Exit codes: 0 done, whatever the run's verdict; 2 wrong usage or input.",
+    )
     parser.add_argument(
         "name",
         nargs="?",
@@ -35,26 +49,21 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="write gauges for the textfile collector of the node_exporter; - prints them",
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
-    add_baselines(parser)
+    add_baseline(parser, more="; used for the plots, and to judge a run that was cut short")
     add_store(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Rebuild what was asked for."""
+    place = baseline_place(options)
     record = read_run(options.name, options.store)
-    baseline = _baseline(options.baselines, record)
+    baseline = _baseline(place, record)
     record = completed(record, baseline)
     if options.json is not None:
-        from pytest_anubis.report.export.run_json import run_json
-
         _write(options.json, run_json(record) + "\n")
     if options.html is not None:
-        from pytest_anubis.report.pages.dossier import run_page
-
         _write(options.html, run_page(record, baseline))
     if options.prometheus is not None:
-        from pytest_anubis.report.export.prometheus_export import prometheus_text
-
         _write(options.prometheus, prometheus_text(record.node_verdict, record.verdicts))
     if "-" not in (str(options.json), str(options.prometheus)):
         _show(record, options.verbose)
@@ -70,8 +79,6 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
     """
     if record.node_verdict is not None or record.settings.get("mode") != "judge":
         return record
-    from pytest_anubis.validator.deciding.run_decision import decide_run
-
     same = baseline is not None and baseline.digest == record.baseline
     decision = decide_run(
         record,
@@ -88,9 +95,6 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
 
 
 def _show(record: RunRecord, verbosity: int) -> None:
-    from pytest_anubis.report.pages.choice_report import chosen_lines
-    from pytest_anubis.report.text.summary_text import summary_lines
-
     print(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
     for warning in record.warnings:
         print(f"note: {warning}")
@@ -107,12 +111,6 @@ def _show(record: RunRecord, verbosity: int) -> None:
 
 
 def _baseline(place: Path, record: RunRecord) -> Baseline | None:
-    from pytest_anubis.store.baselines.baseline_files import (
-        BaselineError,
-        find_baseline,
-        load_baseline,
-    )
-
     try:
         path = find_baseline(place, record.hardware_class)
         if path is None:
@@ -127,8 +125,6 @@ def _write(path: Path, text: str) -> None:
     if str(path) == "-":
         sys.stdout.write(text)
         return
-    from pytest_anubis.store.atomic import write_atomically
-
     try:
         write_atomically(path, text.encode())
     except OSError as error:

@@ -7,8 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.hush import solver_hushed
+from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
+from pytest_anubis.selector.selector_error import SelectorError
+from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import FleetHistory, NodeRecord
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Choose the benchmarks that are worth their time on a node now, without running them.",
+    )
     histories.add_history_and_horizon(parser)
     parser.add_argument(
         "--node",
@@ -58,7 +65,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Choose and show."""
-    from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
     from pytest_anubis.selector.choice.choice_record import choice_record
 
     if options.by == "budget" and options.budget is None:
@@ -85,7 +91,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
     from pytest_anubis.selector.choice.choice_inputs import ChoiceRequest, choose, gather_inputs
-    from pytest_anubis.selector.selector_error import SelectorError
     from pytest_anubis.store.history.fleet_history import read_fleet
 
     request = ChoiceRequest(
@@ -110,7 +115,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
             horizon=options.horizon,
             model=model,
         )
-        with solver_hushed():
+        with suppress_solver_output():
             return choose(inputs, offers, request), request
     except SelectorError as error:
         raise CommandError(f"{options.store}: {error}") from error
@@ -127,7 +132,7 @@ def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
         if name not in by_name:
             raise CommandError(
                 f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or "
-                "--add-nodes of 'anubis history add' and 'import', makes it known"
+                "--add-nodes of 'anubis history incident add' and 'import', makes it known"
             )
     nodes = [by_name[name] for name in dict.fromkeys(names)]
     classes = {node.hardware_class for node in nodes}

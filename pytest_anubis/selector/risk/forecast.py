@@ -136,7 +136,7 @@ def fit_risk(
     if not fleet.incidents:
         raise NoRiskError(
             "the history has no incident, so no risk can be learned; record what users suffered with "
-            "'anubis history add' or 'anubis history import'"
+            "'anubis history incident add' or 'incident import'"
         )
     rows = status_rows(fleet.nodes, fleet.incidents, now=now, runs=fleet.runs, gone=fleet.gone)
     if not rows.duration.sum() > 0:

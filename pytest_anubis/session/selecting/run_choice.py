@@ -14,10 +14,14 @@ import pytest
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import BenchmarksChosen
+from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.hush import solver_hushed
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
+from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.selector.choice.choice_plan import Plan
+from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.choice.choice_inputs import (
@@ -72,8 +76,6 @@ class Selection:
         Args:
             described: What the process has collected, see `pruning.describe`.
         """
-        from pytest_anubis.selector.selector_error import SelectorError
-
         with self._lock:
             if self.record is None and described:
                 try:
@@ -105,7 +107,7 @@ class Selection:
                 request = replace(request, seed=seed)
             else:
                 kept, self._damaged = None, True
-        with solver_hushed():
+        with suppress_solver_output():
             choice = choose(self._inputs, offers, request)
         if kept is not None:
             choice = replace(choice, plan=replace(choice.plan, **kept))
@@ -127,8 +129,6 @@ class Selection:
     def header(self) -> str:
         """Say what the choice will go by."""
         settings, inputs = self._context.settings, self._inputs
-        from pytest_anubis.report.text.numbers import percent
-
         risk = inputs.risk
         known = "unknown" if risk is None else f"{percent(risk)} ({inputs.basis})"
         return (
@@ -196,8 +196,6 @@ def choice_request_of(context: RunContext) -> ChoiceRequest:
 
 def _earlier_plan(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what the interrupted run had chosen, to stand in a plan's place; None if it is damaged."""
-    from pytest_anubis.selector.choice.choice_plan import Plan
-
     names = ("chosen", "explored", "pruned", "method", "optimal", "reached", "cost", "full_cost")
     try:
         kept = from_plain(Plan, {name: event[name] for name in names}, where="selection")
@@ -217,10 +215,8 @@ def read_choice_inputs(context: RunContext) -> ChoiceInputs:
     Raises:
         pytest.UsageError: The history or the risk model cannot be used; one line says why.
     """
-    from pytest_anubis.core.history import FleetHistory
     from pytest_anubis.selector.choice.choice_inputs import gather_inputs
     from pytest_anubis.selector.risk.forecast import RiskModel
-    from pytest_anubis.selector.selector_error import SelectorError
     from pytest_anubis.store.history.database import History, HistoryError
     from pytest_anubis.store.history.fleet_history import read_fleet
     from pytest_anubis.store.history.risk_model_files import MODEL_NAME, read_model

@@ -49,6 +49,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.usefixtures("in_workers")
 def test_ids_are_the_same_under_any_number_of_workers(suite: pytest.Pytester) -> None:
     plans = []
     for number, workers in enumerate(["-n0", "-n2", "-nauto"]):
@@ -76,6 +77,7 @@ def test_a_node_without_accelerators_has_its_host_once(suite: pytest.Pytester) -
     ]
 
 
+@pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", ["-n2", "-nauto"])
 def test_what_the_user_hides_is_left_alone_and_said(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: str
@@ -98,6 +100,7 @@ def test_what_the_user_hides_is_left_alone_and_said(
         assert Path(f"seen-{name}").read_text() == f"{place} {sees}"
 
 
+@pytest.mark.usefixtures("in_workers")
 def test_redaction_does_not_reach_the_binding_of_workers(suite: pytest.Pytester) -> None:
     _, record = run(suite, "secret", "-nauto", "--anubis-redact", "--anubis-mode=measure")
     assert {card["uuid"] for card in record.inventory["accelerators"]} == {"redacted"}

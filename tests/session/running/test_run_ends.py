@@ -44,7 +44,8 @@ def card():
 @pytest.mark.anubis("""
 
 
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"], ["-n2"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"], ["-n2"]])
 def test_an_error_in_teardown_after_a_pass_rejects(
     project: pytest.Pytester, learn: Learn, workers: list[str]
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_resumed_run_does_not_forget_how_tests_ended(
     ended(project, result)
 
 
+@pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
 @pytest.mark.parametrize("more", [[], ["-x"], ["--maxfail=2"]])
 def test_a_death_without_evidence_decides_nothing(
@@ -199,7 +201,8 @@ def pytest_runtest_protocol(item, nextitem):
 """
 
 
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
 def test_the_last_attempt_decides_and_the_failure_before_is_told(
     project: pytest.Pytester, learn: Learn, workers: list[str]
 ) -> None:
@@ -228,7 +231,8 @@ def test_the_last_attempt_decides_and_the_failure_before_is_told(
     assert strict.ret == 0  # healthy by now: nothing was repeated
 
 
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
 def test_a_failure_that_stays_rejects_however_often_it_is_repeated(
     project: pytest.Pytester, learn: Learn, workers: list[str]
 ) -> None:

@@ -191,7 +191,8 @@ def test_y(): pass
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
 def test_one_interrupt_of_the_campaign_alone_ends_it_and_keeps_its_pages(
     pytester: pytest.Pytester, number: int, workers: list[str]
 ) -> None:

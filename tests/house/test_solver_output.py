@@ -7,10 +7,10 @@ import sys
 
 SCRIPT = """
 import ctypes, os, sys
-from pytest_anubis.hush import solver_hushed
+from pytest_anubis.solver_output import suppress_solver_output
 c = ctypes.CDLL(None)
 print("before")
-with solver_hushed():
+with suppress_solver_output():
     c.printf(b"HighsMipSolverData::transformNewIntegerFeasibleSolution tmpSolver.run();\\n")
     os.write(1, b"from another thread\\n")
     os.write(1, b"without an end")
@@ -28,8 +28,8 @@ def test_only_the_solvers_line_is_left_out() -> None:
 
 def test_an_error_passes_through_and_the_output_is_whole_again() -> None:
     script = (
-        "from pytest_anubis.hush import solver_hushed\n"
-        "try:\n    with solver_hushed():\n        raise ValueError('no')\n"
+        "from pytest_anubis.solver_output import suppress_solver_output\n"
+        "try:\n    with suppress_solver_output():\n        raise ValueError('no')\n"
         "except ValueError as error:\n    print('said', error)\n"
     )
     done = subprocess.run(
@@ -40,8 +40,8 @@ def test_an_error_passes_through_and_the_output_is_whole_again() -> None:
 
 def test_without_a_standard_output_nothing_breaks() -> None:
     script = (
-        "import os\nos.close(1)\nfrom pytest_anubis.hush import solver_hushed\n"
-        "with solver_hushed():\n    pass\nos.write(2, b'done')\n"
+        "import os\nos.close(1)\nfrom pytest_anubis.solver_output import suppress_solver_output\n"
+        "with suppress_solver_output():\n    pass\nos.write(2, b'done')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Keeps a word that a C++ library prints out of our output."""
+"""Keeps the line that the solver's C++ library prints out of our standard output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHATTER = b"HighsMipSolverData::"
 
 
 @contextlib.contextmanager
-def solver_hushed() -> Iterator[None]:
+def suppress_solver_output() -> Iterator[None]:
     """Leave out what HiGHS prints on file descriptor 1 though it was told to be silent.
 
     Its repair of a fractional solution prints a line whatever its options say (jump-dev/HiGHS.jl #312);
