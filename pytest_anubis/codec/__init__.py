@@ -10,7 +10,8 @@ PYTEST_DONT_REWRITE
 """
 
 from pytest_anubis.codec.codec_error import CodecError, shown
+from pytest_anubis.codec.json_files import read_json
 from pytest_anubis.codec.plain_reading import from_plain
 from pytest_anubis.codec.plain_writing import to_plain
 
-__all__ = ["CodecError", "from_plain", "shown", "to_plain"]
+__all__ = ["CodecError", "from_plain", "read_json", "shown", "to_plain"]
