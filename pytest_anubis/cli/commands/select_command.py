@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.codec import to_plain
 from pytest_anubis.hush import solver_hushed
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     if options.budget is not None and options.by != "budget":
         raise CommandError("--budget belongs to --by budget; add that")
     choice, wish = _choose(options)
-    record = choice_record(choice, wish)
+    record = to_plain(choice_record(choice, wish))
     if options.json is not None:
         histories.write_json(options.json, record)
     if options.json == "-":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict
 from typing import Any
 
 from pytest_anubis.selector.choice.choice_inputs import Choice, Wish
 
 
 def choice_record(choice: Choice, wish: Wish, *, pinned: Collection[str] = ()) -> dict[str, Any]:
-    """Return a choice as numbers, strings, lists and dicts.
+    """Return a choice by the names that it has in a journal; ``codec.to_plain`` makes plain data of it.
 
     Args:
         choice: The choice.
@@ -30,19 +29,19 @@ def choice_record(choice: Choice, wish: Wish, *, pinned: Collection[str] = ()) -
         "nodes": {risk.node: None if unknown else float(risk.probability) for risk in ground.risks},
         "horizon": ground.horizon,
         "basis": ground.basis,
-        "notes": list(ground.notes),
-        "lacking": list(ground.lacking) if blind else [],
+        "notes": ground.notes,
+        "lacking": ground.lacking if blind else (),
         "risk_before": ground.risk,
         "residual_risk": None if unknown else float(plan.residual_risk),
         "full_risk": None if unknown else float(plan.full_risk),
         "pinned": sorted(pinned),
-        "unpriced": list(choice.unpriced),
-        "chosen": list(plan.chosen),
-        "explored": list(plan.explored),
-        "pruned": [asdict(item) for item in plan.pruned],
+        "unpriced": choice.unpriced,
+        "chosen": plan.chosen,
+        "explored": plan.explored,
+        "pruned": plan.pruned,
         "method": plan.method,
-        "optimal": bool(plan.optimal),
-        "reached": bool(plan.reached),
+        "optimal": plan.optimal,
+        "reached": plan.reached,
         "cost": float(plan.cost),
         "full_cost": float(plan.full_cost),
         "coverage": float(plan.coverage),

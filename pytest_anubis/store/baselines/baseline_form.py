@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from pytest_anubis.codec import CodecError, from_plain, shown, to_plain
+from pytest_anubis.codec import CodecError, found, from_plain, to_plain
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 
@@ -54,7 +54,7 @@ def baseline_from_plain(data: object) -> Baseline:
     schema = data.get("schema")
     if schema != SCHEMA or isinstance(schema, bool):
         raise BaselineError(
-            f"schema: version {shown(schema)}, this version of pytest-anubis reads {SCHEMA}; "
+            f"schema: version {found(schema)}, this version of pytest-anubis reads {SCHEMA}; "
             "learn the baseline again or use the version that wrote it"
         )
     try:
@@ -102,7 +102,7 @@ def _check(baseline: Baseline) -> None:
         datetime.fromisoformat(baseline.created)
     except ValueError:
         raise BaselineError(
-            f'created: "{shown(baseline.created)}" is not a date such as 2026-01-31T12:00:00Z'
+            f"created: {found(baseline.created)} is not a date such as 2026-01-31T12:00:00Z"
         ) from None
     _rounded(baseline.inventory, _DEPTH)
     seen: dict[tuple[str, str, str, str], int] = {}

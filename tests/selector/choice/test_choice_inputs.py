@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord, RunSummary
 from pytest_anubis.selector import NodeRisk, SelectorError, joint_risk
 from pytest_anubis.selector.choice.choice_inputs import (
@@ -72,7 +73,7 @@ def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: A
     known = () if "defects" in lacking else ground().defects
     wish = Wish(mode=mode, budget=1.0, explore=0.0)
     found = choose(ground(lacking=lacking, defects=known), offers(5, 6, 7, 8), wish)
-    record = choice_record(found, wish)
+    record = to_plain(choice_record(found, wish))
     if mode == "budget" and known:  # a budget needs no risk
         assert found.plan.cost <= 1.0
         assert record["lacking"] == []
@@ -85,7 +86,7 @@ def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: A
 def test_an_unknown_risk_is_nowhere_a_figure() -> None:
     wish = Wish(mode="budget", budget=5.0, explore=0.0)
     found = choose(ground(lacking=("incidents",)), offers(5, 6, 7, 8), wish)
-    record = choice_record(found, wish)
+    record = to_plain(choice_record(found, wish))
     assert record["chosen"] == ["a"]
     assert {record["residual_risk"], record["full_risk"], record["target"]} == {None}
     assert found.risk_after(NAMES) is None
@@ -130,8 +131,8 @@ def test_the_risk_that_is_left_falls_with_what_passed(
 def test_the_choice_does_not_depend_on_the_order(order: list[str], seed: int, mode: Any) -> None:
     wish = Wish(mode=mode, p0=0.1, budget=12.0, explore=0.5, seed=seed)
     plain = {offer.benchmark: offer for offer in offers(5, 6, 7, 8)}
-    first = choice_record(choose(ground(), list(plain.values()), wish), wish)
-    second = choice_record(choose(ground(), [plain[name] for name in order], wish), wish)
+    first = to_plain(choice_record(choose(ground(), list(plain.values()), wish), wish))
+    second = to_plain(choice_record(choose(ground(), [plain[name] for name in order], wish), wish))
     assert first == second
     assert json.loads(json.dumps(first, allow_nan=False)) == first
 

@@ -131,7 +131,7 @@ def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 MALFORMED = [
     ("schema", 2, "schema: version 2"),
-    ("schema", "1", "schema: version 1, this version"),
+    ("schema", "1", 'schema: version "1", this version'),
     ("format", "x", "not a baseline"),
     ("hardware_class", "", "hardware_class: is empty"),
     ("criteria", {}, "criteria: expected a list"),

@@ -393,7 +393,7 @@ def test_the_fleet_is_read_at_once(history: History) -> None:
         ("[]", "not a risk model"),
         ('{"format": "anubis-baseline"}', "not a risk model"),
         ("{", "not valid JSON"),
-        ("[" * 100_000, "not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_file_that_is_no_risk_model(tmp_path: Path, text: str | None, words: str) -> None:
