@@ -9,8 +9,9 @@ through `from_plain` on its way in. What a field may hold is said where it is de
 PYTEST_DONT_REWRITE
 """
 
-from pytest_anubis.codec.codec_error import CodecError, shown
+from pytest_anubis.codec.codec_error import CodecError, found, shown
+from pytest_anubis.codec.json_files import read_json
 from pytest_anubis.codec.plain_reading import from_plain
 from pytest_anubis.codec.plain_writing import to_plain
 
-__all__ = ["CodecError", "from_plain", "shown", "to_plain"]
+__all__ = ["CodecError", "found", "from_plain", "read_json", "shown", "to_plain"]

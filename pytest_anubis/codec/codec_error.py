@@ -8,9 +8,8 @@ from math import inf, isfinite, nan
 from typing import Any
 
 NOT_FINITE = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
-MOST = (
-    2**63
-)  # whole numbers fit into 64 bits everywhere: in arrays, in databases, in other programs
+MOST = 2**63
+"""Whole numbers below it fit into 64 bits: into arrays, databases and other programs."""
 
 
 class CodecError(ValueError):
@@ -27,7 +26,7 @@ class CodecError(ValueError):
         self.path = path
 
     def __str__(self) -> str:
-        return f"{self.path.lstrip('.') or 'top level'}: {self.problem}"
+        return f"{self.path.lstrip('.')}: {self.problem}" if self.path else self.problem
 
     def inside(self, step: str) -> CodecError:
         """Return this error, seen from the value that holds the one it arose in."""
@@ -37,13 +36,14 @@ class CodecError(ValueError):
 
 def shown(text: Any) -> str:
     """Return text from a file as it may stand in a message: short and on one line."""
-    return repr(str(text)[:40])[1:-1]
+    text = str(text)
+    return repr(text[:40])[1:-1] + ("..." if len(text) > 40 else "")
 
 
 def found(value: Any) -> str:
     """Return what was found in place of something else, for a message: short and on one line."""
     if isinstance(value, str):
-        return json.dumps(value if len(value) <= 40 else value[:40] + "...", ensure_ascii=False)
+        return f'"{shown(value)}"'
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int):

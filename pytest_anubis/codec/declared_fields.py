@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from pytest_anubis.core.field_types import LEFT_OUT, Alias, Compact, Flat
+from pytest_anubis.core.field_types import LEFT_OUT, Alias, Compact, Flat, Range
 
 
 class DeclaredField(NamedTuple):
@@ -20,6 +20,7 @@ class DeclaredField(NamedTuple):
         required: It has no default.
         default: Its default; `dataclasses.MISSING` if there is none.
         left_out: It is left out of plain data while it holds its default.
+        finite: Its numbers are neither NaN nor infinite.
         flat: The names in plain data of what stands flat in it; None where it has its own object.
     """
 
@@ -28,6 +29,7 @@ class DeclaredField(NamedTuple):
     required: bool
     default: Any
     left_out: bool
+    finite: bool
     flat: Mapping[str, str] | None
 
 
@@ -51,6 +53,7 @@ def declared_fields(cls: Any) -> tuple[DeclaredField, ...]:
                 required=not optional,
                 default=default,
                 left_out=optional and (compact or (whole_class == "none" and default is None)),
+                finite=not _may_be_odd(hints[field.name]),
                 flat=next((m.stored for m in marks if isinstance(m, Flat)), None),
             )
         )
@@ -66,3 +69,10 @@ def hints_of(cls: Any) -> dict[str, Any]:
 def marks_of(hint: Any) -> tuple[Any, ...]:
     """Return the marks of a type hint."""
     return hint.__metadata__ if typing.get_origin(hint) is typing.Annotated else ()
+
+
+def _may_be_odd(hint: Any) -> bool:
+    """Say whether a value of this type may hold NaN or an infinity."""
+    if any(isinstance(mark, Range) and not mark.finite for mark in marks_of(hint)):
+        return True
+    return hint is Any or any(_may_be_odd(part) for part in typing.get_args(hint))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pytest_anubis.core.field_types import Alias, Count, Flat, NotNegative, Range, Share
 from pytest_anubis.core.metric import Metric
 
 Scope = Literal["unit", "node"]
+Method = Literal["median", "medoid"]
 
 ALPHA = 0.95
 """Practical threshold unless somebody states another: the paper's."""
@@ -48,23 +50,23 @@ class Criterion:
     """
 
     benchmark: str
-    metric: Metric
+    metric: Annotated[Metric, Flat(name="metric")]
     component: str = ""
     group: str = ""
     scope: Scope = "unit"
-    centre: tuple[float, ...]
-    alpha: float = ALPHA
-    learned: float | None = None
-    unconfirmed: float | None = None
-    spread: float = 0.0
-    repeatability: float | None = None
-    detectable: float | None = None
-    medians: tuple[float, ...] = ()
-    nodes: int = 0
-    units: int = 0
-    least: int = 1
+    centre: tuple[NotNegative, ...]
+    alpha: Share = ALPHA
+    learned: Annotated[Share | None, Alias("limit")] = None
+    unconfirmed: Annotated[Share | None, Alias("hasty")] = None
+    spread: NotNegative = 0.0
+    repeatability: Share | None = None
+    detectable: NotNegative | None = None
+    medians: tuple[NotNegative, ...] = ()
+    nodes: Count = 0
+    units: Count = 0
+    least: Annotated[int, Range(least=1)] = 1
     weak: bool = False
-    window: tuple[int, int] | None = None
+    window: tuple[Count, Annotated[int, Range(least=1)]] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -131,10 +133,10 @@ class Baseline:
     nodes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     one_machine: bool = False
-    error_rate: float | None = None
-    confidence: float | None = None
-    factor: float | None = None
-    method: str = "median"
+    error_rate: Share | None = None
+    confidence: Share | None = None
+    factor: NotNegative | None = None
+    method: Method = "median"
     exclusions: tuple[Exclusion, ...] = ()
     findings: tuple[Finding, ...] = ()
     inventory: Mapping[str, Any] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.codec import to_plain
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.solver_output import suppress_solver_output
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     if options.budget is not None and options.by != "budget":
         raise CommandError("--budget belongs to --by budget; add that")
     choice, request = _choose(options)
-    record = choice_record(choice, request)
+    record = to_plain(choice_record(choice, request))
     if options.json is not None:
         histories.write_json(options.json, record)
     if options.json == "-":

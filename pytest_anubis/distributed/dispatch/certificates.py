@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.codec import CodecError, from_plain, to_plain
+from pytest_anubis.codec import CodecError, from_plain, read_json, to_plain
 from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
@@ -183,12 +183,10 @@ def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate
     """
     path = certificate_path(baselines, hardware_class)
     try:
-        if path.stat().st_size > _LARGEST:
-            raise CertificateError(f"{path}: too large for certificates; delete it")
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, largest=_LARGEST)
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError) as error:
+    except (OSError, CodecError) as error:
         raise CertificateError(f"{path}: cannot be read ({error}); fix or delete it") from error
     if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
         raise CertificateError(

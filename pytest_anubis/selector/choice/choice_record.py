@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict
 from typing import Any
 
 from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest
@@ -12,7 +11,7 @@ from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest
 def choice_record(
     choice: Choice, request: ChoiceRequest, *, pinned: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return a choice as numbers, strings, lists and dicts.
+    """Return a choice by the names that it has in a journal; ``codec.to_plain`` makes plain data of it.
 
     Args:
         choice: The choice.
@@ -32,19 +31,19 @@ def choice_record(
         "nodes": {risk.node: None if unknown else float(risk.probability) for risk in inputs.risks},
         "horizon": inputs.horizon,
         "basis": inputs.basis,
-        "notes": list(inputs.notes),
-        "lacking": list(inputs.lacking) if blind else [],
+        "notes": inputs.notes,
+        "lacking": inputs.lacking if blind else (),
         "risk_before": inputs.risk,
         "residual_risk": None if unknown else float(plan.residual_risk),
         "full_risk": None if unknown else float(plan.full_risk),
         "pinned": sorted(pinned),
-        "unpriced": list(choice.unpriced),
-        "chosen": list(plan.chosen),
-        "explored": list(plan.explored),
-        "pruned": [asdict(item) for item in plan.pruned],
+        "unpriced": choice.unpriced,
+        "chosen": plan.chosen,
+        "explored": plan.explored,
+        "pruned": plan.pruned,
         "method": plan.method,
-        "optimal": bool(plan.optimal),
-        "reached": bool(plan.reached),
+        "optimal": plan.optimal,
+        "reached": plan.reached,
         "cost": float(plan.cost),
         "full_cost": float(plan.full_cost),
         "coverage": float(plan.coverage),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
+from pytest_anubis.core.baseline import Method as Method
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows
-
-Method = Literal["median", "medoid"]
 
 FEWEST = 3
 """Fewest units that have a middle: of two that differ nobody can say which is the odd one."""

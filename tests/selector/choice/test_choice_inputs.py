@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord, RunSummary
 from pytest_anubis.selector import NodeRisk, SelectorError, joint_risk
 from pytest_anubis.selector.choice.choice_inputs import (
@@ -72,7 +73,7 @@ def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: A
     known = () if "defects" in lacking else inputs().defects
     request = ChoiceRequest(mode=mode, budget=1.0, explore=0.0)
     found = choose(inputs(lacking=lacking, defects=known), offers(5, 6, 7, 8), request)
-    record = choice_record(found, request)
+    record = to_plain(choice_record(found, request))
     if mode == "budget" and known:  # a budget needs no risk
         assert found.plan.cost <= 1.0
         assert record["lacking"] == []
@@ -85,7 +86,7 @@ def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: A
 def test_an_unknown_risk_is_nowhere_a_figure() -> None:
     request = ChoiceRequest(mode="budget", budget=5.0, explore=0.0)
     found = choose(inputs(lacking=("incidents",)), offers(5, 6, 7, 8), request)
-    record = choice_record(found, request)
+    record = to_plain(choice_record(found, request))
     assert record["chosen"] == ["a"]
     assert {record["residual_risk"], record["full_risk"], record["target"]} == {None}
     assert found.risk_after(NAMES) is None
@@ -130,8 +131,10 @@ def test_the_risk_that_is_left_falls_with_what_passed(
 def test_the_choice_does_not_depend_on_the_order(order: list[str], seed: int, mode: Any) -> None:
     request = ChoiceRequest(mode=mode, p0=0.1, budget=12.0, explore=0.5, seed=seed)
     plain = {offer.benchmark: offer for offer in offers(5, 6, 7, 8)}
-    first = choice_record(choose(inputs(), list(plain.values()), request), request)
-    second = choice_record(choose(inputs(), [plain[name] for name in order], request), request)
+    first = to_plain(choice_record(choose(inputs(), list(plain.values()), request), request))
+    second = to_plain(
+        choice_record(choose(inputs(), [plain[name] for name in order], request), request)
+    )
     assert first == second
     assert json.loads(json.dumps(first, allow_nan=False)) == first
 

@@ -141,7 +141,7 @@ def write_schema_1(engine: sa.Engine) -> None:
     for table in schema.metadata.sorted_tables:
         if table is not schema.benchmarks:
             table.to_metadata(old)
-    text = {"nullable": False, "server_default": ""}
+    text: Any = {"nullable": False, "server_default": ""}
     old.tables["nodes"].append_column(sa.Column("attributes", sa.Text, **text))
     for name in ("inventory", "path"):
         old.tables["runs"].append_column(sa.Column(name, sa.Text, **text))
@@ -158,14 +158,14 @@ def write_schema_1(engine: sa.Engine) -> None:
     )
     old.create_all(engine)
     with engine.begin() as connection:
-        for table, values in (
+        for name, values in (
             ("anubis_meta", {"name": "schema", "value": "1"}),
             ("nodes", {"name": "n0", "since": NOW - DAY, "attributes": "{}"}),
             ("runs", {"node_id": 1, "run": "r0", "started": NOW - DAY, "inventory": "{}"}),
         ):
-            connection.execute(old.tables[table].insert().values(values))
+            connection.execute(old.tables[name].insert().values(values))
         row = {"run_id": 1, "benchmark": DISK, "component": "disk", "count": 1, "sketch": b"x" * 8}
-        connection.execute(samples.insert(), [row | {"metric": name} for name in ("a", "b")])
+        connection.execute(samples.insert(), [row | {"metric": metric} for metric in ("a", "b")])
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -441,7 +441,7 @@ def test_the_fleet_is_read_at_once(history: History) -> None:
         ("[]", "not a risk model"),
         ('{"format": "anubis-baseline"}', "not a risk model"),
         ("{", "not valid JSON"),
-        ("[" * 100_000, "not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_file_that_is_no_risk_model(tmp_path: Path, text: str | None, words: str) -> None:
