@@ -211,7 +211,7 @@ def _reports() -> Iterator[Scene]:
     """Yield a scene for every recorded run: its summary, and of some the documents."""
     for run in sorted(path.name for path in RUNS.iterdir()):
         known = "baselines-choices" if run.startswith(("selected", "choices")) else "baselines"
-        base = f"report store/runs/{run} --baselines {known}"
+        base = f"report store/runs/{run} --baseline {known}"
         commands = [f"{base} -v"]
         commands += [f"{base} --prometheus -"] if run in GAUGES else []
         commands += [f"{base} --json -"] if run in DOCUMENTS else []
@@ -247,7 +247,7 @@ SCENES: tuple[Scene, ...] = (
             "report --store store",
             "report slow --store store",
             "report accepted-extra --store store -v",
-            "report slow-many --store store --baselines nowhere",
+            "report slow-many --store store --baseline nowhere",
             "report slow-many --store store --html page.html --json run.json --prometheus p.prom",
             "report no-such-run --store store",
             "report store/runs/slow/journal.jsonl",
@@ -384,10 +384,10 @@ SCENES: tuple[Scene, ...] = (
         name="baseline/backtest",
         commands=(
             "learn imports/fleet-new.csv.npz --error-rate none --alpha 0.9 -o out",
-            "baseline backtest imports --baseline out --old baselines-fleet",
-            "baseline backtest imports/fleet-new.csv.npz --baseline baselines-fleet --old out",
-            f"baseline backtest store --baseline baselines/{HOST}",
-            "baseline backtest store --baseline baselines-fleet",
+            "baseline backtest imports --new out --baseline baselines-fleet",
+            "baseline backtest imports/fleet-new.csv.npz --new baselines-fleet --baseline out",
+            f"baseline backtest store --new baselines/{HOST}",
+            "baseline backtest store --new baselines-fleet",
         ),
     ),
     Scene(
@@ -438,7 +438,7 @@ SCENES: tuple[Scene, ...] = (
             "doctor --inventory inventories/eight.json",
             "doctor --inventory inventories/eight.json --redact --profile standard",
             "doctor --inventory inventories/lab-a.json",
-            "doctor --inventory inventories/lab-a.json --baselines baselines-choices",
+            "doctor --inventory inventories/lab-a.json --baseline baselines-choices",
             "doctor --inventory inventories/two.json --json",
             "doctor --inventory inputs/fio.json",
             "doctor --inventory nowhere.json",
@@ -452,8 +452,8 @@ SCENES: tuple[Scene, ...] = (
             "history --node lab-a",
             "history --node lab-b --limit 3",
             "history --node eight",
-            "history defects",
-            "history incidents",
+            "history defect list",
+            "history incident list",
             "risk",
             "select --node lab-a",
         ),
@@ -464,22 +464,22 @@ SCENES: tuple[Scene, ...] = (
         commands=(
             "history",
             "history --node n01",
-            "history incidents --limit 1000",
-            "history incidents --node lab-a",
-            "history defects",
-            "history defects --node n03",
-            "history import inputs/incidents.csv",
-            "history add --node n05 --kind psu --started 2026-01-02",
-            "history add --node n05 --kind psu --started 2026-01-02 --duration 90m",
-            "history incidents --node n05 --limit 3",
-            "history withdraw 2",
-            "history withdraw 2",
-            "history found --node n05 --benchmark a.py::test_a --component storage.disk --on 2026-01-02",
-            "history close 4 --as false-alarm",
-            "history close 9999 --as confirmed",
+            "history incident list --limit 1000",
+            "history incident list --node lab-a",
+            "history defect list",
+            "history defect list --node n03",
+            "history incident import inputs/incidents.csv",
+            "history incident add --node n05 --kind psu --started 2026-01-02",
+            "history incident add --node n05 --kind psu --started 2026-01-02 --duration 90m",
+            "history incident list --node n05 --limit 3",
+            "history incident withdraw 2",
+            "history incident withdraw 2",
+            "history defect add --node n05 --benchmark a.py::test_a --component storage.disk --on 2026-01-02",
+            "history defect close 4 --as false-alarm",
+            "history defect close 9999 --as confirmed",
             "history state --node n05 --as removed --note sold",
-            "history add --node n99 --kind nic --started 2026-01-01",
-            "history add --node n05 --kind nic --started 2099-01-01",
+            "history incident add --node n99 --kind nic --started 2026-01-01",
+            "history incident add --node n05 --kind nic --started 2099-01-01",
             "history",
         ),
         prepare=with_history,
@@ -487,8 +487,8 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         name="history/imported",
         commands=(
-            "history import inputs/incidents.csv",
-            "history import inputs/incidents.csv --add-nodes",
+            "history incident import inputs/incidents.csv",
+            "history incident import inputs/incidents.csv --add-nodes",
             "history",
             "history --node nobody",
             "history --store nowhere",

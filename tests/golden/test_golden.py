@@ -266,6 +266,8 @@ def _prepared(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list
         *more,
         f"--anubis-run-id={case.name}",
         "--junitxml=out.xml",
+        # The recording version ran them in pytest's own process.
+        *(() if "-n0" in case.args or "-n2" in case.args else ("--anubis-in-process",)),
     ]
 
 

@@ -118,6 +118,20 @@ def test_a_benchmark_written_wrongly_is_a_usage_error_and_no_rejection(
     result.stdout.fnmatch_lines(["UNDECIDED: *", "benchmark written wrongly: *"])
 
 
+def test_a_benchmark_written_wrongly_stays_so_when_its_teardown_fails_too(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    project.makeconftest(
+        "import pytest\n@pytest.fixture(autouse=True)\ndef broken():\n    yield\n    raise OSError('x')\n"
+    )
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write('\n    anubis_metric.record("x", [1.0], unit="s", better="sideways")\n')
+    result = project.runpytest("--anubis")
+    assert result.ret == 4
+    result.stdout.fnmatch_lines(["UNDECIDED: *", "benchmark written wrongly: *"])
+
+
 def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     project.makepyfile(test_broken="import nowhere_to_be_found")
