@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 RENAMED: dict[str, str] = {
-    # "old word": "new word",  # why it was renamed
+    # A threshold is a similarity (or the loss that it stands for), a limit a value in the metric's unit.
+    "within the limit of": "within the threshold of",
+    "beyond the practical limit of": "beyond the practical threshold of",
 }
 """Old word -> new word: whole words of texts, and of keys and texts of JSON documents.
 

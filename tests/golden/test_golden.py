@@ -164,8 +164,8 @@ def timeless(value: Any) -> Any:
         return {
             key: "<fleeting>" if key in FLEETING else timeless(item)
             for key, item in value.items()
-            # Sensors are asked where a test took a tenth of a second; 0.1 did not record misuse.
-            if key not in ("telemetry", "misuse")
+            # Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others.
+            if key not in ("telemetry", "misuse", "in_process")
         }
     return [timeless(item) for item in value] if isinstance(value, list) else value
 
