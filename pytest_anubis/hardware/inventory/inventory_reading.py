@@ -126,7 +126,7 @@ def inventory_fields(data: Any, *, where: str = "inventory") -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise InventoryError(f"{where}: expected an object with the inventory's fields")
     schema = data.get("schema")
-    if schema != SCHEMA or isinstance(schema, bool):
+    if type(schema) is not int or schema != SCHEMA:
         raise InventoryError(
             f"{where}.schema: is {shown(schema)}, this version reads {SCHEMA}; record it again"
         )

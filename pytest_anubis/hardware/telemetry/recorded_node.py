@@ -104,16 +104,19 @@ def replay(path: Path) -> Recorded:
     """
     try:
         return _checked(path, read_json(path, largest=_LARGEST))
-    except (InventoryError, CodecError) as error:
-        raise RecordingError(f"{path}: {error}; record the node again") from error
+    except InventoryError as error:
+        raise RecordingError(f"{path}: {error}") from error
+    except CodecError as error:
+        raise RecordingError(f"{path}: {error}; fix that or record the node again") from error
 
 
 def _checked(path: Path, data: Any) -> Recorded:
     if not isinstance(data, Mapping) or data.get("kind") != KIND:
         raise RecordingError(f'{path}: not a recorded node: "kind" is not "{KIND}"')
-    if data.get("schema") != SCHEMA or isinstance(data.get("schema"), bool):
+    schema = data.get("schema")
+    if type(schema) is not int or schema != SCHEMA:
         raise RecordingError(
-            f"{path}: schema {shown(data.get('schema'))}, this version reads {SCHEMA}; record again"
+            f"{path}: schema {shown(schema)}, this version reads {SCHEMA}; record again"
         )
     rest = {k: v for k, v in data.items() if k not in ("kind", "schema")}
     return from_plain(Recorded, rest | {"inventory": inventory_fields(data.get("inventory"))})
