@@ -23,7 +23,7 @@ from pytest_anubis.cli.commands.certify_command import wall_of
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.certificates import ALPHA, overlaps
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import one_sided
 
 Key = tuple[str, str, str]

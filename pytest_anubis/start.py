@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.codec import from_plain
 from pytest_anubis.session.context import RunContext, context_key, new_run_id, sink_key
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.running.resume import SkipDone, check_same, find_earlier
 from pytest_anubis.settings import DEFAULT_BASELINES, Settings
-from pytest_anubis.wire import from_plain, to_plain
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -42,7 +42,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
     if settings.resume:
         earlier = find_earlier(settings)
         check_same(earlier, context)
-        context = replace(context, run_id=earlier.record.run, done=earlier.done)
+        context = replace(context, run_id=earlier.state.record().run, done=earlier.done)
     config.stash[context_key] = context
     from pytest_anubis.session.running.live_run import Run
     from pytest_anubis.session.running.terminal_plugin import Terminal
@@ -76,19 +76,18 @@ def start(config: pytest.Config, settings: Settings) -> None:
     elif _in_workers(config, context):
         from pytest_anubis.distributed.workers import controller
 
-        controller.register(config, context, run.sink, run.selection)
+        controller.register(config, context, run.state, run.sink, run.selection)
 
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
     """Freeze what the choice of benchmarks rests on, and let it be made once they are collected."""
-    from pytest_anubis.report.pages.choice_report import find_event
     from pytest_anubis.session.selecting.pruning import Pruning, stands_down
-    from pytest_anubis.session.selecting.run_choice import Selection, freeze_ground
+    from pytest_anubis.session.selecting.run_choice import Selection, read_choice_inputs
 
     if stands_down(config):
         return  # the terminal says so
-    before = find_event(earlier.record.events) if earlier is not None else None
-    run.selection = Selection(run.context, freeze_ground(run.context), run.sink, before)
+    before = earlier.choice if earlier is not None else None
+    run.selection = Selection(run.context, read_choice_inputs(run.context), run.sink, before)
     config.pluginmanager.register(Pruning(run.selection.answer), "anubis-pruning")
 
 
@@ -109,7 +108,8 @@ def _in_workers(config: pytest.Config, context: RunContext) -> bool:
 
 
 def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
-    context = replace(context_from_plain(worker_input[PLAIN_KEY]), root_pid=os.getppid())
+    context = from_plain(RunContext, worker_input[PLAIN_KEY], where="context")
+    context = replace(context, root_pid=os.getppid())
     config.stash[context_key] = context
     from pytest_anubis.distributed.workers import worker
 
@@ -231,37 +231,3 @@ def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
         f"no baseline for hardware class {key} in {settings.baselines}: learn one with "
         "'anubis learn suites/' on machines known to be good, then run again"
     )
-
-
-def context_to_plain(context: RunContext) -> dict[str, Any]:
-    """Return the context as plain types for a worker."""
-    data: dict[str, Any] = to_plain(context)
-    return data
-
-
-_REBUILT = ("settings", "baseline", "devices", "bindings", "hidden", "done")
-
-
-def context_from_plain(data: dict[str, Any]) -> RunContext:
-    """Build the context from what the controller sent."""
-    from pytest_anubis.core.baseline import Baseline
-
-    settings = dict(data["settings"])
-    for name in ("baselines", "store", "inventory", "scratch"):
-        settings[name] = _path(settings[name])
-    settings["goals_required"] = tuple(_path(path) for path in settings["goals_required"])
-    rest = {k: v for k, v in data.items() if k not in _REBUILT}
-    baseline = data["baseline"]
-    return RunContext(
-        settings=Settings(**settings),
-        baseline=None if baseline is None else from_plain(Baseline, baseline),
-        devices=tuple(data["devices"]),
-        bindings=tuple((variable, value) for variable, value in data["bindings"]),
-        hidden=tuple(data["hidden"]),
-        done=tuple(data["done"]),
-        **rest,
-    )
-
-
-def _path(text: str | None) -> Any:
-    return None if text is None else Path(text)

@@ -2,7 +2,8 @@
 
 Every reading may be None: then the node has no such sensor or the reader is not allowed to know it.
 A sensor that *should* have answered and failed is None too, and named in ``unreadable`` of the part that
-it belongs to, as ``field: reason``: absent is data, unreadable is never "fine".
+it belongs to, as ``field: reason``: absent is data, unreadable is never "fine". As plain data, what is
+None is left out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pytest_anubis.core.field_types import compact
 
+
+@compact("none")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
     """One accelerator.
@@ -87,6 +91,7 @@ class Accelerator:
     unreadable: tuple[str, ...] = ()
 
 
+@compact("none")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
     """The node's CPUs.
@@ -124,6 +129,7 @@ class Processor:
     unreadable: tuple[str, ...] = ()
 
 
+@compact("none")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """The node's main memory.
@@ -145,6 +151,7 @@ class Memory:
     unreadable: tuple[str, ...] = ()
 
 
+@compact("none")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """One block device.
@@ -180,6 +187,7 @@ class Disk:
     unreadable: tuple[str, ...] = ()
 
 
+@compact("none")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nic:
     """One network interface, or one port of an RDMA adapter (HCA).
@@ -213,6 +221,7 @@ class Nic:
     unreadable: tuple[str, ...] = ()
 
 
+@compact("none")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """Chassis and board.
@@ -236,6 +245,7 @@ class System:
     unreadable: tuple[str, ...] = ()
 
 
+@compact("none")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """Everything that is known about one node.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from pytest_anubis.core.field_types import compact
+
 Direction = Literal["higher", "lower", "equal"]
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
 
@@ -13,6 +15,7 @@ class MetricError(ValueError):
     """A metric was declared or recorded in a way that cannot be judged."""
 
 
+@compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One quantity on a ratio scale (never negative).

@@ -20,28 +20,30 @@ PACKAGE = ROOT / "pytest_anubis"
 # Room -> rooms that it may import. Modules at the top level are rooms of their own.
 MAY_IMPORT = {
     "core": set(),
-    "wire": set(),
+    "codec": {"core"},
     "solver_output": set(),
     "options": set(),
     "settings": {"options"},
     "hookspecs": {"core"},
+    "fixture_types": {"core"},
     "validator": {"core"},
     "selector": {"core"},
-    "store": {"core", "wire"},
-    "report": {"core", "wire"},
-    "hardware": {"core", "wire"},
+    "store": {"core", "codec"},
+    "report": {"core", "codec"},
+    "hardware": {"core", "codec"},
     "session": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "solver_output",
+        "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
+        "solver_output",
     },
     "distributed": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "session",
+        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",
     },
     "cli": {
-        "core", "validator", "selector", "store", "hardware", "report", "wire", "settings", "solver_output",
+        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "solver_output",
         "distributed",
     },
     "start": {
-        "core", "store", "hardware", "report", "wire", "settings", "session", "distributed",
+        "core", "store", "hardware", "report", "codec", "settings", "session", "distributed",
     },
     "plugin": {"start", "session", "settings", "hookspecs"},
 }  # fmt: skip
@@ -49,7 +51,7 @@ MAY_IMPORT = {
 # Room -> its shelves in reading order: a shelf may import those before it, never those after it. Modules
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first.
 SHELVES = {
-    "validator": ("similarity", "changes", "learning", "judging"),
+    "validator": ("similarity", "changes", "learning", "judging", "deciding"),
     "selector": (".", "risk", "choice", "simulation"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": ("atomic", "fields", "journal", "baselines", "history", "samples", "importers", "."),

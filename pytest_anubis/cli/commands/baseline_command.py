@@ -160,7 +160,7 @@ def _changed(old: Criterion, new: Criterion) -> list[str]:
     change = f"{100 * (after - before) / before:+.1f} %" if before else "-"
     if old.metric.unit != new.metric.unit:
         change = f"unit {old.metric.unit} -> {new.metric.unit}"
-    limits = [similarity_text(c.limit if c.limit is not None else c.alpha) for c in (old, new)]
+    limits = [similarity_text(c.learned if c.learned is not None else c.alpha) for c in (old, new)]
     name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
     centre = value_text(after, new.metric.unit)
     return [name, new.metric.name, new.scope, centre, change, *limits]
@@ -226,12 +226,12 @@ def _show_backtest(result: Backtest) -> None:
     rows = [["node", "device", "benchmark", "metric", "before", "now"]]
     rows += [
         [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
-        for f in result.flips[:SHOWN]
+        for f in result.changes[:SHOWN]
     ]
-    if result.flips:
+    if result.changes:
         print(table(rows))
-    if len(result.flips) > SHOWN:
-        print(f"... and {len(result.flips) - SHOWN} more verdicts that change")
+    if len(result.changes) > SHOWN:
+        print(f"... and {len(result.changes) - SHOWN} more verdicts that change")
     if result.per_thousand is not None:
         stated = f", stated {result.stated:.3g}" if result.stated is not None else ""
         print(

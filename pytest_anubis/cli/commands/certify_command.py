@@ -24,6 +24,7 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.events import RunTimed
 from pytest_anubis.distributed.dispatch.certificates import (
     Certificate,
     CertificateError,
@@ -35,7 +36,8 @@ from pytest_anubis.distributed.dispatch.certificates import (
 from pytest_anubis.report.text.numbers import similarity_text
 from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import journal_path, read_journal
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -205,4 +207,4 @@ def _show(
 
 def wall_of(record: RunRecord) -> float:
     """Return the seconds from the first test's start to the last one's end."""
-    return next((float(e["wall"]) for e in record.events if e["event"] == "dispatched"), 0.0)
+    return next((e.wall for e in record.events if isinstance(e, RunTimed)), 0.0)

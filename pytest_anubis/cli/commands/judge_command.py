@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared.arguments import add_baseline, baseline_place, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.core.run import Remarks
+from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
-from pytest_anubis.validator.judging.completeness import verdicts_of_tests
+from pytest_anubis.validator.deciding.run_decision import evidence_of
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -56,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
     from pytest_anubis.cli.shared.judged_json import write_judged
-    from pytest_anubis.validator.judging.fleet_judging import judge_fleet
+    from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
     baselines = _baselines(options)
     runs = _read(options.runs)
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             fail_on=options.fail_on,
             require_all=options.require_all,
             started={(run.run, run.node): run.started for run in runs.runs},
-            remarks=_remarks(runs),
+            evidence=_evidence(runs),
             progress=progress.count,
         )
     if options.json is not None:
@@ -97,17 +97,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _remarks(runs: RunSet) -> dict[tuple[str, str], Remarks]:
-    """Return what the journals say besides samples, with the tests that recorded nothing at all."""
-    found = dict(runs.remarks)
-    for test in runs.unmeasured:
-        key, known = (test.hardware_class, test.node), {test.result.test: test.result}
-        had = found.get(key, Remarks())
-        spoken_for = {(verdict.benchmark, verdict.device) for verdict in had.verdicts}
-        if (test.plan.benchmark, test.plan.device) in spoken_for:
-            continue
-        more = verdicts_of_tests([test.plan], known, (), node=test.node)
-        found[key] = had.with_more(Remarks(verdicts=tuple(more)))
+def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
+    """Return what the journals of each node say besides samples."""
+    found: dict[tuple[str, str], RunEvidence] = {}
+    for run in runs.journals:
+        key = (run.hardware_class, run.node)
+        found[key] = found.get(key, RunEvidence()).with_more(
+            evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
+        )
     return found
 
 

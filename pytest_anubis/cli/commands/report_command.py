@@ -7,14 +7,12 @@ import dataclasses
 import shutil
 import sys
 from pathlib import Path
-from typing import Literal
 
 from pytest_anubis.cli.shared.arguments import add_baseline, add_store, baseline_place, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
@@ -22,13 +20,7 @@ from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
-from pytest_anubis.store.journal.run_remarks import deaths, hindrances, repeated
-from pytest_anubis.validator import judge_node
-from pytest_anubis.validator.judging.completeness import (
-    rejecting,
-    verdicts_of_tests,
-    waived_verdict,
-)
+from pytest_anubis.validator.deciding.run_decision import decide_run
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -87,54 +79,26 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
     """
     if record.node_verdict is not None or record.settings.get("mode") != "judge":
         return record
-    fail_on: Literal["fail", "marginal"] = (
-        "marginal" if record.settings.get("fail_on") == "marginal" else "fail"
-    )
-    verdicts = _counted(record, fail_on)
     same = baseline is not None and baseline.digest == record.baseline
-    verdict = judge_node(
-        verdicts,
-        # It had a baseline, whose criteria may be gone by now.
-        expected=() if record.baseline and not same else None,
-        baseline=baseline if same else None,
-        node=record.node,
-        problems=[
-            "the run was cut short and never decided",
-            *deaths(record.events),
-            *hindrances(record.events),
-        ],
-        notes=tuple(repeated(record.events)),
-        fail_on=fail_on,
+    decision = decide_run(
+        record,
+        baseline if same else None,
+        fail_on="marginal" if record.settings.get("fail_on") == "marginal" else "fail",
         require_all=record.settings.get("require_all") is True,
+        cut_short=True,
     )
     return dataclasses.replace(
-        record, verdicts=tuple(verdicts), verdict_tests=(), node_verdict=verdict
+        record,
+        verdicts=(*record.verdicts, *decision.added),
+        node_verdict=decision.node_verdict,
     )
-
-
-def _counted(record: RunRecord, fail_on: str) -> list[MetricVerdict]:
-    """Return the verdicts of the tests, and those that tests without any deserve."""
-    results = {result.test: result for result in record.results}
-    waived = {test for test, result in results.items() if result.outcome == "xfailed"}
-    found = [
-        waived_verdict(verdict) if test in waived else verdict
-        for test, verdict in zip(record.verdict_tests, record.verdicts, strict=True)
-    ]
-    extra = verdicts_of_tests(
-        record.planned,
-        results,
-        {(verdict.benchmark, verdict.device) for verdict in record.verdicts},
-        node=record.node,
-        explained=rejecting(found, fail_on),
-    )
-    return [*found, *extra]
 
 
 def _show(record: RunRecord, verbosity: int) -> None:
     print(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
     for warning in record.warnings:
         print(f"note: {warning}")
-    for line in chosen_lines(record.events):
+    for line in chosen_lines(record.choice):
         print(line)
     if record.node_verdict is None:
         print(f"{len(record.measurements)} measurements recorded, nothing was judged")

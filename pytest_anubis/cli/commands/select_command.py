@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.codec import to_plain
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import FleetHistory, NodeRecord
-    from pytest_anubis.selector.choice.choice_inputs import Choice, Offer, Wish
+    from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, Offer
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +72,8 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("--by budget needs --budget, e.g. --budget 20m")
     if options.budget is not None and options.by != "budget":
         raise CommandError("--budget belongs to --by budget; add that")
-    choice, wish = _choose(options)
-    record = choice_record(choice, wish)
+    choice, request = _choose(options)
+    record = to_plain(choice_record(choice, request))
     if options.json is not None:
         histories.write_json(options.json, record)
     if options.json == "-":
@@ -80,8 +81,8 @@ def run(options: argparse.Namespace) -> int:
     if options.ids:
         print("\n".join(choice.plan.chosen))
         return 0
-    nodes = ", ".join(risk.node for risk in choice.ground.risks)
-    print(f"{nodes}: {choice.ground.basis or 'no incidents in the history'}")
+    nodes = ", ".join(risk.node for risk in choice.inputs.risks)
+    print(f"{nodes}: {choice.inputs.basis or 'no incidents in the history'}")
     for line in choice_lines(record):
         print(line)
     lines = explain_lines(record) if options.explain else list(choice.plan.chosen)
@@ -89,11 +90,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _choose(options: argparse.Namespace) -> tuple[Choice, Wish]:
-    from pytest_anubis.selector.choice.choice_inputs import Wish, choose, freeze
+def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
+    from pytest_anubis.selector.choice.choice_inputs import ChoiceRequest, choose, gather_inputs
     from pytest_anubis.store.history.fleet_history import read_fleet
 
-    wish = Wish(
+    request = ChoiceRequest(
         mode=options.by,
         p0=options.risk,
         budget=options.budget,
@@ -108,7 +109,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, Wish]:
     model = histories.load_risk_model(path) if path is not None and path.exists() else None
     offers = _offers(fleet, options.store)
     try:
-        ground = freeze(
+        inputs = gather_inputs(
             fleet,
             [node.name for node in nodes],
             now=time.time(),
@@ -116,7 +117,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, Wish]:
             model=model,
         )
         with suppress_solver_output():
-            return choose(ground, offers, wish), wish
+            return choose(inputs, offers, request), request
     except SelectorError as error:
         raise CommandError(f"{options.store}: {error}") from error
 

@@ -132,11 +132,11 @@ def _learned(world: Scenario, nodes: int) -> Rates:
     """Return rates learned from the simulated past of another fleet: what an operator could know."""
     from pytest_anubis.selector.simulation.hidden_defects import learn_rates
     from pytest_anubis.selector.simulation.policies import Full
-    from pytest_anubis.selector.simulation.simulated_fleet import record_past
+    from pytest_anubis.selector.simulation.simulated_fleet import record_usage
 
     with Progress("simulating a past to learn from") as progress:
         size = min(nodes, 400)  # more nodes teach little more
-        past = record_past(world, Full(PAST_SHARE), nodes=size, horizon=PAST_HOURS, seed=10_000)
+        past = record_usage(world, Full(PAST_SHARE), nodes=size, horizon=PAST_HOURS, seed=10_000)
         progress.say(f"{len(past.node)} uses of {size} nodes")
         return learn_rates(past)
 

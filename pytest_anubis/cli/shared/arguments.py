@@ -133,7 +133,7 @@ class RenamedAction(argparse.ArgumentParser):
         super().__init__(**known)
         self._now = now
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> NoReturn:  # type: ignore[override]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> NoReturn:
         """Refuse, and end with exit code 2."""
         self.exit(2, f"{self.prog}: is now '{self._now}'\n")
 

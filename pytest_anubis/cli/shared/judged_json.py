@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import Reference
-from pytest_anubis.validator.judging.column_judging import OUTCOMES, PASS, REASONS, JudgedColumns
-from pytest_anubis.validator.judging.fleet_judging import JudgedFleet
-from pytest_anubis.wire import to_plain
+from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
 
 SCHEMA = 1
 _NULL = "null"
@@ -42,9 +43,10 @@ def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int],
     try:
         with partial.open("w", encoding="utf-8") as out:
             nodes = [
-                {**to_plain(verdict), "verdict": verdict.decision.value} for verdict in judged.nodes
+                {**to_plain(verdict, full=True), "verdict": verdict.decision.value}
+                for verdict in judged.nodes
             ]
-            findings = json.dumps([to_plain(finding) for finding in judged.findings])
+            findings = json.dumps([to_plain(finding, full=True) for finding in judged.findings])
             out.write(f'{{"schema": {SCHEMA},\n"findings": {findings},\n')
             out.write(f'"nodes": {json.dumps(nodes)},\n"verdicts": [\n')
             separator = ""
@@ -95,7 +97,7 @@ def _rows(columns: JudgedColumns, baseline: Baseline | None) -> Iterator[str]:
         if outcome != PASS:
             end += f', "text": {_quoted(columns.verdict(row, baseline).text)}'
         if row in columns.changes:
-            end += f', "change": {json.dumps(to_plain(columns.changes[row].change))}'
+            end += f', "change": {json.dumps(to_plain(columns.changes[row].change, full=True))}'
         yield (
             f'{{"node": {_quoted(node)}, "device": {_quoted(device)}, {fixed}, "value": {value}, '
             f'"similarity": {similarity}, "limit": {limit}{end}}}'

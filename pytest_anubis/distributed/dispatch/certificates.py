@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import CodecError, from_plain, read_json, to_plain
+from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.tasks import Certificates
 from pytest_anubis.store.atomic import write_atomically
-from pytest_anubis.wire import WireError, from_plain, to_plain
 
 FORMAT = "anubis-certificates"
 SCHEMA = 2
@@ -99,10 +100,8 @@ def overlaps(record: RunRecord, share: float = 0.0) -> set[tuple[str, str]]:
     spans: list[tuple[float, float, str]] = []
     benchmark = {plan.test: plan.benchmark for plan in record.planned if plan.benchmark}
     for event in record.events:
-        if event.get("event") == "ran" and event.get("test") in benchmark:
-            start, end = event.get("start"), event.get("end")
-            if isinstance(start, int | float) and isinstance(end, int | float):
-                spans.append((float(start), float(end), benchmark[event["test"]]))
+        if isinstance(event, TestRan) and event.test in benchmark:
+            spans.append((event.start, event.end, benchmark[event.test]))
     return {
         (min(a, b), max(a, b))
         for number, (start, end, a) in enumerate(spans)
@@ -184,12 +183,10 @@ def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate
     """
     path = certificate_path(baselines, hardware_class)
     try:
-        if path.stat().st_size > _LARGEST:
-            raise CertificateError(f"{path}: too large for certificates; delete it")
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, largest=_LARGEST)
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError) as error:
+    except (OSError, CodecError) as error:
         raise CertificateError(f"{path}: cannot be read ({error}); fix or delete it") from error
     if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
         raise CertificateError(
@@ -197,13 +194,10 @@ def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate
         )
     if data.get("hardware_class") != hardware_class:
         raise CertificateError(f"{path}: belongs to class {data.get('hardware_class')!r}")
-    pairs = data.get("pairs")
-    if not isinstance(pairs, list):
-        raise CertificateError(f"{path}: field 'pairs' must be a list")
     try:
-        return tuple(from_plain(Certificate, one, where="pair") for one in pairs)
-    except WireError as error:
-        raise CertificateError(f"{path}: {error}") from error
+        return from_plain(tuple[Certificate, ...], data.get("pairs"), where="pairs")
+    except CodecError as error:
+        raise CertificateError(f"{path}: {error}; fix it, or certify again") from error
 
 
 _Values = dict[str, dict[tuple[str, str], list[Measurement]]]

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import CodecError, from_plain, shown, to_plain
 from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.hardware.inventory.amd_inventory import read_amd
 from pytest_anubis.hardware.inventory.host_inventory import (
@@ -19,7 +20,6 @@ from pytest_anubis.hardware.inventory.host_inventory import (
     read_processor,
     read_system,
 )
-from pytest_anubis.hardware.inventory.inventory_codec import build, plain, shown
 from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
 from pytest_anubis.hardware.inventory.periphery import read_disks, read_nics
 from pytest_anubis.hardware.text_files import Files, key_values
@@ -98,7 +98,7 @@ def read_inventory(
 
 def inventory_to_plain(inventory: Inventory) -> dict[str, Any]:
     """Return the inventory as JSON-ready data; readings that are None are left out."""
-    return {"schema": SCHEMA, **plain(inventory)}
+    return {"schema": SCHEMA, **to_plain(inventory)}
 
 
 def inventory_from_plain(data: Any, *, where: str = "inventory") -> Inventory:
@@ -111,6 +111,18 @@ def inventory_from_plain(data: Any, *, where: str = "inventory") -> Inventory:
     Raises:
         InventoryError: A field is missing, unknown or of another type; one line that names it.
     """
+    try:
+        return from_plain(Inventory, inventory_fields(data, where=where), where=where)
+    except CodecError as error:
+        raise InventoryError(str(error)) from error
+
+
+def inventory_fields(data: Any, *, where: str = "inventory") -> dict[str, Any]:
+    """Return an inventory's fields from plain data without the version of their form.
+
+    Raises:
+        InventoryError: There is none, or it is of another version.
+    """
     if not isinstance(data, Mapping):
         raise InventoryError(f"{where}: expected an object with the inventory's fields")
     schema = data.get("schema")
@@ -118,10 +130,7 @@ def inventory_from_plain(data: Any, *, where: str = "inventory") -> Inventory:
         raise InventoryError(
             f"{where}.schema: is {shown(schema)}, this version reads {SCHEMA}; record it again"
         )
-    try:
-        return build(Inventory, {k: v for k, v in data.items() if k != "schema"}, where)
-    except ValueError as error:
-        raise InventoryError(str(error)) from error
+    return {name: item for name, item in data.items() if name != "schema"}
 
 
 def redact(inventory: Inventory) -> Inventory:

@@ -3,46 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict
 from typing import Any
 
-from pytest_anubis.selector.choice.choice_inputs import Choice, Wish
+from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest
 
 
-def choice_record(choice: Choice, wish: Wish, *, pinned: Collection[str] = ()) -> dict[str, Any]:
-    """Return a choice as numbers, strings, lists and dicts.
+def choice_record(
+    choice: Choice, request: ChoiceRequest, *, pinned: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return a choice by the names that it has in a journal; ``codec.to_plain`` makes plain data of it.
 
     Args:
         choice: The choice.
-        wish: What was asked.
+        request: What was asked.
         pinned: Benchmarks that were named explicitly.
     """
-    plan, ground = choice.plan, choice.ground
-    unknown = ground.risk is None
-    blind = bool(ground.lacking) and plan.method == "everything"
+    plan, inputs = choice.plan, choice.inputs
+    unknown = inputs.risk is None
+    blind = bool(inputs.lacking) and plan.method == "everything"
     return {
-        "mode": wish.mode,
-        "target": None if unknown or wish.target is None else float(wish.target),
-        "budget": wish.budget,
-        "incident_cost": wish.incident_cost,
-        "explore": wish.explore,
-        "seed": wish.seed,
-        "nodes": {risk.node: None if unknown else float(risk.probability) for risk in ground.risks},
-        "horizon": ground.horizon,
-        "basis": ground.basis,
-        "notes": list(ground.notes),
-        "lacking": list(ground.lacking) if blind else [],
-        "risk_before": ground.risk,
+        "mode": request.mode,
+        "target": None if unknown or request.target is None else float(request.target),
+        "budget": request.budget,
+        "incident_cost": request.incident_cost,
+        "explore": request.explore,
+        "seed": request.seed,
+        "nodes": {risk.node: None if unknown else float(risk.probability) for risk in inputs.risks},
+        "horizon": inputs.horizon,
+        "basis": inputs.basis,
+        "notes": inputs.notes,
+        "lacking": inputs.lacking if blind else (),
+        "risk_before": inputs.risk,
         "residual_risk": None if unknown else float(plan.residual_risk),
         "full_risk": None if unknown else float(plan.full_risk),
         "pinned": sorted(pinned),
-        "unpriced": list(choice.unpriced),
-        "chosen": list(plan.chosen),
-        "explored": list(plan.explored),
-        "pruned": [asdict(item) for item in plan.pruned],
+        "unpriced": choice.unpriced,
+        "chosen": plan.chosen,
+        "explored": plan.explored,
+        "pruned": plan.pruned,
         "method": plan.method,
-        "optimal": bool(plan.optimal),
-        "reached": bool(plan.reached),
+        "optimal": plan.optimal,
+        "reached": plan.reached,
         "cost": float(plan.cost),
         "full_cost": float(plan.full_cost),
         "coverage": float(plan.coverage),

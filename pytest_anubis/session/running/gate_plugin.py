@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.core.events import Judged
 from pytest_anubis.session.context import RunContext, Sink
 
 if TYPE_CHECKING:
@@ -50,10 +51,8 @@ class Gate:
         """Write what was found into the journal, which is open now."""
         if session.config.option.collectonly:
             return
-        from pytest_anubis.store.journal.journal_events import verdict_event
-
         for finding in self.findings:
-            self._sink(verdict_event(self._verdict(finding)))
+            self._sink(Judged(verdict=self._verdict(finding)))
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was found."""

@@ -20,7 +20,8 @@ from pytest_anubis.session.context import new_run_id
 from pytest_anubis.session.soaking.cycle_reports import CycleFiles
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import journal_path, read_journal
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord

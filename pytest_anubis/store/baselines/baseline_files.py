@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import CodecError, read_json
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.baselines.baseline_form import (
@@ -68,11 +69,14 @@ def load_baseline(
 
     Raises:
         BaselineError: The file cannot be read, is malformed, is another class's, or was edited after it
-            was sealed; one line that names the file, the place and the mend.
+            was sealed; one line that names the file, the place and the fix.
     """
-    data = _read(path)
     try:
-        baseline = baseline_from_plain(data)
+        baseline = baseline_from_plain(read_json(path, largest=_LARGEST))
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be read ({error.strerror})") from error
+    except CodecError as error:
+        raise BaselineError(f"{path}: {error}; restore the file or learn it again") from None
     except BaselineError as error:
         raise BaselineError(f"{path}: {error}") from None
     if hardware_class is not None and baseline.hardware_class != hardware_class:
@@ -153,43 +157,6 @@ def save_baseline(baseline: Baseline, folder: Path) -> Path:
             f"{path}: cannot be written ({error.strerror}); choose another folder or make room"
         ) from error
     return path
-
-
-def _read(path: Path) -> Any:
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise BaselineError(f"{path}: larger than 1 GiB, so it is no baseline")
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise BaselineError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise BaselineError(
-            f"{path}: byte {error.start} is not UTF-8; restore the file or learn it again"
-        ) from None
-    try:
-        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
-    except RecursionError:
-        raise BaselineError(f"{path}: nested too deeply, so it is no baseline") from None
-    except json.JSONDecodeError as error:
-        raise BaselineError(
-            f"{path} line {error.lineno} column {error.colno}: not valid JSON ({error.msg}); "
-            "restore the file or learn it again"
-        ) from None
-    except ValueError as error:
-        raise BaselineError(f"{path}: {str(error)[:120]}; mend it or learn it again") from None
-
-
-def _refuse(word: str) -> float:
-    raise ValueError(f"{word} is not a number that a baseline may hold")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"field {twice[:40]!r} stands twice in one object")
-    return found
 
 
 def _pretty(value: Any, indent: str) -> str:

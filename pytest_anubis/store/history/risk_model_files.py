@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import CodecError, read_json
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.history.database import HistoryError
 
@@ -42,23 +43,13 @@ def read_model(path: Path) -> dict[str, Any]:
         HistoryError: The file cannot be read, or is no risk model.
     """
     try:
-        if path.stat().st_size > _MOST:
-            raise HistoryError(f"{path}: larger than {_MOST >> 20} MiB, no risk model of ours")
-        found: Any = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+        found = read_json(path, largest=_MOST)
     except OSError as error:
         raise HistoryError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise (
-            error
-            if isinstance(error, HistoryError)
-            else HistoryError(f"{path}: not valid JSON ({str(error)[:60]})")
-        ) from None
+    except CodecError as error:
+        raise HistoryError(f"{path}: {error}; fit it again with 'anubis risk --save'") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise HistoryError(
             f"{path}: not a risk model (format {FORMAT!r}); write one with 'anubis risk --save'"
         )
     return found
-
-
-def _refuse(word: str) -> float:
-    raise ValueError(f"{word} is not JSON")

@@ -14,7 +14,8 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError, moment_of, node_number
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import JOURNAL_NAME, RUNS_FOLDER, read_journal
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 
 
 def file_run(store: Path | str, journal: Path | str) -> str:
@@ -29,10 +30,23 @@ def file_run(store: Path | str, journal: Path | str) -> str:
         that cannot be written must not cost a run its verdict.
     """
     try:
-        record = read_journal(Path(journal))
+        return file_record(store, read_journal(Path(journal)), path=str(journal))
+    except JournalError as error:
+        return f"this run is not in the history: {error}"
+
+
+def file_record(store: Path | str, record: RunRecord, *, path: str = "") -> str:
+    """Record a run in the history; as `file_run`.
+
+    Args:
+        store: The store's folder or a database URL.
+        record: The run.
+        path: Where its journal lies.
+    """
+    try:
         with History(store) as history:
             record_run(history, record)
-    except (JournalError, HistoryError) as error:
+    except HistoryError as error:
         return f"this run is not in the history: {error}"
     return ""
 

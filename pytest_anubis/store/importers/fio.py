@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pytest_anubis.codec import CodecError, from_plain
+from pytest_anubis.core.field_types import Alias, Count, NotNegative
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Problem
-from pytest_anubis.store.fields import Fields
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
@@ -20,7 +22,6 @@ from pytest_anubis.store.importers.import_result import (
     read_text,
 )
 
-_WAYS = ("read", "write", "trim")
 _PERCENTILES = (("50.000000", "p50"), ("99.000000", "p99"))
 
 
@@ -52,11 +53,11 @@ def import_fio(
     failed: dict[Unit, Problem] = {}
     jobs = 0
     for output in _outputs(read_text(path), path):
-        for job in output.children("jobs"):
+        for job in output.jobs:
             jobs += 1
             try:
                 _take_job(samples, failed, output, job, device)
-            except ImportFileError as error:
+            except (CodecError, ImportFileError) as error:
                 wrong.add(0, str(error))
     if not jobs:
         raise ImportFileError(f"{path}: no job in it, so it is no JSON output of fio")
@@ -73,15 +74,47 @@ def import_fio(
     )
 
 
-def _outputs(text: str, path: Path) -> Iterator[Fields]:
+@dataclass(frozen=True, slots=True)
+class _Latency:
+    percentile: Mapping[str, NotNegative] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What a job read, wrote or trimmed."""
+
+    total_ios: Count = 0
+    bw_bytes: NotNegative = 0.0
+    bw: NotNegative | None = None
+    iops: NotNegative | None = None
+    lat_ns: _Latency | None = None
+    clat_ns: _Latency | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    jobname: str
+    error: Count = 0
+    options: Annotated[Mapping[str, Any], Alias("job options")] = field(default_factory=dict)
+    read: _Way | None = None
+    write: _Way | None = None
+    trim: _Way | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    jobs: tuple[Any, ...]  # a wrong one among them leaves the others as they are
+    options: Annotated[Mapping[str, Any], Alias("global options")] = field(default_factory=dict)
+
+
+def _outputs(text: str, path: Path) -> Iterator[_Output]:
     """Yield every JSON object; what stands before the first and between them (warnings) is skipped."""
     decoder = json.JSONDecoder()
     at = text.find("{")
     while at >= 0:
         try:
             data, end = decoder.raw_decode(text, at)
-            output = Fields(data, "", ImportFileError)
-            output.items("jobs", needed=True)
+            output = from_plain(_Output, data, unknown="ignore")
         except (ValueError, RecursionError) as error:
             said = str(error)[:80]
             raise ImportFileError(
@@ -95,37 +128,38 @@ def _outputs(text: str, path: Path) -> Iterator[Fields]:
 def _take_job(
     samples: dict[Unit, list[float]],
     failed: dict[Unit, Problem],
-    output: Fields,
-    job: Fields,
+    output: _Output,
+    data: Any,
     device: str,
 ) -> None:
-    name = job.text("jobname")
-    options = output.mapping("global options") | job.mapping("job options")
-    error = job.integer("error", 0)
+    job = from_plain(_Job, data, where="job", unknown="ignore")
+    options = {**output.options, **job.options}
     disk = device or str(options.get("filename", "")).rstrip("/").split("/")[-1] or "disk"
     recorded = False
-    for way in _WAYS:
-        for metric, value in _metrics(job.child(way), way) if job.has(way) else ():
-            unit = (f"fio/{name}", metric, disk)
+    for name, way in (("read", job.read), ("write", job.write), ("trim", job.trim)):
+        for metric, value in _metrics(way, name) if way is not None and way.total_ios else ():
+            unit = (f"fio/{job.jobname}", metric, disk)
             samples.setdefault(unit, []).append(value)
             recorded = True
-            if error:
-                failed[unit] = Problem(kind="failed", text=f"fio error {error}")
+            if job.error:
+                failed[unit] = Problem(kind="failed", text=f"fio error {job.error}")
     if not recorded:
-        raise ImportFileError(f"job {name!r}: nothing was read or written (fio error {error})")
+        raise ImportFileError(
+            f"job {job.jobname!r}: nothing was read or written (fio error {job.error})"
+        )
 
 
-def _metrics(part: Fields, way: str) -> Iterator[tuple[Metric, float]]:
-    if part.integer("total_ios", 0) == 0:
-        return
-    bandwidth: Any = part.number("bw_bytes", 0.0, least=0.0) or part.number("bw", least=0.0) * 1024
-    yield Metric(name=f"{way}_bandwidth", unit="MB/s", better="higher"), bandwidth / 1e6
-    yield Metric(name=f"{way}_iops", unit="op/s", better="higher"), part.number("iops", least=0.0)
-    for field in ("lat_ns", "clat_ns"):
-        percentiles = part.child(field).mapping("percentile") if part.has(field) else {}
-        if percentiles:
-            found = Fields(percentiles, part.at(f"{field}.percentile"), ImportFileError)
-            for key, label in _PERCENTILES:
-                metric = Metric(name=f"{way}_latency_{label}", unit="us", better="lower")
-                yield metric, found.number(key, least=0.0) / 1000
-            return
+def _metrics(way: _Way, name: str) -> Iterator[tuple[Metric, float]]:
+    bandwidth = way.bw_bytes or (None if way.bw is None else way.bw * 1024)
+    if bandwidth is None or way.iops is None:
+        raise ImportFileError(f"{name}: {'bw' if bandwidth is None else 'iops'} is missing")
+    yield Metric(name=f"{name}_bandwidth", unit="MB/s", better="higher"), bandwidth / 1e6
+    yield Metric(name=f"{name}_iops", unit="op/s", better="higher"), way.iops
+    percentiles = next(
+        (la.percentile for la in (way.lat_ns, way.clat_ns) if la and la.percentile), {}
+    )
+    for key, label in _PERCENTILES if percentiles else ():
+        if key not in percentiles:
+            raise ImportFileError(f"{name}: percentile {key} is missing")
+        metric = Metric(name=f"{name}_latency_{label}", unit="us", better="lower")
+        yield metric, percentiles[key] / 1000

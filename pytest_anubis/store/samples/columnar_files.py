@@ -9,24 +9,19 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pytest_anubis.codec import CodecError, from_plain, to_plain
+from pytest_anubis.core.measurement import Purpose
+from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import IntArray, Population, Problem
 from pytest_anubis.store.atomic import write_atomically
-from pytest_anubis.store.fields import Fields
-from pytest_anubis.store.journal.journal_events import (
-    metric_from_plain,
-    metric_to_plain,
-    run_started_event,
-)
-from pytest_anubis.store.journal.replay import head_of
-from pytest_anubis.wire import from_plain, to_plain
 
 FORMAT = "anubis-columns"
 SCHEMA = 1
@@ -72,6 +67,65 @@ class Columns:
     origin: Origin | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    """What all samples of a population share."""
+
+    hardware_class: str
+    benchmark: str
+    metric: Metric
+    component: str
+    group: str
+
+
+_KEY = ("hardware_class", "benchmark", "metric", "component", "group")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What stands in the header of a run: the first event of its journal, as schema 1 has it."""
+
+    event: str = "run_started"
+    format: str = "anubis-journal"
+    schema: int = 1
+    run: str
+    node: str
+    started: str = ""
+    hardware_class: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    profile: str = ""
+    purpose: Purpose = "measure"
+    inventory: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_RUN = (
+    "run",
+    "node",
+    "started",
+    "hardware_class",
+    "attributes",
+    "profile",
+    "purpose",
+    "inventory",
+    "settings",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    """The JSON beside the arrays."""
+
+    format: str = FORMAT
+    schema: int = SCHEMA
+    populations: tuple[_Key, ...]
+    nodes: tuple[str, ...]
+    devices: tuple[str, ...]
+    runs: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    records: tuple[_Run, ...] = ()
+
+
 def save_columns(columns: Columns, path: Path) -> Path:
     """Write a columnar file atomically; `path` should end in ``.npz``.
 
@@ -94,17 +148,15 @@ def save_columns(columns: Columns, path: Path) -> Path:
         "problem_row": np.array([row for row, _ in marked], dtype=np.int64),
         "problem": np.array([kinds.setdefault(q, len(kinds)) for _, q in marked], dtype=np.int32),
     }
-    header = {
-        "format": FORMAT,
-        "schema": SCHEMA,
-        "populations": [_key_to_plain(p) for p in populations],
-        "nodes": list(nodes.numbers),
-        "devices": list(devices.numbers),
-        "runs": list(runs.numbers),
-        "problems": [{"kind": q.kind, "text": q.text} for q in kinds],
-        "records": [_run_to_plain(run) for run in columns.runs],
-    }
-    text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode("ascii")
+    header = _Header(
+        populations=tuple(_Key(**{name: getattr(p, name) for name in _KEY}) for p in populations),
+        nodes=tuple(nodes.numbers),
+        devices=tuple(devices.numbers),
+        runs=tuple(runs.numbers),
+        problems=tuple(kinds),
+        records=tuple(_Run(**{name: getattr(r, name) for name in _RUN}) for r in columns.runs),
+    )
+    text = json.dumps(to_plain(header), allow_nan=False, separators=(",", ":")).encode("ascii")
     arrays["header"] = np.frombuffer(text, dtype=np.uint8)
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)
@@ -126,14 +178,12 @@ def load_columns(path: Path) -> Columns:
     """
     try:
         arrays = _load_arrays(path)
-        header = Fields(json.loads(arrays["header"].tobytes()), "header", ColumnsError)
-        if header.raw("format") != FORMAT or header.raw("schema") != SCHEMA:
-            raise ColumnsError(
-                f"not a columnar run file of schema {SCHEMA}; import the results again"
-            )
+        header = _header(arrays["header"].tobytes())
         _check(arrays, header)
         return Columns(
-            populations=_populations(arrays, header), runs=_runs(header), origin=origin_of(path)
+            populations=_populations(arrays, header),
+            runs=tuple(RunRecord(**{n: getattr(r, n) for n in _RUN}) for r in header.records),
+            origin=origin_of(path),
         )
     except ColumnsError as error:
         raise ColumnsError(f"{path}: {error}") from None
@@ -188,10 +238,20 @@ def _load_arrays(path: Path) -> dict[str, Any]:
     return arrays
 
 
-def _check(arrays: dict[str, Any], header: Fields) -> None:
+def _header(text: bytes) -> _Header:
+    data = json.loads(text)
+    if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
+        raise ColumnsError(f"not a columnar run file of schema {SCHEMA}; import the results again")
+    try:
+        return from_plain(_Header, data, where="header", unknown="ignore")
+    except CodecError as error:
+        raise ColumnsError(f"{error}; import the results again") from None
+
+
+def _check(arrays: dict[str, Any], header: _Header) -> None:
     units = len(arrays["node"])
     for name, total, count in (
-        ("population", units, len(header.items("populations", needed=True)) + 1),
+        ("population", units, len(header.populations) + 1),
         ("offsets", len(arrays["values"]), units + 1),
     ):
         bounds = arrays[name]
@@ -199,12 +259,12 @@ def _check(arrays: dict[str, Any], header: Fields) -> None:
         if not fits or np.any(np.diff(bounds) < 0):
             raise ColumnsError(f"array {name}: the bounds do not fit; import the results again")
     for name, words, length in (
-        ("node", "nodes", units),
-        ("device", "devices", units),
-        ("run", "runs", units),
-        ("problem", "problems", len(arrays["problem_row"])),
+        ("node", header.nodes, units),
+        ("device", header.devices, units),
+        ("run", header.runs, units),
+        ("problem", header.problems, len(arrays["problem_row"])),
     ):
-        codes, count = arrays[name], len(header.items(words, needed=True))
+        codes, count = arrays[name], len(words)
         inside = not len(codes) or (codes.min() >= 0 and codes.max() < count)
         if len(codes) != length or not inside:
             raise ColumnsError(f"array {name}: refers to names that are not there")
@@ -213,71 +273,36 @@ def _check(arrays: dict[str, Any], header: Fields) -> None:
         raise ColumnsError("array problem_row: refers to rows that are not there")
 
 
-def _populations(arrays: dict[str, Any], header: Fields) -> tuple[Population, ...]:
+def _populations(arrays: dict[str, Any], header: _Header) -> tuple[Population, ...]:
     names = {
-        name: np.array(header.texts(words), dtype=object)[arrays[name]].tolist()
-        for name, words in (("node", "nodes"), ("device", "devices"), ("run", "runs"))
+        name: np.array(words, dtype=object)[arrays[name]].tolist()
+        for name, words in (
+            ("node", header.nodes),
+            ("device", header.devices),
+            ("run", header.runs),
+        )
         if len(arrays[name])
     }
-    problems = [
-        Problem(kind=item.text("kind"), text=item.text("text"))
-        for item in header.children("problems")
-    ]
     order = np.argsort(arrays["problem_row"], kind="stable")
     marked, which = arrays["problem_row"][order], arrays["problem"][order]
     bounds, offsets = arrays["population"].tolist(), arrays["offsets"]
     found = []
-    for i, key in enumerate(header.children("populations")):
+    for i, key in enumerate(header.populations):
         first, last = bounds[i], bounds[i + 1]
         lo, hi = np.searchsorted(marked, (first, last))
         start = offsets[first] if first < len(offsets) else 0
         found.append(
             Population(
-                hardware_class=key.text("hardware_class"),
-                benchmark=key.text("benchmark"),
-                metric=metric_from_plain(key.child("metric")),
-                component=key.text("component"),
-                group=key.text("group"),
+                **{name: getattr(key, name) for name in _KEY},
                 nodes=tuple(names["node"][first:last]) if names else (),
                 devices=tuple(names["device"][first:last]) if names else (),
                 runs=tuple(names["run"][first:last]) if names else (),
                 values=arrays["values"][start : offsets[last]],
                 offsets=offsets[first : last + 1] - start,
                 problems={
-                    int(row) - first: problems[code]
+                    int(row) - first: header.problems[code]
                     for row, code in zip(marked[lo:hi], which[lo:hi], strict=True)
                 },
             )
         )
     return tuple(found)
-
-
-def _runs(header: Fields) -> tuple[RunRecord, ...]:
-    return tuple(
-        head_of(Fields(item, f"header.records[{i}]", ColumnsError))
-        for i, item in enumerate(header.items("records"))
-    )
-
-
-def _key_to_plain(population: Population) -> dict[str, Any]:
-    return {
-        "hardware_class": population.hardware_class,
-        "benchmark": population.benchmark,
-        "metric": metric_to_plain(population.metric),
-        "component": population.component,
-        "group": population.group,
-    }
-
-
-def _run_to_plain(run: RunRecord) -> dict[str, Any]:
-    return run_started_event(
-        run=run.run,
-        node=run.node,
-        started=run.started,
-        hardware_class=run.hardware_class,
-        attributes=run.attributes,
-        profile=run.profile,
-        purpose=run.purpose,
-        inventory=run.inventory,
-        settings=run.settings,
-    )

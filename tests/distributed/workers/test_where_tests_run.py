@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.core.events import RunTimed
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 PLAIN = """
 import os, pathlib
@@ -56,7 +57,7 @@ def test_a_run_of_nothing_but_deaths_took_its_time(pytester: pytest.Pytester) ->
     result = pytester.runpytest_subprocess("--anubis", "-v", timeout=90)
     assert result.ret == 20
     (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    walls = [e["wall"] for e in read_journal(path).events if e["event"] == "dispatched"]
+    walls = [e.wall for e in read_journal(path).events if isinstance(e, RunTimed)]
     assert len(walls) == 1
     assert 0 < walls[0] < 90
 

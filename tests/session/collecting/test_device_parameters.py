@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.journal.journal_file import read_journal
-from pytest_anubis.store.journal.run_remarks import remarks_of
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.places import RECORDED
 
 SUITE = """
@@ -90,7 +90,7 @@ def test_what_the_user_hides_is_left_alone_and_said(
     result.stdout.fnmatch_lines([f"anubis: {hidden}"])
     assert record.node_verdict is not None
     assert f"{hidden} and not tested" in record.node_verdict.blocking
-    assert remarks_of(record).obstacles == (f"run hidden: {hidden} and not tested",)
+    assert evidence_of(record).blockers == (f"run hidden: {hidden} and not tested",)
     uuids = {f"cuda:{i}": card["uuid"] for i, card in enumerate(record.inventory["accelerators"])}
     both = f"{uuids['cuda:5']},{uuids['cuda:2']}"
     assert Path("seen-node").read_text() == both

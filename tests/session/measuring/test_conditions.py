@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.places import RECORDED
 
 SUITE = """

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.selector_story import (
     ALL,
     HERE,

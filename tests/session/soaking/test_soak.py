@@ -15,7 +15,7 @@ import pytest
 
 from pytest_anubis.session.soaking.cycle_reports import CycleFiles
 from pytest_anubis.session.soaking.soak import worst_code
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.quiet import QUIET
 
 SUITE = """

@@ -36,13 +36,13 @@ def criterion(name: str = "rate", **more: Any) -> Criterion:
         "metric": Metric(name=name, unit="GB/s", better="higher", question="µ?"),
         "component": "network",
         "centre": (1.0, 1.123456789012, 2.0),
-        "limit": 0.97,
+        "learned": 0.97,
         "repeatability": 0.99,
         "medians": (1.0, 1.5),
         "nodes": 12,
         "units": 96,
         "window": (3, 20),
-        "notes": ("a learned limit would need 230 nodes",),
+        "notes": ("a learned threshold would need 230 nodes",),
     }
     return Criterion(**(fields | more))
 
@@ -51,7 +51,7 @@ def baseline(**more: Any) -> Baseline:
     fields: dict[str, Any] = {
         "hardware_class": "cpu epyc/8",
         "attributes": {"cpu": "epyc"},
-        "criteria": (criterion(), criterion("latency", scope="node", window=None, limit=None)),
+        "criteria": (criterion(), criterion("latency", scope="node", window=None, learned=None)),
         "created": "2026-01-31T12:00:00Z",
         "nodes": ("n1", "n2"),
         "runs": ("r1",),
@@ -131,27 +131,35 @@ def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 MALFORMED = [
     ("schema", 2, "schema: version 2"),
-    ("schema", "1", "schema: expected a whole number"),
+    ("schema", "1", 'schema: version "1", this version'),
     ("format", "x", "not a baseline"),
     ("hardware_class", "", "hardware_class: is empty"),
     ("criteria", {}, "criteria: expected a list"),
     ("criteria.0", 7, r"criteria\[0\]: expected an object"),
     ("criteria.0.centre", [], r"criteria\[0\].centre: is empty"),
     ("criteria.0.centre", [2.0, 1.0], r"criteria\[0\].centre\[1\]: smaller"),
-    ("criteria.1.centre.0", -1.0, r"criteria\[1\].centre\[0\]: -1 is outside"),
-    ("criteria.1.centre.0", None, r"criteria\[1\].centre\[0\]: expected a number, found null"),
-    ("criteria.1.centre.0", 10**400, r"centre\[0\]: the number is too large"),
-    ("criteria.0.alpha", 1.5, r"criteria\[0\].alpha: 1.5 is outside \[0, 1\]"),
-    ("criteria.0.better", "faster", "better: 'faster' is none of higher, lower, equal"),
+    (
+        "criteria.1.centre.0",
+        -1.0,
+        r"criteria\[1\].centre\[0\]: expected a number of at least 0, found -1",
+    ),
+    (
+        "criteria.1.centre.0",
+        None,
+        r"criteria\[1\].centre\[0\]: expected a number of at least 0, found null",
+    ),
+    ("criteria.1.centre.0", 10**400, r"centre\[0\]: expected .*, found a number that is too large"),
+    ("criteria.0.alpha", 1.5, r"criteria\[0\].alpha: expected a number from 0 to 1, found 1.5"),
+    ("criteria.0.better", "faster", 'better: expected one of higher, lower, equal, found "faster"'),
     ("criteria.0.unit", "", "has no unit"),
-    ("criteria.0.window", [1], "window: 1 numbers"),
-    ("criteria.0.window", [1, 0], r"window\[1\]: must be at least 1"),
+    ("criteria.0.window", [1], "window: expected 2 items, found 1"),
+    ("criteria.0.window", [1, 0], r"window\[1\]: expected a whole number of at least 1, found 0"),
     ("criteria.0.medians", [1.0] * 102, "at most 101"),
     ("criteria.0.nodes", True, "nodes: expected a whole number"),
     ("criteria.0.limmit", 0.5, "limmit: unknown field"),
-    ("created", "yesterday", "created: 'yesterday' is not a date"),
+    ("created", "yesterday", 'created: "yesterday" is not a date'),
     ("nodes", ["a", 5], r"nodes\[1\]: expected text"),
-    ("error_rate", -0.1, "error_rate: -0.1 is outside"),
+    ("error_rate", -0.1, "error_rate: expected a number from 0 to 1, found -0.1"),
     ("attributes", {"cpu": 5}, "attributes.cpu: expected text"),
     ("inventory", [], "inventory: expected an object"),
 ]
@@ -191,8 +199,8 @@ def test_duplicates_and_mixed_units_are_refused() -> None:
         (b'{"schema": NaN}', "NaN is not a number"),
         (b"[" * 200_000, "nested too deeply"),
         (b"\xff{}", "byte 0 is not UTF-8"),
-        (b'{"n": ' + b"9" * 5000 + b"}", "mend it"),
-        (b"[]", "top level: expected an object"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "not valid JSON .*learn it again"),
+        (b"[]", "expected an object"),
         (b"\x00" * 10, "not valid JSON"),
     ],
 )
@@ -296,7 +304,7 @@ def test_flipped_bytes_are_valid_or_refused(tmp_path: Path, data: st.DataObject)
 
 def test_nothing_that_cannot_be_read_back_is_written(tmp_path: Path) -> None:
     bad = dataclasses.replace(baseline(), criteria=(criterion(centre=(1.0, math.nan)),))
-    with pytest.raises(BaselineError, match="centre is nan"):
+    with pytest.raises(BaselineError, match=r"centre\[1\]: expected a finite number, found NaN"):
         save_baseline(bad, tmp_path)
     deep: Any = {}
     for _ in range(40):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from pytest_anubis.core.events import RunStarted
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.metric import Metric
@@ -35,7 +36,6 @@ from pytest_anubis.store.history.run_filing import (
     file_run,
     record_run,
 )
-from pytest_anubis.store.journal import journal_events as events
 from pytest_anubis.store.journal.journal_file import Journal
 from tests.postgres import new_database
 
@@ -141,7 +141,7 @@ def write_schema_1(engine: sa.Engine) -> None:
     for table in schema.metadata.sorted_tables:
         if table is not schema.benchmarks:
             table.to_metadata(old)
-    text = {"nullable": False, "server_default": ""}
+    text: Any = {"nullable": False, "server_default": ""}
     old.tables["nodes"].append_column(sa.Column("attributes", sa.Text, **text))
     for name in ("inventory", "path"):
         old.tables["runs"].append_column(sa.Column(name, sa.Text, **text))
@@ -158,14 +158,14 @@ def write_schema_1(engine: sa.Engine) -> None:
     )
     old.create_all(engine)
     with engine.begin() as connection:
-        for table, values in (
+        for name, values in (
             ("anubis_meta", {"name": "schema", "value": "1"}),
             ("nodes", {"name": "n0", "since": NOW - DAY, "attributes": "{}"}),
             ("runs", {"node_id": 1, "run": "r0", "started": NOW - DAY, "inventory": "{}"}),
         ):
-            connection.execute(old.tables[table].insert().values(values))
+            connection.execute(old.tables[name].insert().values(values))
         row = {"run_id": 1, "benchmark": DISK, "component": "disk", "count": 1, "sketch": b"x" * 8}
-        connection.execute(samples.insert(), [row | {"metric": name} for name in ("a", "b")])
+        connection.execute(samples.insert(), [row | {"metric": metric} for metric in ("a", "b")])
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -336,7 +336,7 @@ def test_states_of_nodes(history: History) -> None:
 def test_a_run_is_filed_from_its_journal_and_trouble_is_only_told(tmp_path: Path) -> None:
     store = tmp_path / ".anubis"
     with Journal.create(store, "r1") as journal:
-        journal.write(events.run_started_event(run="r1", node="n1", started="2026-01-01"))
+        journal.write(RunStarted(run="r1", node="n1", started="2026-01-01"))
     assert file_run(store, journal.path) == ""
     with History(store) as opened:
         (run,) = opened.node_history("n1")
@@ -354,7 +354,7 @@ def test_a_run_is_filed_from_its_journal_and_trouble_is_only_told(tmp_path: Path
 def test_a_lost_history_is_rebuilt_from_the_journals(tmp_path: Path) -> None:
     for run in ("r1", "r2"):
         with Journal.create(tmp_path, run) as journal:
-            journal.write(events.run_started_event(run=run, node="n1", started="2026-01-01"))
+            journal.write(RunStarted(run=run, node="n1", started="2026-01-01"))
     (tmp_path / "runs" / "bad").mkdir()
     (tmp_path / "runs" / "bad" / "journal.jsonl").write_text("junk\n")
     seen: list[str] = []
@@ -441,7 +441,7 @@ def test_the_fleet_is_read_at_once(history: History) -> None:
         ("[]", "not a risk model"),
         ('{"format": "anubis-baseline"}', "not a risk model"),
         ("{", "not valid JSON"),
-        ("[" * 100_000, "not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_file_that_is_no_risk_model(tmp_path: Path, text: str | None, words: str) -> None:

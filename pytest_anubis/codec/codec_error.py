@@ -1,0 +1,62 @@
+"""What is said when plain data has not the expected shape: one line with the place in the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import inf, isfinite, nan
+from typing import Any
+
+NOT_FINITE = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
+MOST = 2**63
+"""Whole numbers below it fit into 64 bits: into arrays, databases and other programs."""
+
+
+class CodecError(ValueError):
+    """Plain data does not have the shape that was expected; the message is one line.
+
+    Args:
+        problem: What was expected and what was found.
+        path: The place inside the data, e.g. ``criteria[3].alpha``; empty at the top.
+    """
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(problem, path)
+        self.problem = problem
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path.lstrip('.')}: {self.problem}" if self.path else self.problem
+
+    def inside(self, step: str) -> CodecError:
+        """Return this error, seen from the value that holds the one it arose in."""
+        self.path = step + self.path
+        return self
+
+
+def shown(text: Any) -> str:
+    """Return text from a file as it may stand in a message: short and on one line."""
+    text = str(text)
+    return repr(text[:40])[1:-1] + ("..." if len(text) > 40 else "")
+
+
+def found(value: Any) -> str:
+    """Return what was found in place of something else, for a message: short and on one line."""
+    if isinstance(value, str):
+        return f'"{shown(value)}"'
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int):
+        return str(value) if abs(value) < MOST else "a number that is too large"
+    if isinstance(value, float):
+        return repr(value) if isfinite(value) else spelled(value)
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list" if isinstance(value, list | tuple) else type(value).__name__
+
+
+def spelled(value: float) -> str:
+    """Return NaN or an infinity as plain data has it."""
+    if value > 0:
+        return "Infinity"
+    return "-Infinity" if value < 0 else "NaN"
