@@ -149,7 +149,8 @@ def test_a_test_that_spares_more_than_it_takes_is_told_by_its_rate() -> None:
         policy.start(2, 2, hours, np.random.default_rng(0))
         policy.posterior = np.array([[0.001, 0.001], [0.2, 0.3]])
         steps = policy.steps(np.arange(2), 1e6)  # whatever is there shows within so long a job
-        return steps.mask(np.asarray(steps.rate * incident_hours > 1)).tolist()
+        mask: list[list[bool]] = steps.mask(np.asarray(steps.rate * incident_hours > 1)).tolist()
+        return mask
 
     assert chosen(0.1) == [[False, False], [False, False]]
     assert chosen(1.0) == [[False, False], [True, False]]
