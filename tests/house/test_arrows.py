@@ -54,7 +54,7 @@ SHELVES = {
     "validator": ("similarity", "changes", "learning", "judging", "deciding"),
     "selector": (".", "risk", "choice", "simulation"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
-    "store": ("atomic", "fields", "journal", "baselines", "history", "samples", "importers", "."),
+    "store": ("atomic", "journal", "baselines", "history", "samples", "importers", "."),
     "report": ("text", "plots", "pages", "export", "."),
     "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),

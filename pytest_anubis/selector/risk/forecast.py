@@ -11,6 +11,7 @@ import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, NodeRecord
 from pytest_anubis.selector.risk.cox import CoxPH
+from pytest_anubis.selector.risk.cox_time import CoxTime
 from pytest_anubis.selector.risk.hazard import ExtrapolationWarning, HazardModel, load_model
 from pytest_anubis.selector.risk.node_risk import NodeRisk
 from pytest_anubis.selector.risk.node_status import HOUR, status_at, status_rows
@@ -236,7 +237,5 @@ def _named(model: str, seed: int) -> HazardModel:
     if model == "cox":
         return CoxPH()
     if model == "cox-time":
-        from pytest_anubis.selector.risk.cox_time import CoxTime
-
         return CoxTime(seed=seed)
     raise SelectorError(f"risk model {model[:20]!r} is none of {', '.join(MODELS)}")

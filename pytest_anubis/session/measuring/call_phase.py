@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.core.events import Judged, TestStarted
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.report.export.junit_export import properties
+from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit
@@ -128,8 +131,6 @@ class Judge:
 
     def _completed(self, verdict: MetricVerdict, measurement: Measurement) -> MetricVerdict:
         """Fill in what a user's hook left out; its judgement counts like a criterion's."""
-        from pytest_anubis.core.verdict import Reference
-
         return replace(
             verdict,
             unit=verdict.unit or measurement.metric.unit,
@@ -144,8 +145,6 @@ class Judge:
         )
 
     def _unset(self, item: pytest.Item, mark: BenchmarkMark, name: str) -> MetricVerdict:
-        from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-
         return MetricVerdict(
             outcome=Outcome.FAIL,
             reason=Reason.UNSET,
@@ -159,8 +158,6 @@ class Judge:
         )
 
     def _nothing_recorded(self, item: pytest.Item, mark: BenchmarkMark) -> MetricVerdict:
-        from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-
         return MetricVerdict(
             outcome=Outcome.INCONCLUSIVE,
             reason=Reason.UNSET,
@@ -173,26 +170,18 @@ class Judge:
         )
 
     def _describe(self, item: pytest.Item, verdict: MetricVerdict) -> None:
-        from pytest_anubis.report.export.junit_export import properties
-
         added = properties([verdict])
         item.stash.setdefault(_properties_key, []).extend(added)
         item.user_properties.extend(added)
 
     def _raise_if_not_passed(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:
-        from pytest_anubis.core.verdict import Outcome
-
         failing = {Outcome.FAIL}
         if self._context.settings.fail_on == "marginal":
             failing.add(Outcome.MARGINAL)
         if any(verdict.outcome in failing for verdict in verdicts):
-            from pytest_anubis.report.text.failure_text import failure_text
-
             raise AcceptanceFailure(failure_text(verdicts))
         outcomes = {verdict.outcome for verdict in verdicts}
         if Outcome.INCONCLUSIVE in outcomes or outcomes == {Outcome.NOT_TESTED}:
-            from pytest_anubis.report.text.failure_text import inconclusive_text
-
             item.stash[_undecided_key] = text = inconclusive_text(verdicts)
             pytest.skip(text)
 
@@ -208,8 +197,6 @@ def checked_verdict(value: Any) -> MetricVerdict:
     Raises:
         MetricUsageError: It is something else.
     """
-    from pytest_anubis.core.verdict import MetricVerdict
-
     if not isinstance(value, MetricVerdict):
         raise MetricUsageError(
             f"hook pytest_anubis_judge returned {type(value).__name__}; return a MetricVerdict or None"

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import Judged
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.inventory.hardware_classes import closest_class
+from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
 from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import GateFinding, Inventory
@@ -35,9 +40,6 @@ class Gate:
         self._golden = golden
         self.findings: list[GateFinding] = []
         if context.settings.gate != "off":
-            from pytest_anubis.hardware.gate.inventory_gate import check_inventory
-            from pytest_anubis.hardware.inventory.inventory_reading import inventory_from_plain
-
             inventory = inventory_from_plain(context.inventory)
             self.findings = check_inventory(inventory, golden)
 
@@ -82,8 +84,6 @@ class Gate:
         return True
 
     def _verdict(self, finding: GateFinding) -> MetricVerdict:
-        from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-
         failed = finding.severity == "FAIL"
         return MetricVerdict(
             outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
@@ -106,13 +106,6 @@ def golden_of(context: RunContext) -> Inventory | None:
     A node that lost an accelerator has another class than its healthy siblings, and that class has no
     baseline: then the inventory of the one class that it most probably belongs to is taken.
     """
-    from pytest_anubis.hardware.inventory.hardware_classes import closest_class
-    from pytest_anubis.hardware.inventory.inventory_reading import (
-        InventoryError,
-        inventory_from_plain,
-    )
-    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
-
     baseline = context.baseline
     if baseline is None:
         try:

@@ -11,6 +11,9 @@ import pytest
 
 from pytest_anubis.session.context import RunContext, context_key
 from pytest_anubis.settings import Settings
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import read_state
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -44,8 +47,6 @@ def find_earlier(settings: Settings) -> Earlier:
     Raises:
         pytest.UsageError: There is none, it has finished, or its journal cannot be used.
     """
-    from pytest_anubis.store.journal.journal_file import journal_path
-
     if settings.resume == LATEST:
         path, state = _latest(settings)
     else:
@@ -83,9 +84,6 @@ def _of_another_kind(record: RunRecord, settings: Settings) -> bool:
 
 
 def _read(path: Path) -> RunState:
-    from pytest_anubis.store.journal.journal_events import JournalError
-    from pytest_anubis.store.journal.journal_reading import read_state
-
     try:
         return read_state(path)
     except JournalError as error:

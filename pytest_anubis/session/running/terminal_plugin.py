@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.selecting.pruning import stands_down
 
@@ -28,8 +30,6 @@ class Terminal:
         if context.settings.mode == "measure":
             lines.append("anubis: measuring only, nothing is judged")
         elif context.baseline is not None:
-            from pytest_anubis.report.text.headlines import baseline_line
-
             lines.append(f"anubis: {baseline_line(context.baseline)}")
         else:
             lines.append(f"anubis: {context.baseline_note}")
@@ -76,7 +76,6 @@ class Terminal:
             if run.record_path and verbosity >= 0:
                 terminalreporter.write_line(f"anubis: run recorded in {run.record_path}")
             return
-        from pytest_anubis.report.text.summary_text import summary_lines
 
         terminalreporter.section("anubis", sep="-")
         lines = summary_lines(
