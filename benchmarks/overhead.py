@@ -88,8 +88,8 @@ def main() -> None:
         cpu = statistics.median(spent for _, spent in values) / options.tests * 1e3
         print(f"{label:20}{each:12.3f}{each - plain:12.3f}{each / plain:8.2f}{cpu:10.3f}")
     print("start-up of pytest --version, milliseconds (median)")
-    for label, took in starts.items():
-        print(f"{label:20}{statistics.median(took) * 1e3:12.1f}")
+    for label, took_all in starts.items():
+        print(f"{label:20}{statistics.median(took_all) * 1e3:12.1f}")
     pairs = zip(starts["with the plugin"], starts["without"], strict=True)
     print(f"{'median difference':20}{statistics.median(a - b for a, b in pairs) * 1e3:12.1f}")
 

@@ -1,4 +1,4 @@
-"""The dossier: one run as one HTML page that opens anywhere, to be sent to whoever must mend the node."""
+"""The dossier: one run as one HTML page that opens anywhere, to be sent to whoever must repair the node."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
 
 if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
-    from pytest_anubis.core.verdict import MetricVerdict
 
 
 # pytest.fail.Exception is the public name of the exception behind pytest.fail(), untyped.

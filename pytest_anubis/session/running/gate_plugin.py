@@ -16,7 +16,6 @@ from pytest_anubis.store.baselines.baseline_files import BaselineError, load_bas
 
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import GateFinding, Inventory
-    from pytest_anubis.core.verdict import MetricVerdict
 
 BENCHMARK = "inventory"
 """Benchmark id of the gate's verdicts."""

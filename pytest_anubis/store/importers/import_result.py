@@ -44,7 +44,7 @@ class WrongLine:
 
     Attributes:
         line: Its number, from 1; 0 when the file has no lines that count.
-        text: What is wrong and how to mend it.
+        text: What is wrong and how to fix it.
     """
 
     line: int

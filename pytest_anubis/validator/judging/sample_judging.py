@@ -282,7 +282,7 @@ def _other_unit(base: MetricVerdict, metric: Metric, criterion: Criterion) -> Me
     return replace(
         base,
         reason=Reason.WRONG_UNIT,
-        text=f"{metric.name} cannot be judged: {what}; learn a new baseline or mend the benchmark",
+        text=f"{metric.name} cannot be judged: {what}; learn a new baseline or fix the benchmark",
     )
 
 

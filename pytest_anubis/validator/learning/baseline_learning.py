@@ -168,7 +168,7 @@ def _check(populations: Sequence[Population], hardware_class: str) -> None:
             if (ours.unit, ours.better) != (theirs.unit, theirs.better):
                 raise LearnError(
                     f"{name}: mixed units or directions ({theirs.unit}, {theirs.better} and "
-                    f"{ours.unit}, {ours.better}); mend the benchmark or learn the runs apart"
+                    f"{ours.unit}, {ours.better}); fix the benchmark or learn the runs apart"
                 )
             raise LearnError(f"{name}: two populations of the same metric; join them into one")
         same = (id(population.nodes), id(population.devices), id(population.runs))
