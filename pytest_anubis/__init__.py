@@ -18,7 +18,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Decision",
