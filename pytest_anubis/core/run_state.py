@@ -44,7 +44,7 @@ class RunState:
         self._running: dict[str, None] = {}
         self._measurements: list[Measurement] = []
         self._verdicts: list[MetricVerdict] = []
-        self._judged: set[str] = set()
+        self._judged: dict[str, list[MetricVerdict]] = {}  # test -> those of its last attempt
         self._repeated: set[str] = set()
         self._latest: dict[str, list[Measurement]] = {}  # test -> those of its last attempt
         self._attempts: dict[str, list[Measurement]] = {}  # test -> those that do not count
@@ -69,7 +69,7 @@ class RunState:
                 self._measurements.append(one)
                 self._latest.setdefault(one.test, []).append(one)
             case Judged(verdict=verdict):
-                self._judged.add(verdict.test)
+                self._judged.setdefault(verdict.test, []).append(verdict)
                 self._verdicts.append(verdict)
             case TestFinished(result=result):
                 self._running.pop(result.test, None)
@@ -91,7 +91,7 @@ class RunState:
             # counts when its values are judged anew: hardware that fails now and then is grey.)
             self._measurements = [one for one in self._measurements if one.test != test]
             self._events += [Attempted(measurement=one) for one in earlier]
-        if test in self._judged:  # of a test that was repeated the last verdicts count
+        if self._judged.pop(test, None):  # of a test that was repeated the last verdicts count
             self._verdicts = [verdict for verdict in self._verdicts if verdict.test != test]
 
     def _other(self, event: Event) -> None:
@@ -104,6 +104,7 @@ class RunState:
             # What was concluded at the end of the earlier part, about no test in particular, is concluded
             # anew, as is what was concluded about a test that never ended.
             self._verdicts = [v for v in self._verdicts if v.test in self.results]
+            self._judged = {t: found for t, found in self._judged.items() if t in self.results}
             self.node_verdict, self._ended, self._exit_status = None, "", None
 
     @property
@@ -136,7 +137,7 @@ class RunState:
 
     def verdicts_of(self, test: str) -> list[MetricVerdict]:
         """Return the verdicts on the last attempt of a test."""
-        return [v for v in self._verdicts if v.test == test] if test in self._judged else []
+        return list(self._judged.get(test, ()))
 
     def record(self) -> RunRecord:
         """Return all that is known now.

@@ -48,6 +48,7 @@ HEAD = RunStarted(run="r", node="n", started="2026-01-01T00:00:00Z", settings={"
 tests = st.sampled_from(TESTS)
 texts = st.text(max_size=8)
 numbers = st.floats(min_value=0, allow_nan=False)
+costs = st.floats(min_value=0, allow_nan=False, allow_infinity=False)  # a mark takes no other
 
 
 def measurement(test: str, values: tuple[float, ...] = (1.0,)) -> Measurement:
@@ -87,7 +88,7 @@ any_event: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         TestsPlanned,
         tests=st.lists(
-            st.builds(PlannedTest, test=tests, benchmark=texts, cost=st.none() | numbers),
+            st.builds(PlannedTest, test=tests, benchmark=texts, cost=st.none() | costs),
             max_size=3,
         ).map(tuple),
     ),
