@@ -1,14 +1,78 @@
-"""Settings of all tests: property tests run on shared machines, where slowness says nothing."""
+"""What all tests have in common: they may run side by side, and start other processes at little cost."""
 
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
 import os
+import pkgutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+import pytest_anubis
 from tests.postgres import postgres_url as postgres_url
+from tests.quiet import OPTIONS
 
+# Property tests run on shared machines, where slowness says nothing.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
-# Recorded nodes have accelerators whatever is hidden from whoever runs these tests.
-for _name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"):
-    os.environ.pop(_name, None)
+# Recorded nodes have accelerators whatever is hidden from whoever runs these tests, a run inside a
+# test is no worker of the run outside, and thousands of processes need not compile the same files.
+for _name in list(os.environ):
+    if _name.startswith(("PYTEST_XDIST_", "PYTEST_ANUBIS_")) or _name in (
+        *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
+        "PYTHONDONTWRITEBYTECODE",
+    ):
+        del os.environ[_name]
+sys.dont_write_bytecode = False
+
+# Other processes find this project, its tests included, wherever they start.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests that need the machine for themselves last."""
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let a test marked ``alone`` wait for its neighbours in other workers, and them for it."""
+    how = fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH
+    with Path(__file__).open(encoding="utf-8") as turn:
+        fcntl.flock(turn, how)
+        try:
+            return (yield)
+        finally:
+            fcntl.flock(turn, fcntl.LOCK_UN)  # a forked child may still hold the file open
+
+
+@pytest.fixture(scope="session")
+def loaded_once() -> None:
+    """Load what pytester would otherwise forget, and load anew, with every run in this process."""
+    for module in pkgutil.walk_packages(pytest_anubis.__path__, "pytest_anubis."):
+        importlib.import_module(module.name)
+    for name in (
+        *("numpy", "scipy.optimize", "scipy.sparse", "scipy.special"),
+        *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql", "sqlite3", "psycopg"),
+        *("pynvml", "_pytest.stepwise"),
+    ):
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+
+
+@pytest.fixture
+def pytester(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, loaded_once: None
+) -> pytest.Pytester:
+    """Pytest's own, whose runs leave out what they do not need and take this machine to be quiet."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", OPTIONS)
+    return pytester

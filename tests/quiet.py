@@ -1,13 +1,27 @@
-"""A conftest for the folders in which tests run pytest: what else runs on this machine is no disturbance."""
+"""What runs inside tests are given: this plugin, and no plugins that they do not use.
 
-QUIET = """
+PYTEST_DONT_REWRITE: it holds no assertion, and is loaded before the runs that name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+OPTIONS = "-p no:hypothesispytest -p no:benchmark -p no:timeout -p tests.quiet"
+"""For PYTEST_ADDOPTS. What is left out takes a second to import, in every process."""
+
+QUIET = Path(__file__).read_text(encoding="utf-8")
+"""A conftest for folders in which pytest starts without these options."""
+
+
 @pytest.fixture(autouse=True, scope="session")
-def _quiet_machine():
+def quiet_machine() -> Iterator[None]:
+    """Whatever else this machine does, such as the neighbouring worker, is no disturbance."""
     from pytest_anubis.hardware.load.test_disturbance import Ambient
 
-    before, Ambient.since = Ambient.since, lambda self, begin: ()
-    yield
-    Ambient.since = before
-"""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ambient, "since", lambda self, begin: ())
+        yield

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-import numpy  # noqa: F401  # loaded once, not anew in every in-process run
 import pytest
-import scipy.special  # noqa: F401
-import sqlalchemy  # noqa: F401
 
-import pytest_anubis.hardware.load.disturbance  # noqa: F401
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware import timing
-from pytest_anubis.hardware.load.test_disturbance import Ambient
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
+from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.validator import learn_baseline
+from tests.quiet import OPTIONS
 
 SUITE = """
 import json, os, pathlib, pytest
@@ -41,7 +40,7 @@ def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Run tests in their own process, without a worker's start, unless ``in_workers`` is asked for."""
     if "pytester" in request.fixturenames and "in_workers" not in request.fixturenames:
         request.getfixturevalue("pytester")  # which takes PYTEST_ADDOPTS away
-        monkeypatch.setenv("PYTEST_ADDOPTS", "--anubis-in-process")
+        monkeypatch.setenv("PYTEST_ADDOPTS", f"{OPTIONS} --anubis-in-process")
 
 
 @pytest.fixture
@@ -56,17 +55,9 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "PLANS", plans)
 
 
-@pytest.fixture(autouse=True)
-def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else this machine does is no disturbance of what in-process runs record."""
-    monkeypatch.setattr(Ambient, "since", lambda self, begin: ())
-
-
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
     """A suite whose one benchmark records what speed.json says."""
-    monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
-    monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     set_speed(pytester, HEALTHY)
@@ -77,12 +68,42 @@ def set_speed(pytester: pytest.Pytester, values: Sequence[float]) -> None:
     (pytester.path / "speed.json").write_text(json.dumps(list(values)))
 
 
-@pytest.fixture
-def hardware_class(pytester: pytest.Pytester) -> tuple[str, Mapping[str, str]]:
-    from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as classify
-    from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+@pytest.fixture(scope="session")
+def hardware_class() -> tuple[str, Mapping[str, str]]:
+    return class_of(read_inventory(), "smoke")
 
-    return classify(read_inventory(), "smoke")
+
+@cache
+def learned(
+    metrics: tuple[tuple[str, str, Direction], ...],
+    benchmark: str,
+    centre: float,
+    key: str,
+    attributes: tuple[tuple[str, str], ...],
+) -> Baseline:
+    """Learn the same only once: many tests begin with it."""
+    populations = [
+        population_of(
+            [
+                [centre + 0.02 * node + 0.1 * (i % 21 - 10) for i in range(42)]
+                for node in range(-6, 6)
+            ],
+            metric=Metric(name=name, unit=unit, better=better),
+            benchmark=benchmark,
+            devices=["cpu"] * 12,
+            runs=[f"r{i}" for i in range(12)],
+            hardware_class=key,
+            component="cpu.compute",
+        )
+        for name, unit, better in metrics
+    ]
+    return learn_baseline(
+        populations,
+        hardware_class=key,
+        attributes=dict(attributes),
+        created="2026-01-01T00:00:00+00:00",
+        error_rate=None,
+    )
 
 
 @pytest.fixture
@@ -97,29 +118,13 @@ def learn(pytester: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str
         folder: Path | None = None,
     ) -> Baseline:
         key, attributes = hardware_class
-        populations = []
-        for name, (unit, better) in (metrics or {"speed": ("GFLOP/s", "higher")}).items():
-            samples = [
-                [centre + 0.02 * node + 0.1 * (i % 21 - 10) for i in range(42)]
-                for node in range(-6, 6)
-            ]
-            populations.append(
-                population_of(
-                    samples,
-                    metric=Metric(name=name, unit=unit, better=better),
-                    benchmark=benchmark,
-                    devices=["cpu"] * 12,
-                    runs=[f"r{i}" for i in range(12)],
-                    hardware_class=key,
-                    component="cpu.compute",
-                )
-            )
-        baseline = learn_baseline(
-            populations,
-            hardware_class=key,
-            attributes=attributes,
-            created="2026-01-01T00:00:00+00:00",
-            error_rate=None,
+        wanted = (metrics or {"speed": ("GFLOP/s", "higher")}).items()
+        baseline = learned(
+            tuple((name, unit, better) for name, (unit, better) in wanted),
+            benchmark,
+            centre,
+            key,
+            tuple(attributes.items()),
         )
         save_baseline(baseline, folder or pytester.path / "baselines")
         return baseline

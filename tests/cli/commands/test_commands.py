@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import COMMANDS, main
-from tests.quiet import QUIET
+from tests.cli.command_line import anubis, anubis_process
+from tests.quiet import OPTIONS
 
 SUITE = """
 import itertools, pytest
@@ -28,20 +29,38 @@ def test_speed(anubis_metric):
 IN_PROCESS = "--pytest-args=--anubis-in-process"
 
 
+def write_suite(folder: Path) -> None:
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_suite.py").write_text(SUITE)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("PYTEST_ANUBIS_PROFILE", "PYTEST_ANUBIS_STORE", "PYTEST_ADDOPTS"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(QUIET)
-    (tmp_path / "test_suite.py").write_text(SUITE)
+    monkeypatch.setenv("PYTEST_ADDOPTS", OPTIONS)
+    write_suite(tmp_path)
     return tmp_path
 
 
-def anubis(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest_anubis.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what three rounds of the suite on this machine taught, learned once."""
+    folder = tmp_path_factory.mktemp("taught")
+    write_suite(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("PYTEST_ADDOPTS", OPTIONS)
+        learned = anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS)
+    assert learned.returncode == 0, learned.stdout + learned.stderr
+    return folder
+
+
+@pytest.fixture
+def learned(here: Path, taught: Path) -> Path:
+    """The only baseline here, learned from this machine."""
+    shutil.copytree(taught / "baselines", here / "baselines")
+    (path,) = (here / "baselines").glob("*.json")
+    return path
 
 
 def pytest_here(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -51,6 +70,7 @@ def pytest_here(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_learn_judge_report_history(here: Path) -> None:
+    anubis = anubis_process  # the story of the README, as its readers type it
     learned = anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS)
     assert learned.returncode == 0, learned.stdout + learned.stderr
     assert "round 3 of 3" in learned.stdout
@@ -64,7 +84,7 @@ def test_learn_judge_report_history(here: Path) -> None:
     assert done.returncode == 0, done.stdout
     page = (here / "r.html").read_text()
     assert "ACCEPTED" in page
-    assert "svg" in page
+    assert "&lt;svg" in page
 
     report = anubis(
         "report", "--html", "page.html", "--json", "run.json", "--prometheus", "anubis.prom"
@@ -125,9 +145,8 @@ def test_runs_of_many_nodes_are_learned_and_judged(here: Path) -> None:
     assert [(v["node"], v["device"]) for v in bad] == [("n07", "cuda:2")]
 
 
-def test_baselines_are_listed_compared_promoted_and_expired(here: Path) -> None:
-    assert anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS).returncode == 0
-    (path,) = (here / "baselines").glob("*.json")
+def test_baselines_are_listed_compared_promoted_and_expired(learned: Path) -> None:
+    path = learned
     assert path.name in anubis("baseline", "list").stdout
     assert "speed" in anubis("baseline", "show", str(path)).stdout
     assert "speed" in anubis("baseline", "diff", str(path), str(path)).stdout
@@ -192,6 +211,22 @@ def test_doctor_tells_of_a_baseline_that_cannot_be_used(
     assert "the baseline cannot be used: " in capsys.readouterr().out
 
 
+def test_every_command_starts_as_a_process() -> None:
+    processes = {
+        command: subprocess.Popen(
+            [sys.executable, "-m", "pytest_anubis.cli.main", command, "--help"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for command in COMMANDS
+    }
+    for command, process in processes.items():
+        said, complained = process.communicate(timeout=120)
+        assert (process.returncode, complained) == (0, ""), command
+        assert said.startswith(f"usage: anubis {command} ")
+
+
 def test_every_command_has_a_help(capsys: pytest.CaptureFixture[str]) -> None:
     for command in COMMANDS:
         with pytest.raises(SystemExit) as ended:
@@ -228,9 +263,8 @@ def test_a_baseline_that_cannot_be_used_is_counted(here: Path) -> None:
     assert refused.returncode == 20  # an empty folder of baselines is none
 
 
-def test_a_folder_in_place_of_the_baseline_is_one_line(here: Path) -> None:
-    assert anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS).returncode == 0
-    (path,) = (here / "baselines").glob("*.json")
+def test_a_folder_in_place_of_the_baseline_is_one_line(learned: Path) -> None:
+    path = learned
     path.unlink()
     path.mkdir()
     refused = pytest_here("--anubis", "test_suite.py")

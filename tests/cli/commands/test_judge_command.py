@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_anubis.core.events import BlockerFound, Event, TestRepeated, WorkerDied
-from tests.cli.commands.test_commands import anubis
+from tests.cli.command_line import anubis
 
 HEAD = "node,device,benchmark,metric,unit,better,value"
 
@@ -19,8 +19,6 @@ HEAD = "node,device,benchmark,metric,unit,better,value"
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("PYTEST_ANUBIS_PROFILE", "PYTEST_ANUBIS_STORE", "PYTEST_ADDOPTS"):
-        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 

@@ -355,9 +355,10 @@ def test_process_that_hangs_in_the_kernel_does_not_hold_up_the_run(
     pytester.makeconftest(
         """
         import functools
-        from pytest_anubis.distributed import containment, controller
-        containment.STUBBORN = 0.2
-        controller.Watchdog = functools.partial(containment.Watchdog, kill=lambda pid: None)
+        from pytest_anubis.distributed.containment import watchdog
+        from pytest_anubis.distributed.workers import controller
+        watchdog.STUBBORN = 0.2
+        controller.Watchdog = functools.partial(watchdog.Watchdog, kill=lambda pid: None)
         """
     )
     pytester.makepyfile(

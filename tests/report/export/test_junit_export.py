@@ -58,7 +58,7 @@ def test_rate(anubis_metric, number):
 def test_every_metric_is_in_the_file(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
-    pytester.runpytest_subprocess("--anubis", "--junitxml=out.xml", *arguments)
+    pytester.runpytest("--anubis", "--junitxml=out.xml", *arguments)
     suite = next(ET.parse(pytester.path / "out.xml").iter("testsuite"))  # noqa: S314  # our own file
     cases = list(suite.iter("testcase"))
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "0", "0")

@@ -44,7 +44,7 @@ def run(pytester: pytest.Pytester, change: dict[str, Any]) -> dict[str, Measurem
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE)
     options = ("--anubis-inventory=node.json", "--anubis-run-id=r")
-    pytester.runpytest_subprocess("--anubis", *options, timeout=60)
+    pytester.runpytest("--anubis", *options)
     record = read_journal(pytester.path / ".anubis/runs/r")
     return {m.metric.name: m for m in record.measurements}
 

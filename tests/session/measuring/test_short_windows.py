@@ -33,6 +33,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_anubis.session.measuring.attempts.PAUSE", 0.0)
     plans = {key: dataclasses.replace(plan, pause_seconds=0.0) for key, plan in PLANS.items()}
     monkeypatch.setattr("pytest_anubis.hardware.timing.PLANS", plans)
+    # Whatever else this machine does: a disturbed measurement is repeated.
+    monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch.disturbance", ())
 
 
 def learn(

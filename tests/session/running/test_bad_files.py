@@ -72,7 +72,7 @@ def test_junit_holds_every_metric_and_the_right_counts(
     (project.path / "speed.json").write_text(json.dumps([50.0] * 20))
     path = project.path / "test_suite.py"
     path.write_text(path.read_text() + "\ndef test_plain():\n    pass\n")
-    result = project.runpytest_subprocess("--anubis", "--junitxml=j.xml", *processes)
+    result = project.runpytest("--anubis", "--junitxml=j.xml", *processes)
     assert result.ret == 1
     suite = Tree.parse(project.path / "j.xml").getroot().find("testsuite")  # noqa: S314  # our own file
     assert suite is not None
@@ -89,7 +89,7 @@ def test_the_html_report_has_verdict_plot_and_inventory(
 ) -> None:
     learn()
     arguments = ["--anubis", "--html=r.html", "--self-contained-html", *processes]
-    assert project.runpytest_subprocess(*arguments).ret == 0
+    assert project.runpytest(*arguments).ret == 0
     page = (project.path / "r.html").read_text()
     for word in ("ACCEPTED", "&lt;svg", "processor"):
         assert word in page, word

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import re
 import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator.deciding.run_decision import evidence_of
+from tests.cli.command_line import anubis
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}
@@ -52,7 +53,7 @@ def test_an_error_in_teardown_after_a_pass_rejects(
     learn()
     edit(project, "@pytest.mark.anubis(", TEARDOWN)
     edit(project, "(anubis_metric, anubis_device)", "(card, anubis_metric, anubis_device)")
-    result = project.runpytest_subprocess("--anubis", *workers)
+    result = project.runpytest("--anubis", *workers)
     result.assert_outcomes(passed=1, errors=1)
     assert result.ret == 1
     assert "the card does not answer any more" in ended(project, result)["headline"]
@@ -87,7 +88,7 @@ def test_a_resumed_run_does_not_forget_how_tests_ended(
         )
     cut = project.runpytest_subprocess("--anubis", "-p", "no:xdist")
     assert cut.ret not in (0, 1)
-    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     result.assert_outcomes(passed=1)
     assert result.ret == 1
     ended(project, result)
@@ -177,7 +178,7 @@ def test_a_fault_in_the_decision_is_one_line_and_loses_nothing(
     assert "Traceback" in events[-2]["traceback"]
     assert events[-1]["exit_status"] == 3
     project.makeconftest("")  # mended: nothing is measured again, and the node is judged
-    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     assert result.ret == 0
     ended(project, result)
 
@@ -185,7 +186,7 @@ def test_a_fault_in_the_decision_is_one_line_and_loses_nothing(
 def test_a_fault_in_a_hook_leaves_the_decision(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     project.makeconftest("def pytest_anubis_verdict(config, verdict, verdicts): 1 / 0")
-    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist")
+    result = project.runpytest("--anubis", "-p", "no:xdist")
     assert result.ret == 3
     result.stdout.fnmatch_lines(["*a pytest_anubis_verdict hook failed: ZeroDivisionError*"])
     result.stdout.fnmatch_lines(["ACCEPTED: *"])
@@ -194,9 +195,6 @@ def test_a_fault_in_a_hook_leaves_the_decision(project: pytest.Pytester, learn: 
 REPEATING = """
 import json, pathlib, pytest
 from _pytest.runner import runtestprotocol
-from pytest_anubis.session.measuring.recorder import Recorder
-
-Recorder._disturbance = lambda self: ()  # whatever else this machine does meanwhile
 
 def pytest_runtest_protocol(item, nextitem):
     # Like plugins that repeat failures: all attempts but the last end with the outcome "rerun".
@@ -223,7 +221,7 @@ def test_the_last_attempt_decides_and_the_failure_before_is_told(
     learn()
     set_speed(project, SLOW)
     project.makeconftest(f"ATTEMPTS = 3\nNEXT = {json.dumps(HEALTHY)!r}\n" + REPEATING)
-    result = project.runpytest_subprocess("--anubis", *workers, "--junitxml=out.xml")
+    result = project.runpytest("--anubis", *workers, "--junitxml=out.xml")
     assert result.ret == 0
     verdict = ended(project, result)
     assert verdict["counts"] == [["PASS", 1]]
@@ -241,7 +239,7 @@ def test_the_last_attempt_decides_and_the_failure_before_is_told(
     assert [(v.outcome, v.test) for v in record.verdicts] == [
         ("PASS", "test_suite.py::test_speed[cpu]")
     ]
-    strict = project.runpytest_subprocess("--anubis", *workers, "--anubis-require-all")
+    strict = project.runpytest("--anubis", *workers, "--anubis-require-all")
     assert strict.ret == 0  # healthy by now: nothing was repeated
 
 
@@ -253,7 +251,7 @@ def test_a_failure_that_stays_rejects_however_often_it_is_repeated(
     learn()
     set_speed(project, SLOW)
     project.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(SLOW)!r}\n" + REPEATING)
-    result = project.runpytest_subprocess("--anubis", *workers)
+    result = project.runpytest("--anubis", *workers)
     assert result.ret == 1
     assert ended(project, result)["counts"] == [["FAIL", 1]]
 
@@ -264,7 +262,7 @@ def test_with_all_required_a_repeated_failure_blocks(
     learn()
     set_speed(project, SLOW)
     project.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(HEALTHY)!r}\n" + REPEATING)
-    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-require-all")
+    result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-require-all")
     assert result.ret == 20
     assert "an attempt failed" in str(ended(project, result)["blocking"])
 
@@ -282,9 +280,9 @@ def test_the_report_of_a_run_that_was_cut_short_says_so_and_not_that_it_had_no_b
             path.unlink()
     if baseline == "another":
         learn(centre=50.0)
-    result = project.run(sys.executable, "-m", "pytest_anubis.cli.main", "report")
-    result.stdout.fnmatch_lines(["UNDECIDED: *the run was cut short and never decided*"])
-    assert "no baseline" not in result.stdout.str()
+    result = anubis("report")
+    assert re.search(r"^UNDECIDED: .*the run was cut short and never decided", result.stdout, re.M)
+    assert "no baseline" not in result.stdout
 
 
 def test_the_report_of_a_run_that_was_cut_short_waives_expected_failures(
@@ -297,5 +295,5 @@ def test_the_report_of_a_run_that_was_cut_short_waives_expected_failures(
     with (project.path / "test_suite.py").open("a") as out:
         out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
     project.runpytest_subprocess("--anubis", "-p", "no:xdist")
-    result = project.run(sys.executable, "-m", "pytest_anubis.cli.main", "report")
-    result.stdout.fnmatch_lines(["UNDECIDED: *"])
+    result = anubis("report")
+    assert re.search(r"^UNDECIDED: ", result.stdout, re.M)

@@ -68,9 +68,7 @@ def test_a_database_that_cannot_be_reached_is_one_line(suite: pytest.Pytester) -
     (line,) = [line for line in result.stderr.lines if line.strip()]
     assert "--anubis-select: postgresql+psycopg://me:***@127.0.0.1:1/x: " in line
     # Without a choice to be made the run goes on: the journal is the truth.
-    result = suite.runpytest_subprocess(
-        *("--anubis", "suites", f"--anubis-history={url}", "-W", "default")
-    )
+    result = suite.runpytest(*("--anubis", "suites", f"--anubis-history={url}", "-W", "default"))
     assert result.ret == 20
     result.stdout.fnmatch_lines(["*this run is not in the history: postgresql*"])
     (journal,) = Path(suite.path).glob(".anubis/runs/*/journal.jsonl")

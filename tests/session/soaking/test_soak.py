@@ -16,7 +16,6 @@ import pytest
 from pytest_anubis.session.soaking.cycle_reports import CycleFiles
 from pytest_anubis.session.soaking.soak import worst_code
 from pytest_anubis.store.journal.journal_reading import read_journal
-from tests.quiet import QUIET
 
 SUITE = """
 import os, pathlib, pytest
@@ -54,7 +53,7 @@ def killed(pytester: pytest.Pytester) -> pytest.Pytester:
 def test_finished_tests_are_not_repeated_and_the_interrupted_one_is_marked(
     killed: pytest.Pytester,
 ) -> None:
-    result = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result = killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     assert result.ret == 20  # no baseline
     result.stdout.fnmatch_lines(["*1 tests are done, interrupted: test_suite.py::test_second"])
     ran = (killed.path / "ran.txt").read_text().split()
@@ -69,8 +68,8 @@ def test_finished_tests_are_not_repeated_and_the_interrupted_one_is_marked(
 
 
 def test_a_finished_run_is_not_resumed(killed: pytest.Pytester) -> None:
-    killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
-    result = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result = killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*--anubis-resume: run * has finished*"])
 
@@ -80,17 +79,17 @@ def test_a_run_that_only_measured_is_not_the_one_to_go_on_with(killed: pytest.Py
     measure = ("--anubis", "-p", "no:xdist", "--anubis-mode=measure", "--anubis-run-id=m")
     killed.runpytest_subprocess(*measure)
     assert read_journal(killed.path / ".anubis/runs/m").exit_status is None
-    named = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume=m")
+    named = killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume=m")
     assert named.ret == 4
     named.stderr.fnmatch_lines(["*run m had --anubis-mode=measure, this one has judge"])
-    result = killed.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-resume")
+    result = killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     result.stdout.fnmatch_lines(["*1 tests are done, interrupted: test_suite.py::test_second"])
     assert read_journal(killed.path / ".anubis/runs/m").exit_status is None
 
 
 def test_nothing_to_resume_is_one_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_x():\n    pass\n")
-    result = pytester.runpytest_subprocess("--anubis", "--anubis-resume")
+    result = pytester.runpytest("--anubis", "--anubis-resume")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*holds no run to go on with"])
 
@@ -126,7 +125,7 @@ def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_t
     pytester.makeini("[pytest]\naddopts = --junitxml=out.xml\n")
     pytester.makepyfile(test_it=FALLING)
     pytester.makeconftest(
-        f"{QUIET}\nimport pathlib\n"
+        "import pathlib\n"
         "def pytest_sessionfinish(session):\n"  # twelve cycles, however long they take
         "    if pathlib.Path('count').read_text() == '12': pathlib.Path('enough').touch()\n"
         "def pytest_collection_modifyitems(items):\n"
