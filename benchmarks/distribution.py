@@ -14,10 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from pytest_anubis.core.events import RunTimed
 from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.distributed.dispatch.certificates import Certificate, save_certificates
 from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 SUITE = """
 import time
@@ -84,7 +85,7 @@ def run(place: Path, workers: str, certified: bool, name: str) -> tuple[float, f
     """Run the suite once and return the predicted and the real wall time in seconds."""
     store = place / f"store-{certified}"
     options = [f"-n{workers}", f"--anubis-store={store}", f"--anubis-run-id={name}"]
-    options += [f"--anubis-baselines={'certified' if certified else 'none'}"]
+    options += [f"--anubis-baseline={'certified' if certified else 'none'}"]
     options += ["--anubis-inventory=node.json", "--anubis-mode=measure", "-q"]
     # Hypothesis' plugin imports the whole of Hypothesis when a worker ends; no node has it.
     options += ["-p", "no:hypothesispytest", "-p", "no:cacheprovider"]
@@ -94,11 +95,11 @@ def run(place: Path, workers: str, certified: bool, name: str) -> tuple[float, f
         journal = read_journal(store / "runs" / name)
     except ValueError as error:
         raise SystemExit(f"{error}\n{done.stdout}{done.stderr}") from error
-    (told,) = [event for event in journal.events if event["event"] == "dispatched"]
+    (told,) = [event for event in journal.events if isinstance(event, RunTimed)]
     if certified and not (place / "certified/certificates").exists():
         certify_all(place / "certified", journal.hardware_class)
         return run(place, workers, certified, f"{name}-again")
-    return float(told["predicted"]), float(told["wall"])
+    return told.predicted, told.wall
 
 
 def certify_all(baselines: Path, hardware_class: str) -> None:

@@ -1,8 +1,10 @@
 """What the plugin costs: a trivial test that records one metric, and the start-up of pytest.
 
-Prints milliseconds a test for plain pytest, pytest-benchmark's fixture and ``--anubis``, taken in turn
-in one go (A B C, A B C, ...), the medians, and the ratios; then the start-up of ``pytest --version`` with
-and without the plugin. Run: ``python benchmarks/overhead.py [--tests 2000] [--rounds 5]``.
+Prints milliseconds a test for plain pytest, pytest-benchmark's fixture and ``--anubis``, in a worker as usual
+and in pytest's own process, taken in turn in one go (A B C, A B C, ...), the medians, the ratios, and the CPU
+time of all processes, which others on the machine disturb less; with ``--tests 1`` what a run costs at all.
+Then the start-up of ``pytest --version`` with and without the plugin.
+Run: ``python benchmarks/overhead.py [--tests 2000] [--rounds 5]``.
 """
 
 from __future__ import annotations
@@ -30,21 +32,23 @@ SUITES = {
     "pytest-benchmark": (BENCHMARK, ["-p", "no:anubis"]),
     "the same, saved": (BENCHMARK, ["-p", "no:anubis", "--benchmark-autosave"]),
     "pytest --anubis": (ANUBIS, ["--anubis", "-p", "no:benchmark"]),
+    "... in process": (ANUBIS, ["--anubis", "--anubis-in-process", "-p", "no:benchmark"]),
 }
 
 
-def seconds(command: list[str], folder: Path, *, may_fail: bool = False) -> float:
-    """Return the wall seconds of one command; its exit status must be 0, 5 or 20."""
-    begin = time.perf_counter()
+def seconds(command: list[str], folder: Path) -> tuple[float, float]:
+    """Return the wall and CPU seconds of one command; its exit status must be 0 or 20."""
+    begin, before = time.perf_counter(), os.times()
     # Compiled modules are kept between runs, as everywhere where nobody forbids it.
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         command, cwd=folder, env=environ, capture_output=True, text=True, check=False
     )
-    took = time.perf_counter() - begin
-    if done.returncode not in (0, 20) and not may_fail:
+    took, after = time.perf_counter() - begin, os.times()
+    if done.returncode not in (0, 20):
         raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stdout[-2000:]}")
-    return took
+    cpu = sum(b - a for a, b in zip(before[2:4], after[2:4], strict=True))
+    return took, cpu
 
 
 def main() -> None:
@@ -54,7 +58,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    times: dict[str, list[float]] = {name: [] for name in SUITES}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in SUITES}
     starts: dict[str, list[float]] = {"with the plugin": [], "without": []}
     with tempfile.TemporaryDirectory() as name:
         for label, (template, _) in SUITES.items():
@@ -68,23 +72,24 @@ def main() -> None:
                 folder = Path(name) / label.replace(" ", "_")
                 # Every run is a first one: comparing with earlier runs is a job of its own.
                 shutil.rmtree(folder / ".anubis", ignore_errors=True)
-                took = seconds([*pytest, *extra], folder)
+                both = seconds([*pytest, *extra], folder)
                 if number:  # the first round fills caches and compiled bytecode
-                    times[label].append(took)
+                    times[label].append(both)
         for number in range(4 * options.rounds + 1):
             for label, extra in (("with the plugin", []), ("without", ["-p", "no:anubis"])):
-                took = seconds([*pytest[:3], "--version", *extra], Path(name))
+                took, _ = seconds([*pytest[:3], "--version", *extra], Path(name))
                 if number:
                     starts[label].append(took)
-    plain = statistics.median(times["plain pytest"]) / options.tests * 1e3
+    plain = statistics.median(wall for wall, _ in times["plain pytest"]) / options.tests * 1e3
     print(f"{options.tests} tests, {options.rounds} rounds in turn, medians")
-    print(f"{'':20}{'ms a test':>12}{'over plain':>12}{'ratio':>8}")
+    print(f"{'':20}{'ms a test':>12}{'over plain':>12}{'ratio':>8}{'CPU ms':>10}")
     for label, values in times.items():
-        each = statistics.median(values) / options.tests * 1e3
-        print(f"{label:20}{each:12.3f}{each - plain:12.3f}{each / plain:8.2f}")
+        each = statistics.median(wall for wall, _ in values) / options.tests * 1e3
+        cpu = statistics.median(spent for _, spent in values) / options.tests * 1e3
+        print(f"{label:20}{each:12.3f}{each - plain:12.3f}{each / plain:8.2f}{cpu:10.3f}")
     print("start-up of pytest --version, milliseconds (median)")
-    for label, values in starts.items():
-        print(f"{label:20}{statistics.median(values) * 1e3:12.1f}")
+    for label, took_all in starts.items():
+        print(f"{label:20}{statistics.median(took_all) * 1e3:12.1f}")
     pairs = zip(starts["with the plugin"], starts["without"], strict=True)
     print(f"{'median difference':20}{statistics.median(a - b for a, b in pairs) * 1e3:12.1f}")
 

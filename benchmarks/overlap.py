@@ -23,7 +23,7 @@ from pytest_anubis.cli.commands.certify_command import wall_of
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.certificates import ALPHA, overlaps
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import one_sided
 
 Key = tuple[str, str, str]
@@ -50,7 +50,7 @@ def main() -> None:
 def run(suites: str, place: Path, baselines: str, workers: str, name: str) -> RunRecord:
     """Run the set once, measuring only."""
     options = [workers, f"--anubis-store={place / 'store'}", f"--anubis-run-id={name}", "-q"]
-    options += [f"--anubis-baselines={place / baselines}", "--anubis-mode=measure"]
+    options += [f"--anubis-baseline={place / baselines}", "--anubis-mode=measure"]
     options += ["-p", "no:hypothesispytest", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "--anubis", *options, suites]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -97,7 +97,7 @@ def judge(
         [
             *prefix,
             *(sys.executable, "-m", "pytest", "--anubis", "suites", "-q", "-p", "no:cacheprovider"),
-            f"--anubis-baselines={folder / 'baselines'}",
+            f"--anubis-baseline={folder / 'baselines'}",
             f"--anubis-store={folder / 'store'}",
             f"--anubis-run-id={name}",
             *extra,

@@ -25,24 +25,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from selector_policies import CostSelector, FixedSubset, Periodic, RandomSubset
 
 from pytest_anubis.selector.simulation.hidden_defects import Floats, Ints, Rates, learn_rates
-from pytest_anubis.selector.simulation.policies import (
-    CostSelector,
-    FixedSubset,
-    Full,
-    Ideal,
-    Nothing,
-    Periodic,
-    Policy,
-    RandomSubset,
-    Selector,
-)
+from pytest_anubis.selector.simulation.policies import Full, Ideal, Nothing, Policy, Selector
 from pytest_anubis.selector.simulation.scenarios import scenario
 from pytest_anubis.selector.simulation.simulated_fleet import (
     Outcome,
     Scenario,
-    record_past,
+    record_usage,
     simulate,
 )
 
@@ -119,7 +110,7 @@ def learned(name: str, kind_known: bool, nodes: int, seed: int) -> Rates:
     """Return rates learned from the past of another fleet, of its own for each seed."""
     world = scenario(name, kind_known=kind_known)
     return learn_rates(
-        record_past(world, Full(0.25), nodes=nodes, horizon=2160, seed=10_000 + seed)
+        record_usage(world, Full(0.25), nodes=nodes, horizon=2160, seed=10_000 + seed)
     )
 
 

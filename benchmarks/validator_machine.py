@@ -100,16 +100,16 @@ def judge(
     take: Callable[..., Values], criterion: Criterion, baseline: Baseline
 ) -> tuple[Outcome, int]:
     """Judge one metric of one run, looking again where the call is close."""
-    stages = [take()]
-    while closer_look(stages, criterion) == "more":
-        stages.append(take(share=5))
-    verdict = judge_sample(np.concatenate(stages), criterion, baseline, looks=len(stages))
-    return verdict.outcome, len(stages)
+    looks = [take()]
+    while closer_look(looks, criterion) == "more":
+        looks.append(take(share=5))
+    verdict = judge_sample(np.concatenate(looks), criterion, baseline, looks=len(looks))
+    return verdict.outcome, len(looks)
 
 
 def simulate(machines: int, runs: int, drift: float, tails: int, burst: float) -> dict[str, float]:
     """Return rates over many machines."""
-    rejected = marginal = clean_series = stages = judged = 0
+    rejected = marginal = clean_series = looks = judged = 0
     found: list[bool] = []
     seen: list[bool] = []
     for seed in range(machines):
@@ -122,7 +122,7 @@ def simulate(machines: int, runs: int, drift: float, tails: int, burst: float) -
             for i, criterion in enumerate(baseline.criteria):
                 outcome, count = judge(partial(machine.stage, i), criterion, baseline)
                 outcomes.append(outcome)
-                stages += count
+                looks += count
                 judged += 1
             fails += Outcome.FAIL in outcomes
             marginal += Outcome.MARGINAL in outcomes
@@ -139,7 +139,7 @@ def simulate(machines: int, runs: int, drift: float, tails: int, burst: float) -
         "marginal": marginal / total,
         "quiet": float(np.mean(found)),
         "others": float(np.mean(seen)),
-        "stages": stages / judged,
+        "looks": looks / judged,
     }
 
 
@@ -216,13 +216,13 @@ def main() -> None:
     )
     print(
         "drift tails burst | runs rejected | series of ten clean | runs with MARGINAL | "
-        "found: quiet metrics | found: others | stages a metric"
+        "found: quiet metrics | found: others | looks a metric"
     )
     for drift, tails, burst in ((0, 0, 0), (0.7, 0, 0), (0, 4, 0), (0.7, 4, 0), (0.5, 4, 0.01)):
         r = simulate(options.machines, options.runs, drift, tails, burst)
         print(
             f"{drift:5.1f} {tails:5d} {burst:5.2f} | {r['rejected']:13.2%} | {r['clean']:19.1%} | "
-            f"{r['marginal']:18.1%} | {r['quiet']:20.1%} | {r['others']:13.1%} | {r['stages']:.2f}"
+            f"{r['marginal']:18.1%} | {r['quiet']:20.1%} | {r['others']:13.1%} | {r['looks']:.2f}"
         )
 
 

@@ -1,6 +1,6 @@
 """Peers without a baseline: how many healthy nodes are rejected or warned about, and what is found.
 
-Simulated nodes of 41 metrics on 8 devices as in `validator_limits.py`; a third of the metrics is
+Simulated nodes of 41 metrics on 8 devices as in `validator_thresholds.py`; a third of the metrics is
 heavy-tailed, or none. Then one fault is injected into one device of otherwise healthy nodes.
 
 Usage: python benchmarks/validator_peers.py [--fleets 6] [--nodes 100]
@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 import numpy.typing as npt
-from validator_limits import DEVICES, FAULTS, METRICS, Fleet, Values, population
+from validator_thresholds import DEVICES, FAULTS, METRICS, Fleet, Values, population
 
 from pytest_anubis.validator import judge_by_peers
 

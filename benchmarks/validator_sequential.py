@@ -1,8 +1,8 @@
 """What measuring again only on a close call saves, against always measuring long, at equal error rates.
 
 A measurement is 30 values, a further look 6. Healthy units lose 0 to 3 %, bad ones 7 % and more; the
-practical limit is 5 %. The fixed plan is the smallest number of looks whose error rates are no larger than
-the sequential test's; time is counted in values.
+practical threshold is a loss of 5 %. The fixed plan is the smallest number of looks whose error rates are no
+larger than the sequential test's; time is counted in values.
 
 Usage: python benchmarks/validator_sequential.py [--units 400]
 """
@@ -19,14 +19,14 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import closer_look, judge_sample
-from pytest_anubis.validator.judging.sequential_test import STAGES
+from pytest_anubis.validator.judging.sequential_test import MOST_LOOKS
 
 METRIC = Metric(name="t", unit="ms", better="lower")
 FIRST, LOOK = 30, 6
 LOSSES = (0.0, 0.02, 0.03, 0.04, 0.06, 0.07, 0.10, 0.20)
 
 
-def stage(
+def look(
     rng: np.random.Generator, loss: float, noise: float, memory: float, count: int
 ) -> npt.NDArray[np.float64]:
     """Return `count` values with a loss; `memory` is the correlation of successive values."""
@@ -51,42 +51,44 @@ def failed(values: npt.NDArray[np.float64], criterion: Criterion) -> bool:
 
 
 def compare(units: int, noise: float, memory: float) -> None:
-    """Print one row for each loss: errors and stages of the sequential test, errors of fixed plans."""
+    """Print one row for each loss: errors and values of the sequential test, errors of fixed plans."""
     rng = np.random.default_rng(0)
     criterion = criterion_of(noise)
-    healthy_stages: list[int] = []
-    worst = {"sequential": 0.0} | {str(n): 0.0 for n in range(1, STAGES + 1)}
+    healthy_values: list[int] = []
+    worst = {"sequential": 0.0} | {str(n): 0.0 for n in range(1, MOST_LOOKS + 1)}
     rows = []
     for loss in LOSSES:
         wrong = dict.fromkeys(worst, 0)
-        stages = 0
+        values = 0
         for _ in range(units):
             taken = [
-                stage(rng, loss, noise, memory, FIRST if i == 0 else LOOK) for i in range(STAGES)
+                look(rng, loss, noise, memory, FIRST if i == 0 else LOOK) for i in range(MOST_LOOKS)
             ]
             used = 1
             while closer_look(taken[:used], criterion) == "more":
                 used += 1
-            stages += FIRST + (used - 1) * LOOK
+            values += FIRST + (used - 1) * LOOK
             truth = loss > 0.05
             wrong["sequential"] += failed(np.concatenate(taken[:used]), criterion) is not truth
-            for n in range(1, STAGES + 1):
+            for n in range(1, MOST_LOOKS + 1):
                 wrong[str(n)] += failed(np.concatenate(taken[:n]), criterion) is not truth
         rates = {key: count / units for key, count in wrong.items()}
         if loss <= 0.03 or loss >= 0.07:  # between them nobody can tell, and need not
             worst = {key: max(worst[key], rates[key]) for key in worst}
         if loss <= 0.03:
-            healthy_stages.append(stages)
+            healthy_values.append(values)
         fixed_errors = ", ".join(
-            f"{FIRST + (n - 1) * LOOK} always {rates[str(n)]:.1%}" for n in (1, 6, 11, STAGES)
+            f"{FIRST + (n - 1) * LOOK} always {rates[str(n)]:.1%}" for n in (1, 6, 11, MOST_LOOKS)
         )
         rows.append(
-            f"    loss {loss:4.0%}: values {stages / units:.1f}, wrong {rates['sequential']:.1%}; "
+            f"    loss {loss:4.0%}: values {values / units:.1f}, wrong {rates['sequential']:.1%}; "
             f"{fixed_errors}"
         )
-    fixed = next((n for n in range(1, STAGES + 1) if worst[str(n)] <= worst["sequential"]), STAGES)
-    mean = sum(healthy_stages) / units / len(healthy_stages)
-    need, most = FIRST + (fixed - 1) * LOOK, FIRST + (STAGES - 1) * LOOK
+    fixed = next(
+        (n for n in range(1, MOST_LOOKS + 1) if worst[str(n)] <= worst["sequential"]), MOST_LOOKS
+    )
+    mean = sum(healthy_values) / units / len(healthy_values)
+    need, most = FIRST + (fixed - 1) * LOOK, FIRST + (MOST_LOOKS - 1) * LOOK
     print(
         f"noise {noise:.0%}, correlation {memory}: worst error {worst['sequential']:.1%}; "
         f"equal errors need {need} values always; healthy units take {mean:.1f}: "

@@ -6,7 +6,6 @@ a conftest.py are given.
 PYTEST_DONT_REWRITE
 """
 
-from pytest_anubis.core.fixture_types import DeviceFixture, MetricFixture, NodeFixture
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import (
@@ -17,8 +16,9 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
 )
+from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Decision",

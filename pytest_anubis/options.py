@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,9 @@ ENV_HISTORY = "PYTEST_ANUBIS_HISTORY"
 
 DEFAULT_BASELINES = "baselines"
 """Folder, below pytest's root, in which baselines are looked for."""
+
+RENAMED = {"--anubis-baselines": "--anubis-baseline"}
+"""Old flag -> its name now; the ini key of an old flag has another name likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ OPTIONS: tuple[Option, ...] = (
         help="Sizes and durations of the benchmarks: seconds, minutes or hours",
     ),
     Option(
-        flag="--anubis-baselines",
+        flag="--anubis-baseline",
         metavar="PATH",
         default=DEFAULT_BASELINES,
         help="Folder of learned baselines, or one baseline file",
@@ -117,6 +121,13 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-timeout",
         metavar="SECONDS",
         help="Deadline of every test; default: from its declared cost",
+    ),
+    Option(
+        flag="--anubis-in-process",
+        switch=True,
+        ini=False,
+        help="Run the tests in pytest's own process, to debug them: no deadline holds, and a hang or a crash "
+        "ends the run",
     ),
     Option(
         flag="--anubis-resume",
@@ -214,6 +225,10 @@ def add_options(parser: pytest.Parser) -> None:
             kind: Literal["bool", "string"] = "bool" if option.switch else "string"
             default = False if option.switch else ""
             parser.addini(option.dest, text, type=kind, default=default)
+    for old, new in RENAMED.items():
+        key, now = (flag.lstrip("-").replace("-", "_") for flag in (old, new))
+        group.addoption(old, dest=key, default=None, help=argparse.SUPPRESS)
+        parser.addini(key, f"Old name of {now}, which is refused", type="string", default="")
     parser.addini(
         "anubis_goals_required",
         "Folders in which every benchmark must state goal, question and action",

@@ -18,6 +18,7 @@ from pytest_anubis.options import (
     ENV_STORE,
     OPTIONS,
     PROFILES,
+    RENAMED,
     Option,
     Profile,
 )
@@ -61,6 +62,7 @@ class Settings:
         goals_required: Folders in which a benchmark without goal, question and action is an error.
         redact: Leave serial numbers and addresses out of what is written.
         inventory: Recorded inventory to use in place of this machine's; None reads the machine.
+        in_process: Run the tests in pytest's own process, where no deadline holds.
         timeout: Deadline of every test in seconds; None derives it from the declared cost.
         gate: What a failed inventory does: ``stop`` the run, let it ``continue``, or ``off``.
         resume: Id of the interrupted run to go on with, ``latest``, or empty.
@@ -88,6 +90,7 @@ class Settings:
     goals_required: tuple[Path, ...] = ()
     redact: bool = False
     inventory: Path | None = None
+    in_process: bool = False
     timeout: float | None = None
     scratch: Path | None = None
     gate: Literal["stop", "continue", "off"] = "stop"
@@ -141,13 +144,14 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         pytest.UsageError: A value is not valid; the message says where it stands and what is valid.
     """
     environ = os.environ if environ is None else environ
+    _refuse_old_names(config)
     raw = {option.dest: _raw(config, option, environ) for option in OPTIONS}
     base = config.rootpath
     return Settings(
         active=bool(raw["anubis"]),
         mode=raw["anubis_mode"],
         profile=raw["anubis_profile"],
-        baselines=base / raw["anubis_baselines"],
+        baselines=base / raw["anubis_baseline"],
         store=base / raw["anubis_store"],
         history=_history(raw["anubis_history"], base),
         run_id=_run_id(raw["anubis_run_id"]),
@@ -156,6 +160,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         goals_required=tuple(Path(path) for path in config.getini("anubis_goals_required")),
         redact=bool(raw["anubis_redact"]),
         inventory=_optional(raw["anubis_inventory"], lambda text: base / text),
+        in_process=_in_process(config, raw),
         gate=raw["anubis_gate"],
         resume=_resume(raw["anubis_resume"]),
         duration=_optional(raw["anubis_duration"], _time("--anubis-duration", positive=False)),
@@ -163,6 +168,27 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
         **_selection(config, raw),
     )
+
+
+def _refuse_old_names(config: pytest.Config) -> None:
+    for old, new in RENAMED.items():
+        key, now = (flag.lstrip("-").replace("-", "_") for flag in (old, new))
+        if config.getoption(key) is not None:
+            raise pytest.UsageError(f"{old} is now {new}")
+        if config.getini(key):
+            raise pytest.UsageError(f"ini key {key} is now {now}")
+
+
+def _in_process(config: pytest.Config, raw: Mapping[str, Any]) -> bool:
+    """Return whether the tests are to run in this process; workers cannot be asked for as well."""
+    wanted = bool(raw["anubis_in_process"])
+    workers = config.getoption("numprocesses", None) is not None or config.getoption("tx", None)
+    if wanted and raw["anubis"] and workers:
+        raise pytest.UsageError(
+            "--anubis-in-process and -n (or --tx) exclude each other; leave one out, or with -n in addopts "
+            "add -o addopts="
+        )
+    return wanted
 
 
 def _selection(config: pytest.Config, raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,16 +12,31 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.codec import from_plain
-from pytest_anubis.session.collecting.declared_deadlines import declares_deadlines
+from pytest_anubis.distributed.workers import controller, worker
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class, slug
+from pytest_anubis.hardware.inventory.inventory_reading import (
+    inventory_to_plain,
+    read_inventory,
+    redact,
+)
+from pytest_anubis.hardware.inventory.visible_devices import visible
+from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
+from pytest_anubis.report.export.junit_export import JUnitDecision
+from pytest_anubis.report.pytest_html import HtmlReport
 from pytest_anubis.session.context import RunContext, context_key, new_run_id, sink_key
 from pytest_anubis.session.measuring.call_phase import Judge
+from pytest_anubis.session.running.gate_plugin import Gate, golden_of
+from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.resume import SkipDone, check_same, find_earlier
+from pytest_anubis.session.running.terminal_plugin import Terminal
+from pytest_anubis.session.selecting.pruning import Pruning, stands_down
+from pytest_anubis.session.selecting.run_choice import Selection, read_choice_inputs
 from pytest_anubis.settings import DEFAULT_BASELINES, Settings
+from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.inventory import Inventory
-    from pytest_anubis.session.running.live_run import Run
     from pytest_anubis.session.running.resume import Earlier
 
 PLAIN_KEY = "anubis"
@@ -43,10 +58,8 @@ def start(config: pytest.Config, settings: Settings) -> None:
     if settings.resume:
         earlier = find_earlier(settings)
         check_same(earlier, context)
-        context = replace(context, run_id=earlier.record.run, done=earlier.done)
+        context = replace(context, run_id=earlier.state.record().run, done=earlier.done)
     config.stash[context_key] = context
-    from pytest_anubis.session.running.live_run import Run
-    from pytest_anubis.session.running.terminal_plugin import Terminal
 
     run = Run(config, context, earlier)
     config.stash[sink_key] = run.sink
@@ -58,71 +71,53 @@ def start(config: pytest.Config, settings: Settings) -> None:
         manager.register(SkipDone(), "anubis-resume")
     gate = None
     if context.judging:
-        from pytest_anubis.session.running.gate_plugin import Gate, golden_of
-
         gate = Gate(context, run.sink, golden_of(context))
         manager.register(gate, "anubis-gate")
     manager.register(Terminal(config, run), "anubis-terminal")
     manager.register(Judge(config, context), "anubis-judge")
     if config.getoption("xmlpath", None):
-        from pytest_anubis.report.export.junit_export import JUnitDecision
-
         manager.register(JUnitDecision(), "anubis-junit")
     if manager.has_plugin("html") and config.getoption("htmlpath", None):
-        from pytest_anubis.report.pytest_html import HtmlReport
-
         manager.register(HtmlReport(run), "anubis-html")
     if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
     elif _in_workers(config, context):
-        from pytest_anubis.distributed.workers import controller
-
-        controller.register(config, context, run.sink, run.selection)
+        controller.register(config, context, run.state, run.sink, run.selection)
 
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
     """Freeze what the choice of benchmarks rests on, and let it be made once they are collected."""
-    from pytest_anubis.report.pages.choice_report import find_event
-    from pytest_anubis.session.selecting.pruning import Pruning, stands_down
-    from pytest_anubis.session.selecting.run_choice import Selection, freeze_ground
-
     if stands_down(config):
         return  # the terminal says so
-    before = find_event(earlier.record.events) if earlier is not None else None
-    run.selection = Selection(run.context, freeze_ground(run.context), run.sink, before)
+    before = earlier.choice if earlier is not None else None
+    run.selection = Selection(run.context, read_choice_inputs(run.context), run.sink, before)
     config.pluginmanager.register(Pruning(run.selection.answer), "anubis-pruning")
 
 
 def _in_workers(config: pytest.Config, context: RunContext) -> bool:
     """Say whether the tests run in worker processes, where a hang or a crash costs one test only.
 
-    That is so with any ``-n`` (``-n0``: one worker after the other's death), on every node with
-    accelerators, whose drivers are what hangs, and wherever there is a deadline: ``--anubis-timeout``,
-    or a test file that declares costs (a disk hangs as well as a driver). Other tests stay in this
-    process: a worker costs every test a millisecond or two. So do those of ``-s``, ``--trace`` and
-    ``--setup-show``, which are to be watched.
+    Wherever xdist is there they do: without ``-n``, as with ``-n0``, in one worker after the other's death.
+    They stay in this process with ``--anubis-in-process``; and with ``-s``, ``--trace`` and
+    ``--setup-show``, which are to be watched, unless workers, a deadline or accelerators ask for one.
     """
-    if not config.pluginmanager.has_plugin("xdist"):
+    if not config.pluginmanager.has_plugin("xdist") or context.settings.in_process:
         return False
-    asked = config.getoption("numprocesses", None) is not None or bool(config.getoption("tx", None))
+    option = config.option
+    asked = option.numprocesses is not None or bool(option.tx)
     if asked or context.settings.timeout is not None or context.devices != ("cpu",):
         return True
-    option = config.option
-    watched = option.capture == "no" or option.trace or option.setupshow or option.setuponly
-    return not watched and declares_deadlines(config)
+    return not (option.capture == "no" or option.trace or option.setupshow or option.setuponly)
 
 
 def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
     context = from_plain(RunContext, worker_input[PLAIN_KEY], where="context")
     context = replace(context, root_pid=os.getppid())
     config.stash[context_key] = context
-    from pytest_anubis.distributed.workers import worker
 
     config.stash[sink_key] = worker.register(config, context, worker_input)
     config.pluginmanager.register(Judge(config, context), "anubis-judge")
     if context.settings.select:
-        from pytest_anubis.session.selecting.pruning import Pruning
-
         config.pluginmanager.register(Pruning(worker.asking(config)), "anubis-pruning")
     if context.done:
         config.pluginmanager.register(SkipDone(), "anubis-resume")
@@ -134,10 +129,6 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
     Raises:
         pytest.UsageError: A file that was named cannot be used.
     """
-    from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
-    from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain, redact
-    from pytest_anubis.hardware.inventory.visible_devices import visible
-
     inventory = _inventory(settings)
     usable = visible(
         inventory.accelerators, os.environ
@@ -165,14 +156,10 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
 
 
 def _inventory(settings: Settings) -> Inventory:
-    from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
-
     return read_inventory() if settings.inventory is None else _recorded(settings.inventory)
 
 
 def _recorded(path: Path) -> Inventory:
-    from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
-
     try:
         return replay(path).inventory
     except OSError as error:
@@ -188,8 +175,6 @@ def _extended(
     config: pytest.Config, key: str, attributes: dict[str, str]
 ) -> tuple[str, dict[str, str]]:
     """Add what users' hooks say about the class: to its attributes and to its key."""
-    from pytest_anubis.hardware.inventory.hardware_classes import slug
-
     answers = config.hook.pytest_anubis_attributes(config=config, attributes=dict(attributes))
     added: dict[str, str] = {}
     for answer in answers:
@@ -215,16 +200,10 @@ def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
     Raises:
         pytest.UsageError: The file cannot be used; nothing is judged against half a baseline.
     """
-    from pytest_anubis.store.baselines.baseline_files import (
-        BaselineError,
-        find_baseline,
-        load_baseline,
-    )
-
     # The folder that nobody named may be missing; there is no baseline then.
     if settings.baselines.name != DEFAULT_BASELINES and not settings.baselines.exists():
         raise pytest.UsageError(
-            f"--anubis-baselines: {settings.baselines}: no such file or folder; name one that is there"
+            f"--anubis-baseline: {settings.baselines}: no such file or folder; name one that is there"
         )
     try:
         path = find_baseline(settings.baselines, key)

@@ -16,7 +16,7 @@ COMMANDS = {
     "certify": "measure which benchmarks may run at the same time without harm",
     "judge": "judge collected runs against baselines, without pytest",
     "report": "rebuild the report of a run from its journal",
-    "history": "show a node's runs, enter incidents, list and close defects",
+    "history": "show a node's runs; keep incidents, defects and states of nodes",
     "select": "choose the benchmarks that are worth their time on a node now",
     "risk": "show how likely each node is to have an incident, and fit the risk model",
     "simulate": "compare policies of validation on a simulated fleet",
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = next((word for word in given if not word.startswith("-")), "")
     for command, text in COMMANDS.items():
-        sub = parser.commands.add_parser(command, help=text, description=text[0].upper() + text[1:])
+        sub = parser.commands.add_parser(command, help=text)
         if command == name:  # only the command at hand is imported
             module = importlib.import_module(f"pytest_anubis.cli.commands.{command}_command")
             module.add(sub)

@@ -6,11 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pytest_anubis.core.field_types import Count, Flat, NotNegative, Range, Share
+from pytest_anubis.core.field_types import Alias, Count, Flat, NotNegative, Range, Share
 from pytest_anubis.core.metric import Metric
 
 Scope = Literal["unit", "node"]
 Method = Literal["median", "medoid"]
+
+ALPHA = 0.95
+"""Practical threshold unless somebody states another: the paper's."""
+ERROR_RATE = 0.01
+"""Chance that a healthy node is rejected unless somebody states another: about a hundred nodes to learn from
+support 1 % (`tails.nodes_needed`), 0.1 % would take a thousand."""
+MOST_MEDIANS = 101
+"""Most healthy medians that a criterion keeps: percentiles to one percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,21 +32,21 @@ class Criterion:
         group: Label of the comparable units; empty if there is none.
         scope: ``unit``: one device on its own; ``node``: all values of a node pooled.
         centre: The centre distribution: ascending values, each with equal weight, in the metric's unit.
-        alpha: Practical limit: a one-sided similarity below it is a loss that matters.
-        limit: Learned limit: a one-sided similarity below it is outside the healthy spread at the
+        alpha: Practical threshold: a one-sided similarity below it is a loss that matters.
+        learned: Learned threshold: a one-sided similarity below it is outside the healthy spread at the
             baseline's error rate; None when too few nodes support one, then alpha alone decides.
-        hasty: The learned limit for a sample that no further looks confirmed, where that is another one:
-            on one machine, noise that passes within seconds makes it much wider.
+        unconfirmed: The learned threshold for a loss that too few looks have confirmed, where that
+            is another one: on one machine, noise that passes within seconds makes it much lower.
         spread: Scale of the healthy one-sided distances (the per-metric scale of the max-T method).
         repeatability: Mean pairwise two-sided similarity of the healthy samples.
         detectable: Smallest uniform relative loss that gives FAIL, as a fraction.
-        medians: Medians of the healthy units, ascending (at most 101 quantiles): for percentiles.
+        medians: Medians of the healthy units, ascending (at most `MOST_MEDIANS` quantiles): for percentiles.
         nodes: How many distinct healthy nodes the criterion rests on.
         units: How many healthy units (devices of nodes, or runs of one machine).
         least: Fewest values of a sample that can be judged.
         weak: True when only three or four units support it.
         window: (warm-up, length) of the shortest window of values that is enough, if one was found.
-        notes: Sentences for people, e.g. how many nodes a learned limit would need.
+        notes: Sentences for people, e.g. how many nodes a learned threshold would need.
     """
 
     benchmark: str
@@ -47,9 +55,9 @@ class Criterion:
     group: str = ""
     scope: Scope = "unit"
     centre: tuple[NotNegative, ...]
-    alpha: Share = 0.95
-    limit: Share | None = None
-    hasty: Share | None = None
+    alpha: Share = ALPHA
+    learned: Annotated[Share | None, Alias("limit")] = None
+    unconfirmed: Annotated[Share | None, Alias("hasty")] = None
     spread: NotNegative = 0.0
     repeatability: Share | None = None
     detectable: NotNegative | None = None

@@ -25,14 +25,12 @@ class NodeRecord:
         hardware_class: Its class in its latest run; empty when unknown.
         since: When it was first seen or put into service.
         state: Its latest state.
-        attributes: Further facts such as rack and batch.
     """
 
     name: str
     hardware_class: str = ""
     since: float = 0.0
     state: str = "in service"
-    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +100,6 @@ class RunSummary:
         started: When it began.
         seconds: How long it took; None when it never finished.
         decision: ``ACCEPTED``, ``REJECTED``, ``UNDECIDED``, or empty.
-        headline: The decision in one sentence.
-        baseline: Digest of the baseline.
-        outcomes: Outcome -> how many metric verdicts.
         similarities: (benchmark, metric, device) -> one-sided similarity.
     """
 
@@ -116,9 +111,6 @@ class RunSummary:
     started: float = 0.0
     seconds: float | None = None
     decision: str = ""
-    headline: str = ""
-    baseline: str = ""
-    outcomes: Mapping[str, int] = field(default_factory=dict)
     similarities: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
 
 

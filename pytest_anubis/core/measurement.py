@@ -1,13 +1,39 @@
-"""Measurements: one recorded sample with the circumstances under which it was taken."""
+"""One test of a run: what was planned, what it measured under which circumstances, how it ended."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from pytest_anubis.core.field_types import AnyFloat
+from pytest_anubis.core.field_types import AnyFloat, Count, NotNegative, compact
 from pytest_anubis.core.metric import Metric
 
+Purpose = Literal["measure", "learn", "acceptance"]
+PURPOSES: tuple[str, ...] = get_args(Purpose)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTest:
+    """One test that the run meant to execute.
+
+    Attributes:
+        test: Node id.
+        benchmark: Node id without the device parameter.
+        component: Component of the mark, empty without one.
+        device: Device that the test is bound to, empty if none.
+        metrics: Names of the metrics that the mark declares.
+        cost: Expected duration in seconds, None when nothing is known.
+    """
+
+    test: str
+    benchmark: str = ""
+    component: str = ""
+    device: str = ""
+    metrics: tuple[str, ...] = ()
+    cost: NotNegative | None = None
+
+
+@compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """All values of one metric from one unit under test in one run, as recorded.
@@ -36,13 +62,14 @@ class Measurement:
     group: str = ""
     values: tuple[AnyFloat, ...]
     disturbance: tuple[str, ...] = ()
-    attempts: int = 1
-    looks: int = 1
+    attempts: Count = 1
+    looks: Count = 1
     telemetry: tuple[tuple[str, tuple[AnyFloat, ...]], ...] = ()
     evidence: tuple[str, ...] = ()
-    seconds: float = 0.0
+    seconds: NotNegative = 0.0
 
 
+@compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResult:
     """How one planned test ended.
@@ -56,6 +83,8 @@ class TestResult:
         text: First line of the failure or the reason of the skip.
         seconds: Duration of its call.
         metrics: How many metrics it recorded.
+        misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
+            if nothing is.
     """
 
     __test__ = False
@@ -65,5 +94,6 @@ class TestResult:
     component: str = ""
     outcome: str = "not reported"
     text: str = ""
-    seconds: float = 0.0
-    metrics: int = 0
+    seconds: NotNegative = 0.0
+    metrics: Count = 0
+    misuse: str = ""

@@ -1,63 +1,52 @@
-"""Runs: everything that one execution recorded, as its journal tells it."""
+"""Runs: everything that one execution recorded, as its events tell it."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
-from pytest_anubis.core.baseline import Finding
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.events import (
+    BenchmarksChosen,
+    BlockerFound,
+    Event,
+    LaneGivenUp,
+    Resumed,
+    RunStarted,
+    TestRepeated,
+    WorkerDied,
+)
+from pytest_anubis.core.measurement import Measurement, PlannedTest, Purpose, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 
-Purpose = Literal["measure", "learn", "acceptance"]
-PURPOSES: tuple[str, ...] = get_args(Purpose)
+BROKEN_OFF = (2, 3, 4)
+"""pytest's exit statuses of a run that says nothing: interrupted, internal error, wrong usage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTest:
-    """One test that the run meant to execute.
-
-    Attributes:
-        test: Node id.
-        benchmark: Node id without the device parameter.
-        component: Component of the mark, empty without one.
-        device: Device that the test is bound to, empty if none.
-        metrics: Names of the metrics that the mark declares.
-        cost: Expected duration in seconds, None when nothing is known.
-    """
-
-    test: str
-    benchmark: str = ""
-    component: str = ""
-    device: str = ""
-    metrics: tuple[str, ...] = ()
-    cost: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remarks:
+class RunEvidence:
     """What the runs of a node say about it besides its samples.
 
     Attributes:
         verdicts: On what has no sample: the inventory, tests that failed or did not run, what was pruned.
-        obstacles: What prevents acceptance: a worker that died, a device that was hidden, a run that was
+        blockers: What prevents acceptance: a worker that died, a device that was hidden, a run that was
             broken off.
         notes: What is only told: attempts that failed and were repeated.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
-    obstacles: tuple[str, ...] = ()
+    blockers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     residual_risk: float | None = None
 
-    def with_more(self, more: Remarks) -> Remarks:
+    def with_more(self, more: RunEvidence) -> RunEvidence:
         """Return both; of two risks the larger one."""
         risks = [r for r in (self.residual_risk, more.residual_risk) if r is not None]
-        return Remarks(
+        return RunEvidence(
             verdicts=(*self.verdicts, *more.verdicts),
-            obstacles=tuple(dict.fromkeys((*self.obstacles, *more.obstacles))),
+            blockers=tuple(dict.fromkeys((*self.blockers, *more.blockers))),
             notes=tuple(dict.fromkeys((*self.notes, *more.notes))),
             residual_risk=max(risks, default=None),
         )
@@ -65,7 +54,7 @@ class Remarks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run, complete or cut short.
+    """One run, complete or cut short, as `run_state.RunState` has it at one moment.
 
     Attributes:
         run: Id of the run.
@@ -82,13 +71,12 @@ class RunRecord:
         baseline: Digest of the baseline that the run was judged with; empty if none.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
-        measurements: In the order in which they were recorded.
+        measurements: In the order in which they were recorded; what a test had measured when it was cut
+            short, and ran again later, stands among the events as attempts.
         verdicts: In the order in which they were reached; of a test that was repeated, those of its last
-            attempt.
-        verdict_tests: The test of each verdict, in the same order; empty for what was concluded at the end.
+            attempt. Each knows its test.
         node_verdict: What was decided about the node; None when the run did not get that far.
-        findings: What people should look at.
-        events: All other events (telemetry, crashes, ...) as they stand in the journal.
+        events: All other events (deaths of workers, attempts, the Selector's choice, ...), in order.
         warnings: What was wrong with the journal itself, one line each.
     """
 
@@ -109,7 +97,69 @@ class RunRecord:
     measurements: tuple[Measurement, ...] = ()
     verdicts: tuple[MetricVerdict, ...] = ()
     node_verdict: NodeVerdict | None = None
-    findings: tuple[Finding, ...] = ()
-    events: tuple[Mapping[str, Any], ...] = ()
+    events: tuple[Event, ...] = ()
     warnings: tuple[str, ...] = ()
-    verdict_tests: tuple[str, ...] = ()
+
+    @property
+    def head(self) -> RunStarted:
+        """How the run began."""
+        return RunStarted(**{name: getattr(self, name) for name in _HEAD})
+
+    @property
+    def broken_off(self) -> bool:
+        """True for a run that ended before its time and knows it: nothing may be concluded from its end."""
+        return bool(self.ended) and self.exit_status in BROKEN_OFF
+
+    @property
+    def waived(self) -> frozenset[str]:
+        """Tests that failed as their own xfail mark expects."""
+        return frozenset(r.test for r in self.results if r.outcome == "xfailed")
+
+    @property
+    def deaths(self) -> tuple[str, ...]:
+        """One line for every worker that died, and for every lane that was given up."""
+        lines = []
+        for event in self.events:
+            if isinstance(event, WorkerDied):
+                what = event.test or "no test was running"
+                lines.append(f"worker of lane {event.lane} died ({what}): {event.text}")
+            elif isinstance(event, LaneGivenUp):
+                lines.append(f"lane {event.lane} is given up: its workers died again and again")
+        return tuple(lines)
+
+    @property
+    def blockers(self) -> tuple[str, ...]:
+        """What stands between the node and acceptance and has no verdict: deaths first.
+
+        What blocked an earlier part of a resumed run is found anew, or is gone; its deaths stay.
+        """
+        found: list[str] = []
+        for event in self.events:
+            if isinstance(event, Resumed):
+                found.clear()
+            elif isinstance(event, BlockerFound):
+                found.append(event.text)
+        return (*self.deaths, *found)
+
+    @property
+    def repeats(self) -> tuple[str, ...]:
+        """One line for every attempt of a test that failed and was repeated."""
+        return tuple(
+            f"{event.test}: an attempt failed and was repeated: {event.text}"
+            for event in self.events
+            if isinstance(event, TestRepeated)
+        )
+
+    @property
+    def choice(self) -> Mapping[str, Any] | None:
+        """The Selector's latest choice as plain data; None where it took no part."""
+        found = (e.choice for e in reversed(self.events) if isinstance(e, BenchmarksChosen))
+        return next(found, None)
+
+
+_HEAD = tuple(field.name for field in dataclasses.fields(RunStarted))
+
+
+def run_of(head: RunStarted, **more: Any) -> RunRecord:
+    """Return a run that has begun so, with what else is known of it."""
+    return RunRecord(**{name: getattr(head, name) for name in _HEAD}, **more)

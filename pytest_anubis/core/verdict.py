@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytest_anubis.core.field_types import AnyFloat
+from pytest_anubis.core.field_types import AnyFloat, compact
 
 
 class Outcome(StrEnum):
@@ -21,10 +21,10 @@ class Outcome(StrEnum):
 class Reason(StrEnum):
     """Machine-readable reason of a verdict; the words for people stand beside it."""
 
-    WITHIN = "within"  # inside both limits
-    UNDETECTABLE = "undetectable"  # beyond the practical limit, inside the healthy spread
+    WITHIN = "within"  # inside both thresholds
+    UNDETECTABLE = "undetectable"  # beyond the practical threshold, inside the healthy spread
     UNUSUAL = "unusual"  # outside the healthy spread, not yet costly
-    BEYOND = "beyond"  # beyond the limits
+    BEYOND = "beyond"  # beyond both thresholds
     CHANGE_POINT = "change-point"  # passes as a whole, but changed within the run
     CLASS_SHIFT = (
         "class-shift"  # most nodes of the class moved together: the baseline is out of date
@@ -52,6 +52,7 @@ class Reference(StrEnum):
     NONE = "none"
 
 
+@compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricVerdict:
     """The verdict on one metric of one unit under test, with everything that explains it.
@@ -68,13 +69,14 @@ class MetricVerdict:
         better: The metric's direction.
         component: The part of the node that is blamed when the verdict is bad.
         node: Name of the node.
+        test: Node id of the test that was judged; empty when the whole run was looked at.
         device: Device within the node.
         group: Label of the units that it was compared with; empty if there is none.
         scope: ``unit`` (the device on its own) or ``node`` (all of the node's values pooled).
         count: How many values were judged.
         value: Median of the values, None when there are none.
         expected: Median of the criterion's centre.
-        bound: The median value at which a uniformly worse sample would just cross the threshold.
+        limit: The median at which a uniformly worse unit would just cross the threshold, in its unit.
         similarity: One-sided similarity to the criterion.
         threshold: The similarity below which this outcome changes (the one that decided).
         practical: The practical threshold alpha.
@@ -103,7 +105,7 @@ class MetricVerdict:
     count: int = 0
     value: AnyFloat | None = None
     expected: AnyFloat | None = None
-    bound: AnyFloat | None = None
+    limit: AnyFloat | None = None
     similarity: AnyFloat | None = None
     threshold: AnyFloat | None = None
     practical: AnyFloat | None = None
@@ -115,6 +117,7 @@ class MetricVerdict:
     disturbance: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     action: str = ""
+    test: str = ""
 
 
 class Decision(StrEnum):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import pytest
 
-from pytest_anubis.codec import CodecError, from_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
@@ -51,19 +51,19 @@ class Context(Protocol):
 class Source(Protocol):
     """Where the report gets its data from: the run, which has decided when the page is written."""
 
-    node_verdict: NodeVerdict | None
-    crashes: list[str]
-    usage_errors: list[str]
-
     @property
     def context(self) -> Context:
         """The facts of the run."""
 
+    @property
+    def state(self) -> RunState:
+        """What is known of the run."""
+
     def silent_tests(self) -> list[str]:
         """Return one line for every planned test that did not report."""
 
-    def choices(self) -> Sequence[Mapping[str, Any]]:
-        """Return what the Selector chose, as the journal holds it; empty where it took no part."""
+    def usage_errors(self) -> list[str]:
+        """Return one line for every benchmark that is written wrongly."""
 
 
 class HtmlReport:
@@ -84,7 +84,9 @@ class HtmlReport:
             return
         if report.when != "call":
             return
-        verdicts, measurements = _data_of(report)
+        state = self._source.state
+        verdicts = state.verdicts_of(report.nodeid)
+        measurements = state.measured(report.nodeid)
         if not measurements and not verdicts:
             return
         from pytest_html import extras
@@ -99,7 +101,7 @@ class HtmlReport:
 
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
         """Fill them; every row has both cells, or pytest-html would shift the rest."""
-        verdicts, _ = _data_of(report)
+        verdicts = self._source.state.verdicts_of(report.nodeid) if report.when == "call" else []
         worst = min(verdicts, key=lambda v: blocks.SEVERITY.index(v.outcome), default=None)
         known = [v.similarity for v in verdicts if v.similarity is not None]
         word = f"<span class='anubis'>{blocks.badge(worst.outcome.value)}</span>" if worst else ""
@@ -109,23 +111,24 @@ class HtmlReport:
 
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
         """Put the decision, what was not judged and the inventory on top."""
-        source, verdict = self._source, self._source.node_verdict
-        context = source.context
+        source = self._source
+        context, run = source.context, source.state.record()
+        verdict = run.node_verdict
         facts = [f"node {context.node}", f"hardware class {context.hardware_class}"]
         facts.append(baseline_line(context.baseline) if context.baseline else context.baseline_note)
-        died = list(dict.fromkeys([*source.crashes, *self._crashed]))
+        died = list(dict.fromkeys([*run.deaths, *self._crashed]))
         blocking = verdict.blocking if verdict else ()
         listed = verdict.listed if verdict else ()
         prefix.append(
             f"<style>{BLOCKS}</style><div class='anubis'>"
             + blocks.decision_block(verdict, "nothing was judged in this run")
             + f"<p>{'<br>'.join(html.escape(fact) for fact in facts if fact)}</p>"
-            + selection_block(source.choices())
+            + selection_block(run.choice)
             + blocks.lines_block("in the way of acceptance", blocking, open_=len(blocking) <= 12)
             + blocks.lines_block("not judged, does not block", listed)
             + blocks.lines_block("crashed", died, open_=True)
             + blocks.lines_block("planned, but never reported", source.silent_tests(), open_=True)
-            + blocks.lines_block("benchmarks written wrongly", source.usage_errors, open_=True)
+            + blocks.lines_block("benchmarks written wrongly", source.usage_errors(), open_=True)
             + inventory_block(context.inventory)
             + "</div>"
         )
@@ -146,17 +149,3 @@ class HtmlReport:
 
 def _first_line(longrepr: Any) -> str:
     return str(longrepr or "the process died").strip().split("\n", 1)[0]
-
-
-def _data_of(report: Any) -> tuple[list[MetricVerdict], list[Measurement]]:
-    """Return what travelled with a report; one without our data (crash, collection) has nothing."""
-    data = getattr(report, "anubis", None)
-    if not isinstance(data, dict):
-        return [], []
-    try:
-        return (
-            [from_plain(MetricVerdict, item) for item in data.get("verdicts", ())],
-            [from_plain(Measurement, item) for item in data.get("measurements", ())],
-        )
-    except CodecError:
-        return [], []

@@ -2,4 +2,4 @@
 
 
 class SelectorError(ValueError):
-    """Something handed to the Selector cannot be used; the message says what and how to mend it."""
+    """Something handed to the Selector cannot be used; the message says what and how to fix it."""

@@ -6,15 +6,18 @@ import datetime
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.settings import Settings
 
-Sink = Callable[[dict[str, Any]], None]
-"""Takes one journal event as plain types; in a worker it sends to the controller."""
+if TYPE_CHECKING:
+    from pytest_anubis.core.events import Event
+
+Sink = Callable[["Event"], None]
+"""Takes one event: writes and applies it, or in a worker sends it to the controller."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +74,10 @@ def new_run_id(node: str) -> str:
     return f"{now:%Y%m%d-%H%M%S}-{now.microsecond:06d}-{safe}"
 
 
-def discard(event: dict[str, Any]) -> None:
+def discard(event: Event) -> None:
     """Drop an event: the sink of a run without ``--anubis``."""
 
 
-def emit(config: pytest.Config, event: dict[str, Any]) -> None:
+def emit(config: pytest.Config, event: Event) -> None:
     """Hand one event to this process's sink."""
     config.stash.get(sink_key, discard)(event)

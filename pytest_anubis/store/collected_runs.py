@@ -7,18 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement, TestResult
-from pytest_anubis.core.run import PlannedTest, Remarks, RunRecord
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import JOURNAL_NAME, read_journal
-from pytest_anubis.store.journal.run_remarks import INTERRUPTED, remarks_of
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
-from pytest_anubis.store.samples.gather import Gather
 
 Progress = Callable[[str], None]
 
@@ -50,25 +49,6 @@ class RefusedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnmeasuredTest:
-    """A test that recorded nothing, of which no other run knows the metrics either.
-
-    Attributes:
-        run: The run.
-        node: Its node.
-        hardware_class: The node's class.
-        plan: What was meant to be run.
-        result: How the test ended.
-    """
-
-    run: str
-    node: str
-    hardware_class: str
-    plan: PlannedTest
-    result: TestResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSet:
     """Everything that was read.
 
@@ -76,16 +56,16 @@ class RunSet:
         populations: One per hardware class, benchmark, metric and group, sorted.
         runs: The runs read, without their measurements, verdicts and events.
         refused: Runs and files that take no part, with reasons.
-        unmeasured: Tests that recorded nothing and fit into no population.
-        remarks: (hardware class, node) -> what its journals say besides samples, of every node of a journal.
+        unmeasured: (run, node) -> tests that recorded nothing and fit into no population.
+        journals: The runs among them that come from journals, complete but for the values of their samples.
         warnings: What was wrong inside the files, one line each.
     """
 
     populations: tuple[Population, ...] = ()
     runs: tuple[RunRecord, ...] = ()
     refused: tuple[RefusedRun, ...] = ()
-    unmeasured: tuple[UnmeasuredTest, ...] = ()
-    remarks: Mapping[tuple[str, str], Remarks] = field(default_factory=dict)
+    journals: tuple[RunRecord, ...] = ()
+    unmeasured: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property
@@ -135,7 +115,7 @@ def refusal(record: RunRecord) -> str:
     decision = record.node_verdict.decision if record.node_verdict else None
     if not record.ended:
         return "the run never finished"
-    if record.exit_status in INTERRUPTED:
+    if record.broken_off:
         return f"the run was broken off (exit status {record.exit_status})"
     if decision is Decision.REJECTED:
         return "the node was rejected in this run"
@@ -157,7 +137,7 @@ class _Reader:
     refused: list[RefusedRun] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     silent: list[tuple[RunRecord, TestResult]] = field(default_factory=list)
-    remarks: dict[tuple[str, str], Remarks] = field(default_factory=dict)
+    journals: list[RunRecord] = field(default_factory=list)
 
     def file(self, path: Path, progress: Progress | None) -> None:
         try:
@@ -195,8 +175,14 @@ class _Reader:
         self.runs[record.run, record.node] = dataclasses.replace(
             record, measurements=(), verdicts=(), events=()
         )
-        key = (record.hardware_class, record.node)
-        self.remarks[key] = self.remarks.get(key, Remarks()).with_more(remarks_of(record))
+        self.journals.append(
+            dataclasses.replace(
+                record,
+                measurements=tuple(
+                    dataclasses.replace(m, values=(), telemetry=()) for m in record.measurements
+                ),
+            )
+        )
         self._samples(record)
 
     def _samples(self, record: RunRecord) -> None:
@@ -245,16 +231,17 @@ class _Reader:
         if not self.runs and not self.refused:
             raise RunsError("no run in any of these; expected journals, imports (.npz) or tables")
         return RunSet(
-            unmeasured=tuple(self._place_silent()),
+            unmeasured=self._place_silent(),
             populations=self.gather.populations(),
             runs=tuple(self.runs[key] for key in sorted(self.runs)),
             refused=tuple(self.refused),
-            remarks=self.remarks,
+            journals=tuple(self.journals),
             warnings=tuple(self.warnings),
         )
 
-    def _place_silent(self) -> Iterator[UnmeasuredTest]:
-        """Give tests without a measurement a row in every population of their benchmark."""
+    def _place_silent(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Give tests without a measurement a row in every population of their benchmark; return the rest."""
+        rest: dict[tuple[str, str], tuple[str, ...]] = {}
         keys = self.gather.keys() if self.silent else []
         for record, result in self.silent:
             plan = next((plan for plan in record.planned if plan.test == result.test), None)
@@ -278,24 +265,16 @@ class _Reader:
                     problem=Problem(kind=kind, text=text),
                 )
             if not found:
-                yield UnmeasuredTest(
-                    run=record.run,
-                    node=record.node,
-                    hardware_class=record.hardware_class,
-                    plan=plan or PlannedTest(test=result.test, benchmark=result.benchmark),
-                    result=result,
-                )
+                key = (record.run, record.node)
+                rest[key] = (*rest.get(key, ()), result.test)
+        return rest
 
 
 def _broken_tests(record: RunRecord) -> dict[str, str]:
     """Return test -> why it failed, for tests that failed on their own and not by their verdict."""
-    judged: dict[tuple[str, str], list[MetricVerdict]] = {}
-    for verdict in record.verdicts:
-        judged.setdefault((verdict.benchmark, verdict.device), []).append(verdict)
-    devices = {(m.test, m.benchmark, m.device) for m in record.measurements}
     by_test: dict[str, list[MetricVerdict]] = {}
-    for test, benchmark, device in devices:
-        by_test.setdefault(test, []).extend(judged.get((benchmark, device), ()))
+    for verdict in record.verdicts:
+        by_test.setdefault(verdict.test, []).append(verdict)
     return {
         result.test: f"test {result.outcome}: {result.text}"
         for result in record.results

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.collected_runs import RunsError, read_runs
-from pytest_anubis.store.journal.journal_file import JOURNAL_NAME
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
 
 MOST = 20
 """The latest runs are enough to know a node's own spread."""

@@ -14,16 +14,15 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.changes.segments import Change, Segments, segments, with_segments
     from pytest_anubis.validator.changes.steady_state import shortest_window
     from pytest_anubis.validator.changes.trend import find_trends
-    from pytest_anubis.validator.judging.backtest import Backtest, Flip, backtest
+    from pytest_anubis.validator.deciding.node_decision import judge_node
+    from pytest_anubis.validator.judging.backtest import Backtest, VerdictChange, backtest
     from pytest_anubis.validator.judging.change_screening import find_changes
     from pytest_anubis.validator.judging.column_judging import (
         JudgedColumns,
         judge_columns,
-        judge_population,
         judge_populations,
     )
     from pytest_anubis.validator.judging.history_judging import judge_by_history
-    from pytest_anubis.validator.judging.node_decision import judge_node
     from pytest_anubis.validator.judging.peer_judging import judge_by_peers
     from pytest_anubis.validator.judging.population_shift import settle_shift
     from pytest_anubis.validator.judging.sample_judging import judge_sample
@@ -34,17 +33,17 @@ if TYPE_CHECKING:
         LearnError,
         learn_criterion,
     )
-    from pytest_anubis.validator.similarity.distance import SampleError, one_sided
+    from pytest_anubis.validator.similarity.distance import SampleError, one_sided, similarity
 
 _HOME = {
     "Backtest": "judging.backtest",
     "Change": "changes.segments",
-    "Flip": "judging.backtest",
     "JudgedColumns": "judging.column_judging",
     "LearnError": "learning.criterion_learning",
     "LearnedCriterion": "learning.criterion_learning",
     "SampleError": "similarity.distance",
     "Segments": "changes.segments",
+    "VerdictChange": "judging.backtest",
     "backtest": "judging.backtest",
     "closer_look": "judging.sequential_test",
     "find_changes": "judging.change_screening",
@@ -52,8 +51,7 @@ _HOME = {
     "judge_by_history": "judging.history_judging",
     "judge_by_peers": "judging.peer_judging",
     "judge_columns": "judging.column_judging",
-    "judge_node": "judging.node_decision",
-    "judge_population": "judging.column_judging",
+    "judge_node": "deciding.node_decision",
     "judge_populations": "judging.column_judging",
     "judge_sample": "judging.sample_judging",
     "learn_baseline": "learning.baseline_learning",
@@ -62,18 +60,19 @@ _HOME = {
     "segments": "changes.segments",
     "settle_shift": "judging.population_shift",
     "shortest_window": "changes.steady_state",
+    "similarity": "similarity.distance",
     "with_segments": "changes.segments",
 }
 
 __all__ = [
     "Backtest",
     "Change",
-    "Flip",
     "JudgedColumns",
     "LearnError",
     "LearnedCriterion",
     "SampleError",
     "Segments",
+    "VerdictChange",
     "backtest",
     "closer_look",
     "find_changes",
@@ -82,7 +81,6 @@ __all__ = [
     "judge_by_peers",
     "judge_columns",
     "judge_node",
-    "judge_population",
     "judge_populations",
     "judge_sample",
     "learn_baseline",
@@ -91,6 +89,7 @@ __all__ = [
     "segments",
     "settle_shift",
     "shortest_window",
+    "similarity",
     "with_segments",
 ]
 

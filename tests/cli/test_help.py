@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_anubis.cli.main import COMMANDS
+from pytest_anubis.cli.main import COMMANDS, main
 
 
 def arguments(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, str | None]]:
@@ -24,10 +24,73 @@ def arguments(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str,
             yield f"{path} {'/'.join(action.option_strings) or action.dest}", action.help
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_everything_is_described(command: str) -> None:
+def declared(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     importlib.import_module(f"pytest_anubis.cli.commands.{command}_command").add(parser)
-    found = dict(arguments(parser, command))
+    return parser
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_what_it_does_and_its_exit_codes(command: str) -> None:
+    parser = declared(command)
+    assert len((parser.description or "").split()) > 10
+    assert (parser.epilog or "").startswith("Exit codes: 0 ")
+    assert " 2 wrong usage" in (parser.epilog or "")
+
+
+def test_what_is_read_is_called_baseline_everywhere() -> None:
+    texts = {}
+    for command in COMMANDS:
+        for name, text in arguments(declared(command), command):
+            if (
+                text != argparse.SUPPRESS
+                and "baseline" in name.rpartition(" ")[2].partition("--")[2]
+            ):
+                texts[name] = text or ""
+    assert set(texts) >= {"judge --baseline", "report --baseline", "doctor --baseline"}
+    assert {name.rpartition(" ")[2] for name in texts} == {"--baseline"}
+    meaning = "folder of baselines, or one baseline file (default: baselines)"
+    assert {text[: len(meaning)] for text in texts.values()} == {meaning}
+
+
+@pytest.mark.parametrize(
+    ("typed", "now"),
+    [
+        ("history add --node n1 --kind nic", "anubis history incident add"),
+        ("history import incidents.csv --add-nodes", "anubis history incident import"),
+        ("history incidents", "anubis history incident list"),
+        ("history withdraw 7", "anubis history incident withdraw"),
+        ("history defects --node n1", "anubis history defect list"),
+        ("history found --node n1 --benchmark x", "anubis history defect add"),
+        ("history --store s close 7 --as confirmed", "anubis history defect close"),
+        ("report --baselines there", "--baselines is now --baseline"),
+        ("doctor --baselines=there", "--baselines is now --baseline"),
+        ("baseline backtest runs --old there", "--old is now --baseline"),
+        ("learn suites/ --baseline there", "--baseline is now -o/--output"),
+        ("certify suites/ --baseline there", "--baseline is now -o/--output"),
+    ],
+)
+def test_old_names_are_refused_with_one_line_that_says_the_new_one(
+    capsys: pytest.CaptureFixture[str], typed: str, now: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(typed.split())
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith(f"anubis {typed.split()[0]}")
+    assert now in line
+
+
+def test_old_names_are_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["history", "incidence"])
+    assert "(choose from 'incident', 'defect', 'state')" in capsys.readouterr().err.replace(
+        "choose from incident, defect, state", "choose from 'incident', 'defect', 'state'"
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_everything_is_described(command: str) -> None:
+    found = dict(arguments(declared(command), command))
     assert len(found) > 1
     assert [name for name, text in found.items() if not text] == []

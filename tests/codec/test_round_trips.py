@@ -20,9 +20,8 @@ from pytest_anubis.codec import from_plain, to_plain
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.field_types import Range
 from pytest_anubis.core.inventory import Inventory
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.run import PlannedTest
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.distributed.dispatch.certificates import Certificate
 from pytest_anubis.hardware.telemetry.host_sensors import Reading

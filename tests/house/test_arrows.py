@@ -21,23 +21,25 @@ PACKAGE = ROOT / "pytest_anubis"
 MAY_IMPORT = {
     "core": set(),
     "codec": {"core"},
-    "hush": set(),
+    "solver_output": set(),
     "options": set(),
     "settings": {"options"},
     "hookspecs": {"core"},
+    "fixture_types": {"core"},
     "validator": {"core"},
     "selector": {"core"},
     "store": {"core", "codec"},
     "report": {"core", "codec"},
     "hardware": {"core", "codec"},
     "session": {
-        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "hush",
+        "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
+        "solver_output",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",
     },
     "cli": {
-        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "hush",
+        "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "solver_output",
         "distributed",
     },
     "start": {
@@ -49,10 +51,10 @@ MAY_IMPORT = {
 # Room -> its shelves in reading order: a shelf may import those before it, never those after it. Modules
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first.
 SHELVES = {
-    "validator": ("similarity", "changes", "learning", "judging"),
+    "validator": ("similarity", "changes", "learning", "judging", "deciding"),
     "selector": (".", "risk", "choice", "simulation"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
-    "store": ("atomic", "fields", "journal", "baselines", "history", "samples", "importers", "."),
+    "store": ("atomic", "journal", "baselines", "history", "samples", "importers", "."),
     "report": ("text", "plots", "pages", "export", "."),
     "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.events import WorkerDied
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.core.run import PlannedTest, RunRecord
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator import judge_node, judge_sample, learn_baseline
@@ -193,5 +194,5 @@ def record(learned: Baseline | None = None, *, node: str = "rack4-node17") -> Ru
         measurements=tuple(found),
         verdicts=tuple(verdicts),
         node_verdict=judge_node(verdicts, node=node, baseline=learned),
-        events=({"event": "worker_died", "worker": "gw3", "text": "killed by signal 9"},),
+        events=(WorkerDied(worker="gw3", text="killed by signal 9"),),
     )

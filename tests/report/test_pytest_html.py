@@ -5,16 +5,25 @@ from __future__ import annotations
 import html
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.events import (
+    Event,
+    Judged,
+    Measured,
+    NodeDecided,
+    RunStarted,
+    TestStarted,
+    WorkerDied,
+)
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome
 from pytest_anubis.report.pytest_html import HtmlReport
 from tests.report import sample_run as dossier
 
@@ -50,20 +59,18 @@ class Source:
     """What a run knows when its report is written."""
 
     context: Any
-    node_verdict: NodeVerdict | None = None
-    crashes: list[str] = field(default_factory=list)
-    usage_errors: list[str] = field(default_factory=list)
+    state: RunState
+    usage: list[str] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
-    chosen: list[dict[str, Any]] = field(default_factory=list)
 
-    def choices(self) -> list[dict[str, Any]]:
-        return self.chosen
+    def usage_errors(self) -> list[str]:
+        return self.usage
 
     def silent_tests(self) -> list[str]:
         return self.silent
 
 
-def source(baseline: Baseline | None = None, **more: Any) -> Source:
+def source(*happened: Event, baseline: Baseline | None = None, **more: Any) -> Source:
     context = SimpleNamespace(
         node="n1",
         hardware_class="class",
@@ -71,55 +78,79 @@ def source(baseline: Baseline | None = None, **more: Any) -> Source:
         baseline=baseline,
         baseline_note="no baseline: learn one",
     )
-    return Source(context=context, **more)
+    state = RunState()
+    for event in (RunStarted(run="r", node="n1"), *happened):
+        state.apply(event)
+    return Source(context=context, state=state, **more)
 
 
-def report_of(data: Any = None, when: str = "call") -> Any:
-    report = SimpleNamespace(nodeid="t::x", when=when, longrepr=None)
-    if data is not None:
-        report.anubis = data
-    return report
+def report_of(when: str = "call", test: str = "t::x") -> Any:
+    return SimpleNamespace(nodeid=test, when=when, longrepr=None)
 
 
-def measured(name: str = "triad_rate", series: int = 0) -> dict[str, Any]:
+def measured(name: str = "triad_rate", series: int = 0, **changes: Any) -> list[Event]:
+    """What happens when t::x measures something; `changes` are of its verdict."""
     telemetry = tuple((f"GPU 3 sensor {i}", dossier.sample("gemm_rate", i)) for i in range(series))
     found = dossier.measurement(name, 3, dossier.sample(name, 5, 0.8, 400), telemetry=telemetry)
-    verdict = dossier.judged(found, dossier.baseline(5), "n1")
-    return {"measurements": to_plain([found]), "verdicts": to_plain([verdict])}
+    found = replace(found, test="t::x")
+    verdict = replace(dossier.judged(found, dossier.baseline(5), "n1"), test="t::x", **changes)
+    return [Measured(measurement=found), Judged(verdict=verdict)]
 
 
+@pytest.mark.parametrize("when", ["setup", "call", "teardown", "collect", "???", None])
+@pytest.mark.parametrize("test", ["t::x", "t::never heard of"])
 @pytest.mark.parametrize(
-    "data",
-    [None, {}, 3, {"verdicts": [{"outcome": "???"}]}, {"verdicts": [], "measurements": []}],
+    "happened", [[], measured(), measured()[:1], measured()[1:], measured(similarity=None)[1:]]
 )
-def test_rows_have_as_many_cells_as_the_header_whatever_a_report_holds(data: Any) -> None:
-    hooks = HtmlReport(source())
+def test_rows_have_as_many_cells_as_the_header_whatever_is_known(
+    happened: list[Event], test: str, when: Any
+) -> None:
+    hooks = HtmlReport(source(*happened))
     header, row = ["<th>"] * 4, ["<td>"] * 4
     hooks.pytest_html_results_table_header(header)
-    hooks.pytest_html_results_table_row(report_of(data), row)
+    hooks.pytest_html_results_table_row(report_of(when, test), row)
     assert len(header) == len(row) == 6
+    judged = when == "call" and test == "t::x" and any(isinstance(e, Judged) for e in happened)
+    assert ("FAIL" in row[2]) is judged
 
 
 def test_the_worst_verdict_and_the_lowest_similarity_stand_in_the_row() -> None:
-    hooks = HtmlReport(source())
-    both = [measured("triad_rate"), measured("launch_time")]
-    both[1]["verdicts"][0] |= {"outcome": "PASS", "similarity": 1.0}
-    data = {key: both[1][key] + both[0][key] for key in ("measurements", "verdicts")}
+    good, bad = measured("launch_time", outcome=Outcome.PASS, similarity=1.0), measured()
+    hooks = HtmlReport(source(*good, *bad))
     row = ["<td>"] * 4
-    hooks.pytest_html_results_table_row(report_of(data), row)
+    hooks.pytest_html_results_table_row(report_of(), row)
     assert "FAIL" in row[2]
-    assert f"{both[0]['verdicts'][0]['similarity']:.4f}" in row[3]
+    (lowest,) = [event.verdict.similarity for event in bad if isinstance(event, Judged)]
+    assert lowest is not None
+    assert lowest < 1.0
+    assert f"{lowest:.4f}" in row[3]
+
+
+def test_of_a_repeated_test_the_last_attempt_is_shown() -> None:
+    last = measured("launch_time", outcome=Outcome.PASS, similarity=1.0)
+    hooks = HtmlReport(
+        source(TestStarted(test="t::x"), *measured(), TestStarted(test="t::x"), *last)
+    )
+    row, report = ["<td>"] * 4, report_of()
+    hooks.pytest_html_results_table_row(report, row)
+    assert "PASS" in row[2]
+    assert "FAIL" not in row[2]
+    hooks.pytest_runtest_logreport(report)
+    (shown,) = report.extras
+    assert "launch_time" in shown["content"]
+    assert "triad_rate" not in shown["content"]
 
 
 @pytest.mark.parametrize("when", ["setup", "teardown"])
 def test_plots_are_attached_to_the_call_only(when: str) -> None:
-    hooks, report = HtmlReport(source()), report_of(measured(), when)
+    hooks, report = HtmlReport(source(*measured())), report_of(when)
     hooks.pytest_runtest_logreport(report)
     assert not hasattr(report, "extras")
 
 
 def test_extras_of_others_are_kept() -> None:
-    hooks, report = HtmlReport(source(dossier.baseline(5))), report_of(measured())
+    hooks = HtmlReport(source(*measured(), baseline=dossier.baseline(5)))
+    report = report_of()
     report.extras = [{"name": "theirs"}]
     hooks.pytest_runtest_logreport(report)
     assert report.extras[0] == {"name": "theirs"}
@@ -129,7 +160,8 @@ def test_extras_of_others_are_kept() -> None:
 
 
 def test_five_hundred_rows_with_telemetry_stay_below_five_megabytes() -> None:
-    hooks, report = HtmlReport(source(dossier.baseline(5))), report_of(measured(series=20))
+    hooks = HtmlReport(source(*measured(series=20), baseline=dossier.baseline(5)))
+    report = report_of()
     hooks.pytest_runtest_logreport(report)
     stored = html.escape(json.dumps(report.extras[0]))  # as pytest-html keeps it
     assert 500 * len(stored) < 4_800_000
@@ -138,15 +170,17 @@ def test_five_hundred_rows_with_telemetry_stay_below_five_megabytes() -> None:
 def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
     hooks = HtmlReport(
         source(
-            node_verdict=NodeVerdict(
-                node="n1",
-                decision=Decision.UNDECIDED,
-                headline=f"headline {dossier.EVIL}",
-                blocking=("blocks",),
-                listed=("is listed",),
+            WorkerDied(worker="gw0", lane="cuda:0", text=f"signal 9 {dossier.EVIL}"),
+            NodeDecided(
+                verdict=NodeVerdict(
+                    node="n1",
+                    decision=Decision.UNDECIDED,
+                    headline=f"headline {dossier.EVIL}",
+                    blocking=("blocks",),
+                    listed=("is listed",),
+                )
             ),
-            crashes=["worker gw0 died"],
-            usage_errors=["unit is missing"],
+            usage=["unit is missing"],
             silent=["t::lost: planned, but never reported"],
         )
     )
@@ -156,7 +190,8 @@ def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
     text = "".join(prefix)
     assert "<script" not in text
     for words in (
-        *("UNDECIDED", "headline &lt;script&gt;", "blocks", "is listed", "worker gw0 died"),
+        *("UNDECIDED", "headline &lt;script&gt;", "blocks", "is listed"),
+        "worker of lane cuda:0 died (no test was running): signal 9 &lt;script&gt;",
         *("t::x: the process died", "unit is missing", "t::lost", "no baseline: learn one"),
     ):
         assert words in text

@@ -37,6 +37,19 @@ Learn = Callable[..., Baseline]
 
 
 @pytest.fixture(autouse=True)
+def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run tests in their own process, without a worker's start, unless ``in_workers`` is asked for."""
+    if "pytester" in request.fixturenames and "in_workers" not in request.fixturenames:
+        request.getfixturevalue("pytester")  # which takes PYTEST_ADDOPTS away
+        monkeypatch.setenv("PYTEST_ADDOPTS", "--anubis-in-process")
+
+
+@pytest.fixture
+def in_workers() -> None:
+    """Run as users do: in a worker, or as many as the test asks for."""
+
+
+@pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let in-process runs measure without the pauses between bursts."""
     plans = {name: replace(plan, pause_seconds=0.0) for name, plan in timing.PLANS.items()}

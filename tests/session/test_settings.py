@@ -44,8 +44,11 @@ def test_native_toml_works(pytester: pytest.Pytester) -> None:
         (["--anubis", "--anubis-scratch=nowhere"], "", "no such folder"),
         (["--anubis"], "anubis_profile = quick", "smoke, standard, soak"),
         (["--anubis", "--anubis-inventory=none.json"], "", "none.json: cannot be read"),
-        (["--anubis", "--anubis-baselines=none.json"], "", "none.json: no such file"),
-        (["--anubis", "--anubis-baselines=nowhere"], "", "nowhere: no such file or folder"),
+        (["--anubis", "--anubis-baseline=none.json"], "", "none.json: no such file"),
+        (["--anubis", "--anubis-baselines=b"], "", "--anubis-baselines is now --anubis-baseline"),
+        (["--anubis"], "anubis_baselines = b", "anubis_baselines is now anubis_baseline"),
+        (["--anubis", "-n2"], "", "--anubis-in-process and -n (or --tx) exclude each other"),
+        (["--anubis", "--anubis-baseline=nowhere"], "", "nowhere: no such file or folder"),
     ],
 )
 def test_wrong_settings_are_one_line(
@@ -85,7 +88,7 @@ def test_wrong_durations(text: str) -> None:
         ("goal=3", "goal must be text"),
     ],
 )
-def test_wrong_marks_name_test_key_and_mend(
+def test_wrong_marks_name_test_key_and_fix(
     pytester: pytest.Pytester, mark: str, words: str
 ) -> None:
     pytester.makepyfile(f"import pytest\n\n@pytest.mark.anubis({mark})\n{BENCHMARK}")
@@ -119,6 +122,7 @@ def test_the_mark_is_documented(pytester: pytest.Pytester) -> None:
     pytester.runpytest("--markers").stdout.fnmatch_lines(["@pytest.mark.anubis(*component*"])
 
 
+@pytest.mark.usefixtures("in_workers")
 def test_pytest_works_without_the_plugin(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_x():\n    pass\n")
     assert pytester.runpytest("-p", "no:anubis").ret == 0

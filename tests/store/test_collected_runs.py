@@ -13,15 +13,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.events import (
+    Judged,
+    Measured,
+    NodeDecided,
+    RunFinished,
+    RunStarted,
+    TestFinished,
+    TestsPlanned,
+)
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.run import PlannedTest, RunRecord
+from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
-from pytest_anubis.store.collected_runs import RunsError, read_runs
+from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.store.importers.import_result import DoubleImportError, save_import
 from pytest_anubis.store.importers.table import import_table
-from pytest_anubis.store.journal import journal_events as events
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.samples.columnar_files import (
     Columns,
@@ -29,6 +37,7 @@ from pytest_anubis.store.samples.columnar_files import (
     load_columns,
     save_columns,
 )
+from pytest_anubis.validator.deciding.run_decision import evidence_of
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 
@@ -69,18 +78,18 @@ def write_run(
 ) -> Path:
     with Journal.create(store, run) as journal:
         start = {"hardware_class": "c1", "profile": "smoke"} | head
-        journal.write(events.run_started_event(run=run, node=node, started="2026-01-01", **start))
-        journal.write(events.planned_event(planned))
+        journal.write(RunStarted(run=run, node=node, started="2026-01-01", **start))
+        journal.write(TestsPlanned(tests=tuple(planned)))
         for item in samples:
-            journal.write(events.measurement_event(item, node))
+            journal.write(Measured(measurement=item))
         for verdict in verdicts:
-            journal.write(events.verdict_event(verdict))
+            journal.write(Judged(verdict=verdict))
         for item_result in results:
-            journal.write(events.finished_event(item_result))
+            journal.write(TestFinished(result=item_result))
         if decision:
-            journal.write(events.node_verdict_event(decided(decision, node)))
+            journal.write(NodeDecided(verdict=decided(decision, node)))
         if finished:
-            journal.write(events.run_finished_event(exit_status=status, ended="2026-01-01"))
+            journal.write(RunFinished(exit_status=status, ended="2026-01-01"))
     return journal.path
 
 
@@ -148,7 +157,7 @@ def test_what_cannot_be_judged_is_marked(tmp_path: Path) -> None:
     assert "wrong sum" in texts["a"]
     assert "steal 10 %" in texts["b"]
     assert "MB/s" in texts["f"]
-    assert [item.result.test for item in found.unmeasured] == ["t.py::test_y"]
+    assert found.unmeasured == {("bad", "n1"): ("t.py::test_y",)}
 
 
 def test_looks_and_expected_failures_travel_with_the_samples(tmp_path: Path) -> None:
@@ -164,6 +173,12 @@ def test_looks_and_expected_failures_travel_with_the_samples(tmp_path: Path) -> 
     assert population.nodes == ("n0", "n1", "n1", "n1")
     assert population.looks == {0: 3, 1: 16, 3: 2}
     assert {row: problem.kind for row, problem in population.problems.items()} == {2: "waived"}
+
+
+def evidence(found: RunSet, run: str) -> RunEvidence:
+    """Return what one run says besides its samples."""
+    (journal,) = [journal for journal in found.journals if journal.run == run]
+    return evidence_of(journal, found.unmeasured.get((journal.run, journal.node), ()))
 
 
 def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
@@ -188,19 +203,23 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write(json.dumps({"event": "worker_died", "lane": "cuda:1", "text": "signal 9"}))
         file.write("\n")
-        file.write(json.dumps({"event": "hindrance", "text": "cuda:2 is hidden"}) + "\n")
+        file.write(json.dumps({"event": "blocker", "text": "cuda:2 is hidden"}) + "\n")
     write_run(tmp_path, "r2", "n2", samples=[sample([1.0])], status=2)
     (tmp_path / "runs" / "r3").mkdir()
     (tmp_path / "runs" / "r3" / "journal.jsonl").write_text("{}\n")
     found = read_runs([tmp_path])
-    said = found.remarks["c1", "n1"]
+    assert [(one.hardware_class, one.run, one.node) for one in found.journals] == [
+        ("c1", "r1", "n1"),
+        ("c1", "r2", "n2"),
+    ]
+    said = evidence(found, "r1")
     assert [verdict.text for verdict in said.verdicts] == ["7 of 8 accelerators"]
-    assert said.obstacles == (
+    assert said.blockers == (
         "run r1: worker of lane cuda:1 died (no test was running): signal 9",
         "run r1: cuda:2 is hidden",
         "run r1: it never finished",
     )
-    assert found.remarks["c1", "n2"].obstacles == ("run r2: it was broken off (exit status 2)",)
+    assert evidence(found, "r2").blockers == ("run r2: it was broken off (exit status 2)",)
     assert [(refused.damaged, refused.run) for refused in found.refused] == [(True, "")]
 
 
@@ -208,20 +227,20 @@ def test_what_hindered_the_part_before_an_interruption_hinders_no_more(tmp_path:
     path = write_run(tmp_path, "r1", samples=[sample([1.0])])
     with path.open("a") as file:
         for event in (
-            {"event": "hindrance", "text": "cuda:0 is hidden"},
+            {"event": "blocker", "text": "cuda:0 is hidden"},
             {"event": "resumed"},
-            {"event": "hindrance", "text": "cuda:2 is hidden"},
+            {"event": "blocker", "text": "cuda:2 is hidden"},
             {"event": "run_finished", "exit_status": 20, "ended": "2026-01-01T00:00:00+00:00"},
         ):
             file.write(json.dumps(event) + "\n")
-    assert read_runs([tmp_path]).remarks["c1", "n1"].obstacles == ("run r1: cuda:2 is hidden",)
+    assert evidence(read_runs([tmp_path]), "r1").blockers == ("run r1: cuda:2 is hidden",)
 
 
 def test_a_test_that_its_verdict_failed_keeps_its_sample(tmp_path: Path) -> None:
     def verdict(reason: Reason) -> MetricVerdict:
         return MetricVerdict(
             outcome=Outcome.FAIL, reason=reason, text="", benchmark="t.py::test_x", metric="rate",
-            device="cpu",
+            device="cpu", test="t.py::test_x[cpu]",
         )  # fmt: skip
 
     broken = [result("failed", text="slow")]

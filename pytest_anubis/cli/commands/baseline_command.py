@@ -8,10 +8,25 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_anubis.cli.shared.arguments import (
+    add_action,
+    add_baseline,
+    add_renamed,
+    baseline_place,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import similarity_text, value_text
 from pytest_anubis.report.text.text_table import table
+from pytest_anubis.store.baselines.baseline_files import (
+    BaselineError,
+    find_baseline,
+    load_baseline,
+    save_baseline,
+)
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, Criterion
@@ -24,47 +39,49 @@ SHOWN = 40
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "List, show, compare, promote, expire and backtest baselines: what a class of hardware is held "
+        "against.",
+        "Exit codes: 0 done; 2 wrong usage or input, or a baseline that cannot be used.",
+    )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="one line a baseline")
+    listing = add_action(actions, "list", _list, "list baselines, one line each")
     listing.add_argument(
         "folder", nargs="?", type=Path, default=Path("baselines"), help="default: baselines"
     )
-    listing.set_defaults(action=_list)
-    show = actions.add_parser("show", help="everything that one baseline says")
+    show = add_action(actions, "show", _show, "show everything that one baseline says")
     show.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
-    show.set_defaults(action=_show)
-    diff = actions.add_parser("diff", help="what changed from one baseline to another")
+    diff = add_action(actions, "diff", _diff, "show what changed from one baseline to another")
     diff.add_argument("old", type=Path, help="baseline file")
     diff.add_argument("new", type=Path, help="baseline file")
-    diff.set_defaults(action=_diff)
-    promote = actions.add_parser(
-        "promote", help="check a reviewed (perhaps edited) baseline, seal it, put it into use"
+    promote = add_action(
+        actions,
+        "promote",
+        _promote,
+        "check a reviewed (perhaps edited) baseline, seal it, put it into use",
     )
     promote.add_argument("file", type=Path, help="the reviewed file")
     promote.add_argument(
         "--to", type=Path, metavar="DIR", help="folder in use; default: the file's"
     )
-    promote.set_defaults(action=_promote)
-    expire = actions.add_parser("expire", help="take a baseline out of use; it is kept beside")
+    expire = add_action(actions, "expire", _expire, "take a baseline out of use; it is kept beside")
     expire.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
-    expire.set_defaults(action=_expire)
-    back = actions.add_parser("backtest", help="which past verdicts a new baseline would change")
+    back = add_action(
+        actions, "backtest", _backtest, "show which past verdicts a new baseline would change"
+    )
     back.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="folders, journals, imports"
     )
     back.add_argument(
-        "--baseline", type=Path, required=True, metavar="NEW", help="file of the new baseline"
+        "--new", type=Path, metavar="FILE", help="the new baseline, which is not in force yet"
     )
-    back.add_argument(
-        "--old", type=Path, metavar="OLD", help="default: the one in force in baselines/"
-    )
-    back.set_defaults(action=_backtest)
+    add_baseline(back, more=": the one in force")
+    add_renamed(back, "--old", "--baseline, the baseline in force; --new names the new one")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
-    from pytest_anubis.store.baselines.baseline_files import BaselineError
-
     try:
         return int(options.action(options) or 0)
     except BaselineError as error:
@@ -74,8 +91,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baseline
-
     if not options.folder.is_dir():
         raise CommandError(
             f"{options.folder}: no such folder; learn a baseline with 'anubis learn'"
@@ -105,14 +120,10 @@ def _the_file(path: Path) -> Path:
 
 
 def _loaded(path: Path) -> Baseline:
-    from pytest_anubis.store.baselines.baseline_files import load_baseline
-
     return load_baseline(_the_file(path))
 
 
 def _show(options: argparse.Namespace) -> None:
-    from pytest_anubis.report.text.learned_text import learned_lines
-
     baseline = _loaded(options.file)
     print(baseline_line(baseline))
     for name, value in sorted(baseline.attributes.items()):
@@ -149,15 +160,13 @@ def _changed(old: Criterion, new: Criterion) -> list[str]:
     change = f"{100 * (after - before) / before:+.1f} %" if before else "-"
     if old.metric.unit != new.metric.unit:
         change = f"unit {old.metric.unit} -> {new.metric.unit}"
-    limits = [similarity_text(c.limit if c.limit is not None else c.alpha) for c in (old, new)]
+    limits = [similarity_text(c.learned if c.learned is not None else c.alpha) for c in (old, new)]
     name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
     centre = value_text(after, new.metric.unit)
     return [name, new.metric.name, new.scope, centre, change, *limits]
 
 
 def _promote(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-
     baseline = load_baseline(options.file, sealed=False)
     target = save_baseline(
         dataclasses.replace(baseline, digest=""), options.to or options.file.parent
@@ -180,20 +189,19 @@ def _expire(options: argparse.Namespace) -> None:
 
 
 def _backtest(options: argparse.Namespace) -> int:
-    from pytest_anubis.cli.shared.progress import Progress
-    from pytest_anubis.store.baselines.baseline_files import find_baseline, load_baseline
     from pytest_anubis.store.collected_runs import RunsError, read_runs
     from pytest_anubis.validator.judging.backtest import backtest
 
-    new = _loaded(options.baseline)
-    place = (_the_file(options.old) if options.old else None) or find_baseline(
-        Path("baselines"), new.hardware_class
-    )
-    if place is None:
+    if options.new is None:
+        raise CommandError("--new FILE: name the new baseline; --baseline is the one in force")
+    place = baseline_place(options)
+    new = _loaded(options.new)
+    path = find_baseline(place, new.hardware_class)
+    if path is None:
         raise CommandError(
-            f"no baseline of {new.hardware_class} is in force in baselines; name it with --old"
+            f"no baseline of {new.hardware_class} is in force in {place}; name it with --baseline"
         )
-    old = load_baseline(place, hardware_class=new.hardware_class)
+    old = load_baseline(path, hardware_class=new.hardware_class)
     with Progress("reading") as progress:
         try:
             runs = read_runs(options.runs, progress=progress.say)
@@ -218,12 +226,12 @@ def _show_backtest(result: Backtest) -> None:
     rows = [["node", "device", "benchmark", "metric", "before", "now"]]
     rows += [
         [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
-        for f in result.flips[:SHOWN]
+        for f in result.changes[:SHOWN]
     ]
-    if result.flips:
+    if result.changes:
         print(table(rows))
-    if len(result.flips) > SHOWN:
-        print(f"... and {len(result.flips) - SHOWN} more verdicts that change")
+    if len(result.changes) > SHOWN:
+        print(f"... and {len(result.changes) - SHOWN} more verdicts that change")
     if result.per_thousand is not None:
         stated = f", stated {result.stated:.3g}" if result.stated is not None else ""
         print(

@@ -16,12 +16,31 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.shared.arguments import add_output, add_profile, add_pytest_args, add_store
+from pytest_anubis.cli.shared.arguments import (
+    add_output,
+    add_profile,
+    add_pytest_args,
+    add_store,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.events import RunTimed
+from pytest_anubis.distributed.dispatch.certificates import (
+    Certificate,
+    CertificateError,
+    certify,
+    load_certificates,
+    merged,
+    save_certificates,
+)
+from pytest_anubis.report.text.numbers import similarity_text
+from pytest_anubis.report.text.text_table import table
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
-    from pytest_anubis.distributed.dispatch.certificates import Certificate
 
 LEAST_ROUNDS = 3
 """Fewest rounds: pairs must meet in as many, or a quiet moment looks like harmlessness."""
@@ -29,6 +48,12 @@ LEAST_ROUNDS = 3
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Measure which benchmarks of the host may run at the same time without harm, and write certificates "
+        "that 'pytest -n auto' obeys.",
+        "Exit codes: 0 done, also where nothing may overlap; 2 wrong usage or input, or a run that failed.",
+    )
     parser.add_argument("tests", nargs="+", metavar="TESTS", help="benchmarks, e.g. suites/")
     parser.add_argument(
         "--rounds",
@@ -44,21 +69,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=0.95,
         help="similarity that every metric must keep (default: .95)",
     )
-    add_output(parser, more="; certificates lie in its certificates/")
+    add_output(parser, more="; certificates lie in its folder certificates/")
     add_store(parser)
     add_pytest_args(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure alternately alone and together, judge every pair that met, and write the certificates."""
-    from pytest_anubis.distributed.dispatch.certificates import (
-        CertificateError,
-        certify,
-        load_certificates,
-        merged,
-        save_certificates,
-    )
-
     if not 0 < options.alpha < 1:
         raise CommandError(f"--alpha {options.alpha:g}: must lie between 0 and 1")
     if options.rounds < LEAST_ROUNDS:
@@ -94,8 +111,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunRecord]]:
     """Run the set alone and with every pair allowed that is not refused yet, in turns."""
-    from pytest_anubis.distributed.dispatch.certificates import certify, save_certificates
-
     stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     alone: list[RunRecord] = []
     together: list[RunRecord] = []
@@ -142,8 +157,6 @@ def order(first: RunRecord, number: int, open_ones: Collection[str] = ()) -> lis
 
 def _every_pair(record: RunRecord) -> list[Certificate]:
     """Allow every pair; what collides by device or resource stays apart all the same."""
-    from pytest_anubis.distributed.dispatch.certificates import Certificate
-
     benchmarks = sorted({plan.benchmark for plan in record.planned if plan.benchmark})
     return [
         Certificate(first=first, second=second, granted=True)
@@ -155,15 +168,12 @@ def _run(
     options: argparse.Namespace, tests: Sequence[str], baselines: Path, run_id: str
 ) -> RunRecord:
     """Run the set once, measuring only."""
-    from pytest_anubis.store.journal.journal_events import JournalError
-    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
-
     store = Path(options.store).resolve()
     command = [
         *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure", "-nauto", "-q"),
         *("-p", "no:cacheprovider", f"--anubis-profile={options.profile}"),
         *(f"--anubis-store={store}", f"--anubis-run-id={run_id}"),
-        f"--anubis-baselines={baselines}",
+        f"--anubis-baseline={baselines}",
         *shlex.split(options.pytest_args),
         *tests,
     ]
@@ -173,7 +183,7 @@ def _run(
         print(tail, file=sys.stderr)
         raise CommandError(
             f"run {run_id} ended with exit code {done.returncode}; nothing is certified by a run that "
-            "failed: mend what failed, or leave it out with --pytest-args"
+            "failed: fix what failed, or leave it out with --pytest-args"
         )
     try:
         return read_journal(journal_path(store, run_id))
@@ -184,9 +194,6 @@ def _run(
 def _show(
     found: Sequence[Certificate], alone: Sequence[RunRecord], together: Sequence[RunRecord]
 ) -> None:
-    from pytest_anubis.report.text.numbers import similarity_text
-    from pytest_anubis.report.text.text_table import table
-
     rows = [["benchmark", "beside", "met", "worst metric", "similarity", ""]]
     for one in found:
         names = [name.rpartition("/")[2] for name in (one.first, one.second)]
@@ -200,4 +207,4 @@ def _show(
 
 def wall_of(record: RunRecord) -> float:
     """Return the seconds from the first test's start to the last one's end."""
-    return next((float(e["wall"]) for e in record.events if e["event"] == "dispatched"), 0.0)
+    return next((e.wall for e in record.events if isinstance(e, RunTimed)), 0.0)

@@ -10,8 +10,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.shared.arguments import add_baselines, add_profile
+from pytest_anubis.cli.shared.arguments import (
+    add_baseline,
+    add_profile,
+    baseline_place,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
+from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+from pytest_anubis.hardware.inventory.inventory_reading import (
+    inventory_to_plain,
+    read_inventory,
+    redact,
+)
+from pytest_anubis.hardware.inventory.visible_devices import visible
+from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, RecordingError, record, replay
+from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources, take_readings
+from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
@@ -25,24 +43,23 @@ TOOLS = {
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Show this machine's inventory, its hardware class, and what is missing for a full validation of it.",
+        "Exit codes: 0 done, also where something is missing; 2 wrong usage or input.",
+    )
     parser.add_argument("--json", action="store_true", help="print the inventory as JSON")
     parser.add_argument("--record", type=Path, metavar="FILE",
                         help="record the inventory with telemetry, to replay it elsewhere")  # fmt: skip
     parser.add_argument("--inventory", type=Path, metavar="FILE", help="show a recorded one")
     parser.add_argument("--redact", action="store_true", help="leave out serial numbers, addresses")
     add_profile(parser)
-    add_baselines(parser)
+    add_baseline(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print everything; missing things are said, and are no error."""
-    from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
-    from pytest_anubis.hardware.inventory.inventory_reading import (
-        inventory_to_plain,
-        read_inventory,
-        redact,
-    )
-
+    place = baseline_place(options)
     inventory = _recorded(options.inventory) if options.inventory else read_inventory()
     if options.redact:
         inventory = redact(inventory)
@@ -58,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"  {name}: {value}")
     _print_nested(plain)
     missing = [] if options.inventory else _missing_here(inventory)
-    missing += _missing(inventory, key, options.baselines)
+    missing += _missing(inventory, key, place)
     print("missing for a full validation:" if missing else "nothing is missing")
     for line in missing:
         print(f"  {line}")
@@ -66,8 +83,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _recorded(path: Path) -> Inventory:
-    from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
-
     try:
         return replay(path).inventory
     except (OSError, RecordingError) as error:
@@ -75,9 +90,6 @@ def _recorded(path: Path) -> Inventory:
 
 
 def _record(path: Path, inventory: Inventory) -> None:
-    from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
-    from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources, take_readings
-
     readings = take_readings(default_sources(), 10)
     try:
         record(path, Recorded(inventory=inventory, readings=tuple(readings)))
@@ -105,9 +117,6 @@ def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
 
 def _missing_here(inventory: Inventory) -> list[str]:
     """Return what this machine lacks besides its inventory; a recorded one has nothing to be installed on."""
-    from pytest_anubis.hardware.inventory.visible_devices import visible
-    from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
-
     nvme = any(disk.name.startswith("nvme") for disk in inventory.disks)
     wanted = {tool: text for tool, text in TOOLS.items() if tool != "smartctl" or nvme}
     lines = [f"{tool}: {text}" for tool, text in wanted.items() if shutil.which(tool) is None]
@@ -121,14 +130,6 @@ def _missing_here(inventory: Inventory) -> list[str]:
 
 
 def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:
-    from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
-    from pytest_anubis.hardware.gate.inventory_gate import check_inventory
-    from pytest_anubis.store.baselines.baseline_files import (
-        BaselineError,
-        find_baseline,
-        load_baseline,
-    )
-
     lines = []
     if not inventory.accelerators:
         lines.append("no accelerator found: device copy and launch latency do not apply")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.cli.shared.arguments import add_store
+from pytest_anubis.cli.shared.arguments import add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_lookup import read_run
-from pytest_anubis.report.text.goal_tree import BenchmarkGoal
+from pytest_anubis.report.text.goal_tree import BenchmarkGoal, goals_tree
 
 if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
@@ -25,14 +25,17 @@ MOST_RUNS = 50
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Show why everything is measured: goals, questions and metrics of the benchmarks as a tree, with "
+        "what the latest run of each concluded. Nothing is run.",
+    )
     parser.add_argument("tests", nargs="+", metavar="TESTS", help="e.g. suites/")
     add_store(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Collect the tests, without running them, and print the tree."""
-    from pytest_anubis.report.text.goal_tree import goals_tree
-
     goals = _collect(options.tests)
     if not goals:
         raise CommandError(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.shared.arguments import add_action, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history
+from pytest_anubis.core.history import Incident, RunSummary
 from pytest_anubis.report.text.numbers import duration_text, similarity_text
 from pytest_anubis.report.text.text_table import clip, table
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.history import RunSummary
     from pytest_anubis.store.history.database import History
 
 NODE_STATES = {
@@ -25,22 +26,41 @@ NODE_STATES = {
 STATES = {"confirmed": "confirmed", "false-alarm": "false alarm", "open": "open"}
 
 
+RENAMED = {
+    "add": "incident add",
+    "import": "incident import",
+    "incidents": "incident list",
+    "withdraw": "incident withdraw",
+    "defects": "defect list",
+    "found": "defect add",
+    "close": "defect close",
+}
+
+
 def add(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Declare the options and the nouns."""
+    explain(
+        parser,
+        "Show a node's runs and how its similarities moved; keep incidents, defects and states of nodes.",
+    )
     add_history(parser)
     parser.add_argument("--node", default="", help="node to show; default: all, or the only one")
     parser.add_argument("--limit", type=int, default=20, help="latest runs shown (default: 20)")
     parser.set_defaults(action="show")
-    actions = parser.add_subparsers(metavar="ACTION")
-    load = actions.add_parser("import", help="read incidents from CSV: node, kind, started, ...")
-    load.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE.csv",
-        help="columns node, kind, started; if you like duration, component, note",
-    )
-    load.add_argument("--add-nodes", action="store_true", help="add nodes that are unknown")
-    enter = actions.add_parser("add", help="record one incident")
+    nouns = parser.add_subparsers(metavar="NOUN")
+    _add_incident(_noun(nouns, "incident", "what users suffered: enter, list, take out"))
+    _add_defect(_noun(nouns, "defect", "what validation found bad: list, enter by hand, close"))
+    _add_state(nouns)
+    add_renamed_actions(nouns, "history", RENAMED)
+
+
+def _noun(nouns: Any, name: str, text: str) -> Any:
+    noun = nouns.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    return noun.add_subparsers(metavar="ACTION", required=True)
+
+
+def _add_incident(actions: Any) -> None:
+    enter = add_action(actions, "add", _add, "record one incident")
     enter.add_argument("--node", required=True, help="where it happened")
     enter.add_argument("--kind", required=True, help="e.g. nic, gpu-memory")
     enter.add_argument("--started", required=True, help="ISO 8601, or seconds since 1970")
@@ -50,25 +70,31 @@ def add(parser: argparse.ArgumentParser) -> None:
     enter.add_argument("--component", default="", help="the part to blame, if known")
     enter.add_argument("--note", default="", help="words for people")
     enter.add_argument("--add-nodes", action="store_true", help="add the node if it is unknown")
-    happened = actions.add_parser("incidents", help="list incidents, latest first")
+    happened = add_action(actions, "list", _incidents, "list incidents, latest first")
     happened.add_argument("--node", default="", help="only this node's")
     happened.add_argument("--limit", type=int, default=40, help="how many (default: 40)")
-    withdraw = actions.add_parser("withdraw", help="take out an incident entered by mistake")
-    withdraw.add_argument("number", type=int, help="as 'anubis history incidents' shows it")
-    state = actions.add_parser("state", help="note that a node was drained, repaired, removed")
-    state.add_argument("--node", required=True, help="whose state it is")
-    state.add_argument(
-        "--as",
-        dest="state",
-        choices=tuple(NODE_STATES),
-        required=True,
-        help="what became of it; a node that was removed has no risk",
+    withdraw = add_action(
+        actions, "withdraw", _withdraw, "take out an incident that was entered by mistake"
     )
-    state.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
-    state.add_argument("--note", default="", help="words for people")
-    show = actions.add_parser("defects", help="list defects with the benchmarks that exposed them")
+    withdraw.add_argument("number", type=int, help="as 'anubis history incident list' shows it")
+    load = add_action(actions, "import", _import, "read incidents from CSV; good lines are kept")
+    load.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE.csv",
+        help="columns node, kind, started; if you like duration, component, note",
+    )
+    load.add_argument("--add-nodes", action="store_true", help="add nodes that are unknown")
+    for action in (enter, happened, withdraw, load):
+        add_history(action, inherited=True)
+
+
+def _add_defect(actions: Any) -> None:
+    show = add_action(
+        actions, "list", _defects, "list defects with the benchmarks that exposed them"
+    )
     show.add_argument("--node", default="", help="only this node's")
-    found = actions.add_parser("found", help="record a defect by hand, e.g. from an older system")
+    found = add_action(actions, "add", _found, "record a defect by hand, e.g. from an older system")
     found.add_argument("--node", required=True, help="where it was found")
     found.add_argument(
         "--benchmark",
@@ -81,8 +107,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     found.add_argument("--kind", default="", help="kind of incident that it leads to, e.g. nic")
     found.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
     found.add_argument("--note", default="", help="words for people")
-    close = actions.add_parser("close", help="close a defect as confirmed or as a false alarm")
-    close.add_argument("number", type=int, help="as 'anubis history defects' shows it")
+    close = add_action(
+        actions,
+        "close",
+        _close,
+        "close a defect as confirmed or as a false alarm, or open it again",
+    )
+    close.add_argument("number", type=int, help="as 'anubis history defect list' shows it")
     close.add_argument(
         "--as",
         dest="state",
@@ -91,12 +122,25 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="false alarms teach nothing; open: undecided again",
     )
     close.add_argument("--note", default="", help="words for people")
-    for sub, action in (
-        *((load, _import), (enter, _add), (show, _defects), (found, _found), (close, _close)),
-        *((happened, _incidents), (withdraw, _withdraw), (state, _state)),
-    ):
-        add_history(sub, inherited=True)
-        sub.set_defaults(action=action)
+    for action in (show, found, close):
+        add_history(action, inherited=True)
+
+
+def _add_state(nouns: Any) -> None:
+    state = add_action(
+        nouns, "state", _state, "note that a node was drained, repaired, removed, put into service"
+    )
+    state.add_argument("--node", required=True, help="whose state it is")
+    state.add_argument(
+        "--as",
+        dest="state",
+        choices=tuple(NODE_STATES),
+        required=True,
+        help="what became of it; a node that was removed has no risk",
+    )
+    state.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
+    state.add_argument("--note", default="", help="words for people")
+    add_history(state, inherited=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -193,7 +237,6 @@ def _import(history: History, options: argparse.Namespace) -> None:
 
 
 def _add(history: History, options: argparse.Namespace) -> None:
-    from pytest_anubis.core.history import Incident
     from pytest_anubis.store.history.database import moment_of
     from pytest_anubis.store.history.incident_records import add_incident, seconds_of
 

@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.shared.arguments import add_store
+from pytest_anubis.cli.shared.arguments import add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.numbers import count_text
@@ -21,15 +21,25 @@ KINDS = {
     "nccl": "output of nccl-tests",
     "fio": "JSON output of fio",
 }
+CODES = (
+    "Exit codes: 0 done, also where lines were wrong, which are listed; 2 wrong usage or a file of which "
+    "nothing could be imported."
+)
 SHOWN = 20
 """Wrong lines that are named; all are counted."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Turn results of other tools into runs that 'anubis learn' and 'anubis judge' take like runs of "
+        "their own.",
+        CODES,
+    )
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     for kind, text in KINDS.items():
-        sub = kinds.add_parser(kind, help=text, description=f"Import {text}.")
+        sub = kinds.add_parser(kind, help=text, description=f"Import {text}.", epilog=CODES)
         sub.add_argument(
             "files", nargs="+", type=Path, metavar="FILE", help="results of one node or of many"
         )

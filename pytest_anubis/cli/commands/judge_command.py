@@ -6,14 +6,17 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_anubis.cli.shared.arguments import add_baseline, baseline_place, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.text_table import clip
+from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
-    from pytest_anubis.core.run import Remarks
-    from pytest_anubis.core.verdict import NodeVerdict
     from pytest_anubis.store.collected_runs import RunSet
 
 SHOWN = 40
@@ -22,15 +25,20 @@ SHOWN = 40
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Judge runs that were collected from many nodes, or imported, without pytest: one decision for every "
+        "node.",
+        "Exit codes: 0 every node is accepted; 1 a node is rejected; 20 none is rejected, but one is not "
+        "accepted either or a file could not be read; 2 wrong usage or input.",
+    )
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="folders, journals, imports"
     )
-    parser.add_argument(
-        "--baseline",
-        type=Path,
-        metavar="PATH",
-        help="folder of baselines, or one file (default: baselines, if there is one; without any "
-        "baseline the devices of a node are compared with each other, and nothing is accepted)",
+    add_baseline(
+        parser,
+        more="; without any baseline the devices of a node are compared with each other, and nothing is "
+        "accepted",
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write every verdict as JSON")
     parser.add_argument(
@@ -47,10 +55,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
     from pytest_anubis.cli.shared.judged_json import write_judged
-    from pytest_anubis.core.verdict import Decision
-    from pytest_anubis.validator.judging.fleet_judging import judge_fleet
+    from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
-    baselines = _baselines(options.baseline)
+    baselines = _baselines(options)
     runs = _read(options.runs)
     with Progress("judging") as progress:
         judged = judge_fleet(
@@ -59,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
             fail_on=options.fail_on,
             require_all=options.require_all,
             started={(run.run, run.node): run.started for run in runs.runs},
-            remarks=_remarks(runs),
+            evidence=_evidence(runs),
             progress=progress.count,
         )
     if options.json is not None:
@@ -79,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     if damaged:
         print(
             f"not judged: {damaged} file{'s' if damaged > 1 else ''} that could not be read (see above); "
-            "mend or remove them"
+            "fix or remove them"
         )
     decisions = {verdict.decision for verdict in judged.nodes}
     if Decision.REJECTED in decisions:
@@ -89,28 +96,22 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _remarks(runs: RunSet) -> dict[tuple[str, str], Remarks]:
-    """Return what the journals say besides samples, with the tests that recorded nothing at all."""
-    from pytest_anubis.core.run import Remarks
-    from pytest_anubis.validator.judging.completeness import verdicts_of_tests
+def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
+    """Return what the journals of each node say besides samples."""
+    from pytest_anubis.validator.deciding.run_decision import evidence_of
 
-    found = dict(runs.remarks)
-    for test in runs.unmeasured:
-        key, known = (test.hardware_class, test.node), {test.result.test: test.result}
-        had = found.get(key, Remarks())
-        spoken_for = {(verdict.benchmark, verdict.device) for verdict in had.verdicts}
-        if (test.plan.benchmark, test.plan.device) in spoken_for:
-            continue
-        more = verdicts_of_tests([test.plan], known, (), node=test.node)
-        found[key] = had.with_more(Remarks(verdicts=tuple(more)))
+    found: dict[tuple[str, str], RunEvidence] = {}
+    for run in runs.journals:
+        key = (run.hardware_class, run.node)
+        found[key] = found.get(key, RunEvidence()).with_more(
+            evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
+        )
     return found
 
 
-def _baselines(place: Path | None) -> dict[str, Baseline]:
-    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
-
-    asked = place is not None
-    place = place or Path("baselines")
+def _baselines(options: argparse.Namespace) -> dict[str, Baseline]:
+    asked = options.baseline is not None
+    place = baseline_place(options)
     if not asked and not place.exists():
         found = {}
     else:
@@ -145,9 +146,6 @@ def _read(paths: list[Path]) -> RunSet:
 
 def _show(nodes: tuple[NodeVerdict, ...]) -> None:
     from collections import Counter
-
-    from pytest_anubis.core.verdict import Decision
-    from pytest_anubis.report.text.text_table import clip
 
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     ordered = sorted(nodes, key=lambda verdict: (order.index(verdict.decision), verdict.node))

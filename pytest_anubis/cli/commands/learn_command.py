@@ -13,10 +13,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.shared.arguments import add_output, add_profile, add_pytest_args, add_store
+from pytest_anubis.cli.shared.arguments import (
+    add_output,
+    add_profile,
+    add_pytest_args,
+    add_store,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
+from pytest_anubis.hardware.inventory.inventory_reading import (
+    InventoryError,
+    inventory_from_plain,
+    inventory_to_plain,
+)
+from pytest_anubis.hardware.inventory.node_attributes import node_facts
+from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -29,6 +45,13 @@ LEAST_ROUNDS = 3
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
+        "are run here, or from runs that were collected from many nodes.",
+        "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
+        "for which no criterion could be learned.",
+    )
     parser.add_argument(
         "sources",
         nargs="+",
@@ -126,7 +149,7 @@ def _round(options: argparse.Namespace, run_id: str, number: int) -> Path:
     if status != 0:
         raise CommandError(
             f"round {number} ended with exit code {status}; nothing is learned from a run that "
-            "failed: mend what failed, or leave it out with --pytest-args"
+            "failed: fix what failed, or leave it out with --pytest-args"
         )
     return store / "runs" / run_id
 
@@ -185,8 +208,6 @@ def _learn_class(
     several: bool,
 ) -> bool:
     """Learn and write the baseline of one class; say whether there was anything to write."""
-    from pytest_anubis.report.text.learned_text import learned_lines
-    from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
     from pytest_anubis.validator import LearnError, learn_baseline
 
     with Progress("learning") as progress:
@@ -226,12 +247,6 @@ def _learn_class(
 
 def _node_attributes(runs: RunSet, key: str) -> dict[str, dict[str, str]]:
     """Return node -> what could tell it from other nodes of its class: versions, firmware, settings."""
-    from pytest_anubis.hardware.inventory.inventory_reading import (
-        InventoryError,
-        inventory_from_plain,
-    )
-    from pytest_anubis.hardware.inventory.node_attributes import node_facts
-
     found: dict[str, dict[str, str]] = {}
     for run in runs.runs:
         if run.hardware_class == key:
@@ -245,13 +260,6 @@ def _node_attributes(runs: RunSet, key: str) -> dict[str, dict[str, str]]:
 
 def _golden(runs: RunSet, key: str) -> dict[str, Any]:
     """Return the inventory that most nodes of the class have; empty if no run has one that can be read."""
-    from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
-    from pytest_anubis.hardware.inventory.inventory_reading import (
-        InventoryError,
-        inventory_from_plain,
-        inventory_to_plain,
-    )
-
     inventories = []
     for run in runs.runs:
         if run.hardware_class == key and run.inventory:
@@ -264,7 +272,6 @@ def _golden(runs: RunSet, key: str) -> dict[str, Any]:
 
 def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:
     from pytest_anubis.report.pages.learned_page import learn_page
-    from pytest_anubis.store.atomic import write_atomically
 
     try:
         write_atomically(path, learn_page(baseline, populations).encode())

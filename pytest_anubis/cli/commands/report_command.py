@@ -7,18 +7,30 @@ import dataclasses
 import shutil
 import sys
 from pathlib import Path
-from typing import Literal
 
-from pytest_anubis.cli.shared.arguments import add_baselines, add_store
+from pytest_anubis.cli.shared.arguments import add_baseline, add_store, baseline_place, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.report.export.prometheus_export import prometheus_text
+from pytest_anubis.report.export.run_json import run_json
+from pytest_anubis.report.pages.choice_report import chosen_lines
+from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.text.summary_text import summary_lines
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
+from pytest_anubis.validator.deciding.run_decision import decide_run
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Rebuild what a run said from its journal: the summary, or its JSON form, HTML page and gauges. The "
+        "run may have been cut short.",
+        "Exit codes: 0 done, whatever the run's verdict; 2 wrong usage or input.",
+    )
     parser.add_argument(
         "name",
         nargs="?",
@@ -37,26 +49,21 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="write gauges for the textfile collector of the node_exporter; - prints them",
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
-    add_baselines(parser)
+    add_baseline(parser, more="; used for the plots, and to judge a run that was cut short")
     add_store(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Rebuild what was asked for."""
+    place = baseline_place(options)
     record = read_run(options.name, options.store)
-    baseline = _baseline(options.baselines, record)
+    baseline = _baseline(place, record)
     record = completed(record, baseline)
     if options.json is not None:
-        from pytest_anubis.report.export.run_json import run_json
-
         _write(options.json, run_json(record) + "\n")
     if options.html is not None:
-        from pytest_anubis.report.pages.dossier import run_page
-
         _write(options.html, run_page(record, baseline))
     if options.prometheus is not None:
-        from pytest_anubis.report.export.prometheus_export import prometheus_text
-
         _write(options.prometheus, prometheus_text(record.node_verdict, record.verdicts))
     if "-" not in (str(options.json), str(options.prometheus)):
         _show(record, options.verbose)
@@ -72,66 +79,26 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
     """
     if record.node_verdict is not None or record.settings.get("mode") != "judge":
         return record
-    from pytest_anubis.store.journal.run_remarks import deaths, hindrances, repeated
-    from pytest_anubis.validator import judge_node
-
-    fail_on: Literal["fail", "marginal"] = (
-        "marginal" if record.settings.get("fail_on") == "marginal" else "fail"
-    )
-    verdicts = _counted(record, fail_on)
     same = baseline is not None and baseline.digest == record.baseline
-    verdict = judge_node(
-        verdicts,
-        # It had a baseline, whose criteria may be gone by now.
-        expected=() if record.baseline and not same else None,
-        baseline=baseline if same else None,
-        node=record.node,
-        problems=[
-            "the run was cut short and never decided",
-            *deaths(record.events),
-            *hindrances(record.events),
-        ],
-        notes=tuple(repeated(record.events)),
-        fail_on=fail_on,
+    decision = decide_run(
+        record,
+        baseline if same else None,
+        fail_on="marginal" if record.settings.get("fail_on") == "marginal" else "fail",
         require_all=record.settings.get("require_all") is True,
+        cut_short=True,
     )
     return dataclasses.replace(
-        record, verdicts=tuple(verdicts), verdict_tests=(), node_verdict=verdict
+        record,
+        verdicts=(*record.verdicts, *decision.added),
+        node_verdict=decision.node_verdict,
     )
-
-
-def _counted(record: RunRecord, fail_on: str) -> list[MetricVerdict]:
-    """Return the verdicts of the tests, and those that tests without any deserve."""
-    from pytest_anubis.validator.judging.completeness import (
-        rejecting,
-        verdicts_of_tests,
-        waived_verdict,
-    )
-
-    results = {result.test: result for result in record.results}
-    waived = {test for test, result in results.items() if result.outcome == "xfailed"}
-    found = [
-        waived_verdict(verdict) if test in waived else verdict
-        for test, verdict in zip(record.verdict_tests, record.verdicts, strict=True)
-    ]
-    extra = verdicts_of_tests(
-        record.planned,
-        results,
-        {(verdict.benchmark, verdict.device) for verdict in record.verdicts},
-        node=record.node,
-        explained=rejecting(found, fail_on),
-    )
-    return [*found, *extra]
 
 
 def _show(record: RunRecord, verbosity: int) -> None:
-    from pytest_anubis.report.pages.choice_report import chosen_lines
-    from pytest_anubis.report.text.summary_text import summary_lines
-
     print(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
     for warning in record.warnings:
         print(f"note: {warning}")
-    for line in chosen_lines(record.events):
+    for line in chosen_lines(record.choice):
         print(line)
     if record.node_verdict is None:
         print(f"{len(record.measurements)} measurements recorded, nothing was judged")
@@ -144,12 +111,6 @@ def _show(record: RunRecord, verbosity: int) -> None:
 
 
 def _baseline(place: Path, record: RunRecord) -> Baseline | None:
-    from pytest_anubis.store.baselines.baseline_files import (
-        BaselineError,
-        find_baseline,
-        load_baseline,
-    )
-
     try:
         path = find_baseline(place, record.hardware_class)
         if path is None:
@@ -164,8 +125,6 @@ def _write(path: Path, text: str) -> None:
     if str(path) == "-":
         sys.stdout.write(text)
         return
-    from pytest_anubis.store.atomic import write_atomically
-
     try:
         write_atomically(path, text.encode())
     except OSError as error:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.report.pages.risk_report import NodeOutlook, risk_lines, risk_page
+from pytest_anubis.selector.selector_error import SelectorError
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import FleetHistory
-    from pytest_anubis.report.pages.risk_report import NodeOutlook
     from pytest_anubis.selector.risk.forecast import Outlook, RiskModel
 
 MODELS = ("auto", "exponential", "weibull", "cox", "cox-time")
@@ -27,6 +29,11 @@ AHEAD = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Show how likely each node is to have an incident within the horizon, after what the history knows; "
+        "fit the risk model and keep it.",
+    )
     histories.add_history_and_horizon(parser)
     parser.add_argument("--node", action="append", default=[], help="only these nodes")
     parser.add_argument(
@@ -78,7 +85,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> RiskModel:
     from pytest_anubis.selector.risk.forecast import fit_risk
-    from pytest_anubis.selector.selector_error import SelectorError
 
     if options.load is not None:
         return histories.load_risk_model(options.load)
@@ -102,7 +108,6 @@ def _look(
     horizon: float,
 ) -> Outlook:
     from pytest_anubis.selector.risk.forecast import look_ahead
-    from pytest_anubis.selector.selector_error import SelectorError
 
     try:
         return look_ahead(fleet, risk, now=now, horizon=horizon, nodes=options.node or None)
@@ -112,8 +117,6 @@ def _look(
 
 def _rows(fleet: FleetHistory, outlook: Outlook) -> list[NodeOutlook]:
     """Return the nodes, riskiest first."""
-    from pytest_anubis.report.pages.risk_report import NodeOutlook
-
     latest: dict[str, tuple[int, str]] = {}
     for incident in fleet.incidents:
         count, _ = latest.get(incident.node, (0, ""))
@@ -148,8 +151,6 @@ def _plain(outlook: Outlook, rows: list[NodeOutlook], now: float) -> dict[str, o
 
 
 def _show(outlook: Outlook, rows: list[NodeOutlook], *, whole: bool) -> None:
-    from pytest_anubis.report.pages.risk_report import risk_lines
-
     for line in risk_lines(rows, outlook.horizon, outlook.basis, most=None if whole else SHOWN):
         print(line)
     for note in outlook.notes:
@@ -180,7 +181,6 @@ def _page(
     rows: list[NodeOutlook],
     now: float,
 ) -> None:
-    from pytest_anubis.report.pages.risk_report import risk_page
     from pytest_anubis.selector.risk.forecast import fleet_risk
 
     hours = sorted({*AHEAD, options.horizon / 3600})

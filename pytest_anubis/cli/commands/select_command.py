@@ -7,17 +7,24 @@ import time
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.codec import to_plain
-from pytest_anubis.hush import solver_hushed
+from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
+from pytest_anubis.selector.selector_error import SelectorError
+from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import FleetHistory, NodeRecord
-    from pytest_anubis.selector.choice.choice_inputs import Choice, Offer, Wish
+    from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, Offer
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Choose the benchmarks that are worth their time on a node now, without running them.",
+    )
     histories.add_history_and_horizon(parser)
     parser.add_argument(
         "--node",
@@ -59,15 +66,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Choose and show."""
-    from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
     from pytest_anubis.selector.choice.choice_record import choice_record
 
     if options.by == "budget" and options.budget is None:
         raise CommandError("--by budget needs --budget, e.g. --budget 20m")
     if options.budget is not None and options.by != "budget":
         raise CommandError("--budget belongs to --by budget; add that")
-    choice, wish = _choose(options)
-    record = to_plain(choice_record(choice, wish))
+    choice, request = _choose(options)
+    record = to_plain(choice_record(choice, request))
     if options.json is not None:
         histories.write_json(options.json, record)
     if options.json == "-":
@@ -75,8 +81,8 @@ def run(options: argparse.Namespace) -> int:
     if options.ids:
         print("\n".join(choice.plan.chosen))
         return 0
-    nodes = ", ".join(risk.node for risk in choice.ground.risks)
-    print(f"{nodes}: {choice.ground.basis or 'no incidents in the history'}")
+    nodes = ", ".join(risk.node for risk in choice.inputs.risks)
+    print(f"{nodes}: {choice.inputs.basis or 'no incidents in the history'}")
     for line in choice_lines(record):
         print(line)
     lines = explain_lines(record) if options.explain else list(choice.plan.chosen)
@@ -84,12 +90,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _choose(options: argparse.Namespace) -> tuple[Choice, Wish]:
-    from pytest_anubis.selector.choice.choice_inputs import Wish, choose, freeze
-    from pytest_anubis.selector.selector_error import SelectorError
+def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
+    from pytest_anubis.selector.choice.choice_inputs import ChoiceRequest, choose, gather_inputs
     from pytest_anubis.store.history.fleet_history import read_fleet
 
-    wish = Wish(
+    request = ChoiceRequest(
         mode=options.by,
         p0=options.risk,
         budget=options.budget,
@@ -104,15 +109,15 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, Wish]:
     model = histories.load_risk_model(path) if path is not None and path.exists() else None
     offers = _offers(fleet, options.store)
     try:
-        ground = freeze(
+        inputs = gather_inputs(
             fleet,
             [node.name for node in nodes],
             now=time.time(),
             horizon=options.horizon,
             model=model,
         )
-        with solver_hushed():
-            return choose(ground, offers, wish), wish
+        with suppress_solver_output():
+            return choose(inputs, offers, request), request
     except SelectorError as error:
         raise CommandError(f"{options.store}: {error}") from error
 
@@ -128,7 +133,7 @@ def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
         if name not in by_name:
             raise CommandError(
                 f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or "
-                "--add-nodes of 'anubis history add' and 'import', makes it known"
+                "--add-nodes of 'anubis history incident add' and 'import', makes it known"
             )
     nodes = [by_name[name] for name in dict.fromkeys(names)]
     classes = {node.hardware_class for node in nodes}

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.report.pages.simulation_report import simulation_page, simulation_rows
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.text_table import table
+from pytest_anubis.selector.selector_error import SelectorError
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.simulation.hidden_defects import Rates
@@ -39,6 +43,11 @@ Key = tuple[str, str]
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    explain(
+        parser,
+        "Compare policies of validation (none, the full set, the Selector, an ideal one) on a simulated "
+        "fleet, before one is tried on a real one.",
+    )
     parser.add_argument(
         "--scenario",
         choices=("A", "B", "C"),
@@ -79,7 +88,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Simulate and show."""
-    from pytest_anubis.selector.selector_error import SelectorError
     from pytest_anubis.selector.simulation.scenarios import scenario
 
     _check(options)
@@ -97,8 +105,6 @@ def run(options: argparse.Namespace) -> int:
     for line in _lines(options, world, rates, found):
         print(line)
     if options.html is not None:
-        from pytest_anubis.report.pages.simulation_report import simulation_page
-
         rows = [asdict(one) for one in found]
         histories.write_file(options.html, simulation_page(_title(options), rows, PAPER))
     return 0
@@ -126,11 +132,11 @@ def _learned(world: Scenario, nodes: int) -> Rates:
     """Return rates learned from the simulated past of another fleet: what an operator could know."""
     from pytest_anubis.selector.simulation.hidden_defects import learn_rates
     from pytest_anubis.selector.simulation.policies import Full
-    from pytest_anubis.selector.simulation.simulated_fleet import record_past
+    from pytest_anubis.selector.simulation.simulated_fleet import record_usage
 
     with Progress("simulating a past to learn from") as progress:
         size = min(nodes, 400)  # more nodes teach little more
-        past = record_past(world, Full(PAST_SHARE), nodes=size, horizon=PAST_HOURS, seed=10_000)
+        past = record_usage(world, Full(PAST_SHARE), nodes=size, horizon=PAST_HOURS, seed=10_000)
         progress.say(f"{len(past.node)} uses of {size} nodes")
         return learn_rates(past)
 
@@ -214,9 +220,6 @@ def _title(options: argparse.Namespace) -> str:
 def _lines(
     options: argparse.Namespace, world: Scenario, rates: Rates, found: list[Figures]
 ) -> list[str]:
-    from pytest_anubis.report.pages.simulation_report import simulation_rows
-    from pytest_anubis.report.text.text_table import table
-
     true = world.rates
     return [
         _title(options),

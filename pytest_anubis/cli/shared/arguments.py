@@ -1,9 +1,44 @@
-"""Options that several commands share, each declared once."""
+"""Options that several commands share, each declared once, and what old spellings are called now.
+
+What is read and what is written have different names: ``--baseline`` is always a place that is read, ``-o``
+always one that is written.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
+
+from pytest_anubis.cli.shared.command_error import CommandError
+
+DEFAULT_BASELINE = Path("baselines")
+
+FINE_OR_WRONG = "Exit codes: 0 done, 2 wrong usage or input."
+
+
+def explain(parser: argparse.ArgumentParser, text: str, codes: str = FINE_OR_WRONG) -> None:
+    """Say in a command's help what it does, and what its exit codes mean."""
+    parser.description, parser.epilog = text, codes
+
+
+def add_action(
+    actions: Any, name: str, run: Callable[..., Any], text: str
+) -> argparse.ArgumentParser:
+    """Declare an action of a command; its own help says what the command's list of actions says.
+
+    Args:
+        actions: What `add_subparsers` returned.
+        name: The action's name.
+        run: Carries it out.
+        text: What it does, as a sentence without capital and full stop.
+    """
+    action: argparse.ArgumentParser = actions.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=FINE_OR_WRONG
+    )
+    action.set_defaults(action=run)
+    return action
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -33,21 +68,39 @@ def add_output(parser: argparse.ArgumentParser, *, more: str = "") -> None:
         "-o",
         "--output",
         type=Path,
-        default=Path("baselines"),
+        default=DEFAULT_BASELINE,
         metavar="DIR",
-        help=f"folder of the baselines (default: baselines){more}",
+        help=f"folder of baselines to write to (default: {DEFAULT_BASELINE}){more}",
+    )
+    add_renamed(
+        parser, "--baseline", "-o/--output: --baseline names what is read, -o what is written"
     )
 
 
-def add_baselines(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--baselines``, the folder of baselines that is read."""
+def add_baseline(parser: argparse.ArgumentParser, *, more: str = "") -> None:
+    """Declare ``--baseline``, the baselines in force; `more` ends its help.
+
+    `baseline_place` reads it.
+    """
     parser.add_argument(
-        "--baselines",
+        "--baseline",
         type=Path,
-        default=Path("baselines"),
-        metavar="DIR",
-        help="folder of the baselines (default: baselines)",
+        metavar="PATH",
+        help=f"folder of baselines, or one baseline file (default: {DEFAULT_BASELINE}){more}",
     )
+    add_renamed(parser, "--baselines", "--baseline")
+
+
+def baseline_place(options: argparse.Namespace) -> Path:
+    """Return where the baselines in force are: the place that was named, else the default one.
+
+    Raises:
+        CommandError: What was named is not there. The default place may be missing.
+    """
+    named: Path | None = options.baseline
+    if named is not None and not named.exists():
+        raise CommandError(f"--baseline {named}: no such file or folder; name one that is there")
+    return named or DEFAULT_BASELINE
 
 
 def add_pytest_args(parser: argparse.ArgumentParser) -> None:
@@ -58,3 +111,65 @@ def add_pytest_args(parser: argparse.ArgumentParser) -> None:
         metavar="ARGS",
         help="further arguments of pytest, e.g. --pytest-args='-k gemm'",
     )
+
+
+def add_renamed(parser: argparse.ArgumentParser, flag: str, now: str) -> None:
+    """Refuse an old option with one line that says what it is called now."""
+    parser.add_argument(
+        flag, action=_RenamedOption, nargs="?", const=now, default=argparse.SUPPRESS,
+        help=argparse.SUPPRESS,
+    )  # fmt: skip
+
+
+class RenamedAction(argparse.ArgumentParser):
+    """An action's old name: whatever follows, it is refused with one line that says the new name.
+
+    Args:
+        now: The new name.
+        known: What else a parser takes.
+    """
+
+    def __init__(self, *, now: str, **known: Any) -> None:
+        super().__init__(**known)
+        self._now = now
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> NoReturn:
+        """Refuse, and end with exit code 2."""
+        self.exit(2, f"{self.prog}: is now '{self._now}'\n")
+
+
+def add_renamed_actions(actions: Any, command: str, names: dict[str, str]) -> None:
+    """Refuse old names of a command's actions; they stand in no help.
+
+    Args:
+        actions: What `add_subparsers` returned.
+        command: The command, e.g. ``history``.
+        names: Old name -> new name.
+    """
+    today = dict(actions.choices)
+    for old, new in names.items():
+        prog = f"anubis {command} {old}"
+        actions.choices[old] = RenamedAction(now=f"anubis {command} {new}", prog=prog)
+    actions.choices = _Names(today, frozenset(names))
+
+
+class _Names(dict[str, Any]):
+    """Names of actions: those of today are listed, the old ones are known as well."""
+
+    def __init__(self, today: dict[str, Any], old: frozenset[str]) -> None:
+        super().__init__(today)
+        self._old = old
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self._old
+
+
+class _RenamedOption(argparse.Action):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        parser.exit(2, f"{parser.prog}: {option_string} is now {self.const}\n")

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class CommandError(Exception):
-    """Wrong usage or input: one line that says what, where and how to mend it."""
+    """Wrong usage or input: one line that says what, where and how to fix it."""

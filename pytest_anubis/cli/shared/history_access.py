@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.selector.selector_error import SelectorError
+from pytest_anubis.settings import seconds
+from pytest_anubis.store.atomic import write_atomically
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.risk.forecast import RiskModel
@@ -56,7 +59,7 @@ def reading(store: str) -> Iterator[History]:
     if isinstance(target, Path) and not (target / HISTORY_NAME).exists():
         raise CommandError(
             f"{target}: no history yet; run 'pytest --anubis suites/', or enter incidents with "
-            "'anubis history add' or 'anubis history import'"
+            "'anubis history incident add' or 'incident import'"
         )
     try:
         with History(target) as history:
@@ -79,7 +82,6 @@ def load_risk_model(path: Path) -> RiskModel:
         CommandError: It cannot be read, or is of another schema.
     """
     from pytest_anubis.selector.risk.forecast import RiskModel
-    from pytest_anubis.selector.selector_error import SelectorError
     from pytest_anubis.store.history.database import HistoryError
     from pytest_anubis.store.history.risk_model_files import read_model
 
@@ -93,8 +95,6 @@ def load_risk_model(path: Path) -> RiskModel:
 
 def duration(text: str) -> float:
     """Read a positive time for argparse."""
-    from pytest_anubis.settings import seconds
-
     try:
         found = seconds(text)
     except ValueError as error:
@@ -134,8 +134,6 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         CommandError: It cannot be written.
     """
-    from pytest_anubis.store.atomic import write_atomically
-
     try:
         write_atomically(path, text.encode())
     except OSError as error:

@@ -14,8 +14,9 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import Reference
-from pytest_anubis.validator.judging.column_judging import OUTCOMES, PASS, REASONS, JudgedColumns
-from pytest_anubis.validator.judging.fleet_judging import JudgedFleet
+from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
 
 SCHEMA = 1
 _NULL = "null"

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 
 def read_run(name: str, store: Path) -> RunRecord:
@@ -14,9 +17,6 @@ def read_run(name: str, store: Path) -> RunRecord:
     Raises:
         CommandError: There is no such run, or its journal cannot be used.
     """
-    from pytest_anubis.store.journal.journal_events import JournalError
-    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
-
     path = Path(name)
     if name == "latest":
         runs = sorted((store / "runs").glob("*/journal.jsonl"), key=lambda p: p.stat().st_mtime)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.codec import CodecError, from_plain, read_json, to_plain
+from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.tasks import Certificates
@@ -99,10 +100,8 @@ def overlaps(record: RunRecord, share: float = 0.0) -> set[tuple[str, str]]:
     spans: list[tuple[float, float, str]] = []
     benchmark = {plan.test: plan.benchmark for plan in record.planned if plan.benchmark}
     for event in record.events:
-        if event.get("event") == "ran" and event.get("test") in benchmark:
-            start, end = event.get("start"), event.get("end")
-            if isinstance(start, int | float) and isinstance(end, int | float):
-                spans.append((float(start), float(end), benchmark[event["test"]]))
+        if isinstance(event, TestRan) and event.test in benchmark:
+            spans.append((event.start, event.end, benchmark[event.test]))
     return {
         (min(a, b), max(a, b))
         for number, (start, end, a) in enumerate(spans)

@@ -17,6 +17,15 @@ from typing import Any
 import pytest
 
 from pytest_anubis.codec import to_plain
+from pytest_anubis.core.events import (
+    Judged,
+    LaneGivenUp,
+    PlanPredicted,
+    RunTimed,
+    Slot,
+    WorkerDied,
+)
+from pytest_anubis.core.run_state import RunState
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
 from pytest_anubis.distributed.containment.crash_report import (
     Crash,
@@ -43,10 +52,10 @@ from pytest_anubis.distributed.dispatch.xdist_scheduler import AnubisScheduling,
 from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
+from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
-from pytest_anubis.store.journal import journal_events as events
+from pytest_anubis.session.selecting.run_choice import Selection, answered
 
 EXIT_UNDECIDED = 20
 
@@ -57,6 +66,7 @@ class Controller:
     Args:
         config: The controller's configuration.
         context: The facts of the run.
+        state: What is known of the run.
         sink: Takes every event at once, from any thread.
         lanes: One per worker, in the order of xdist's specs.
         certificates: Which benchmarks do not disturb each other.
@@ -68,6 +78,7 @@ class Controller:
         self,
         config: pytest.Config,
         context: RunContext,
+        state: RunState,
         sink: Sink,
         lanes: Sequence[Lane],
         *,
@@ -80,6 +91,7 @@ class Controller:
         if selection is not None:
             selection.lanes = sum(bool(lane.devices) for lane in lanes)
         self._context = context
+        self._state = state
         self._sink = sink
         self._lanes = {lane.name: lane for lane in lanes}
         self._plain = to_plain(context)
@@ -193,16 +205,16 @@ class Controller:
         text = f"lane {lane} is given up: its workers died again and again"
         if text not in self._lines:
             self._lines.append(text)
-            self._sink({"event": "lane_given_up", "lane": lane})
+            self._sink(LaneGivenUp(lane=lane))
 
     def planned(self, plan: Plan) -> None:
         """Tell people and the journal which test runs where and when."""
         self._plan = plan
-        slots = [
-            {"test": s.test, "lane": s.lane, "start": round(s.start, 3), "end": round(s.end, 3)}
+        slots = tuple(
+            Slot(test=s.test, lane=s.lane, start=round(s.start, 3), end=round(s.end, 3))
             for s in plan.slots
-        ]
-        self._sink({"event": "placed", "tests": slots, "wall": plan.wall, "serial": plan.serial})
+        )
+        self._sink(PlanPredicted(tests=slots, wall=plan.wall, serial=plan.serial))
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         verbosity = self._config.get_verbosity()
         if terminal is not None and self._selection is not None:
@@ -250,8 +262,7 @@ class Controller:
         self._crashes[name] = crash
         lane = self.lane_of(node)
         test = self._listener.running(name)
-        died = {"event": "worker_died", "worker": name, "lane": lane, "test": test}
-        self._sink({**died, "text": crash.cause})
+        self._sink(WorkerDied(worker=name, lane=lane, test=test, text=crash.cause))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_handlecrashitem(
@@ -266,8 +277,7 @@ class Controller:
         evidence = list(self._evidence.against(task.device))
         if times > 1:
             evidence.append(f"it ended like this on {task.device} {times} times in a row")
-        kept = self._listener.kept(crashitem)
-        attempts = self._listener.attempts(crashitem)
+        kept, attempts = self._state.measured(crashitem), self._state.attempts(crashitem)
         report.longrepr = crash_text(crash, kept, evidence, self._evidence.blind, attempts=attempts)
         report.location = (report.location[0], None, crashitem.partition("::")[2] or crashitem)
         report.duration = self._listener.seconds(name)
@@ -280,7 +290,7 @@ class Controller:
             report.sections.append(("where it hung", benchmark_frames(crash.overdue.stack)))
         verdict = crash_verdict(crash, task, component, evidence, node=self._context.node)
         if verdict is not None:
-            self._sink({**events.verdict_event(verdict), "test": crashitem})
+            self._sink(Judged(verdict=replace(verdict, test=crashitem)))
         elif self._worth_repeating(task, sched):
             sched.mark_test_pending(crashitem)
 
@@ -322,7 +332,7 @@ class Controller:
         ended = self._listener.ended
         wall = round((time.monotonic() if ended is None else ended) - began, 3)
         predicted = round(self._plan.wall, 3)
-        self._sink({"event": "dispatched", "wall": wall, "predicted": predicted})
+        self._sink(RunTimed(wall=wall, predicted=predicted))
         if self._config.get_verbosity() > 0:
             self._notes.append(f"predicted {predicted:.1f} s, took {wall:.1f} s")
 
@@ -341,7 +351,11 @@ class Controller:
 
 
 def register(
-    config: pytest.Config, context: RunContext, sink: Sink, selection: Selection | None = None
+    config: pytest.Config,
+    context: RunContext,
+    state: RunState,
+    sink: Sink,
+    selection: Selection | None = None,
 ) -> None:
     """Make the run a distributed one, with a worker for every lane, unless it must stay in one process.
 
@@ -351,6 +365,7 @@ def register(
     Args:
         config: The controller's configuration, before xdist has been configured.
         context: The facts of the run.
+        state: What is known of the run.
         sink: Takes every event at once, from any thread.
         selection: Chooses benchmarks for all workers; None runs what they collect.
 
@@ -365,22 +380,15 @@ def register(
     except CertificateError as error:
         raise pytest.UsageError(str(error)) from error
     lanes = set_workers(config, context.devices, overlapping=bool(certificates))
-    costs = _measured(context)
+    costs = measured_costs(context)
     controller = Controller(
-        config, context, sink, lanes, certificates=certificates, costs=costs, selection=selection
+        config,
+        context,
+        state,
+        sink,
+        lanes,
+        certificates=certificates,
+        costs=costs,
+        selection=selection,
     )
     config.pluginmanager.register(controller, "anubis-controller")
-
-
-def _measured(context: RunContext) -> dict[str, float]:
-    """Return how long each benchmark took in earlier runs; nothing where no history can be read."""
-    place = context.settings.history_place
-    if not history_exists(place):
-        return {}
-    from pytest_anubis.store.history.database import History, HistoryError
-
-    try:
-        with History(place) as history:
-            return history.durations(context.hardware_class, profile=context.settings.profile)
-    except HistoryError:
-        return {}  # filing this run will tell what is wrong with it

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.codec import to_plain
+from pytest_anubis.core.events import Event
 from pytest_anubis.distributed.containment.processes import STACK_SIGNAL, die_with_parent
 from pytest_anubis.session.collecting.benchmark_mark import (
     benchmark_mark,
@@ -26,6 +27,7 @@ from pytest_anubis.session.collecting.benchmark_mark import (
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.measuring.conditions import surroundings_of
+from pytest_anubis.store.journal.journal_events import event_to_plain
 
 CHANNEL = "anubis_channel"
 """Key in ``workerinput``: our channel."""
@@ -82,9 +84,9 @@ class Worker:
         """Send one message; plain types only, since anything else would end the session."""
         self._channel.send((kind, to_plain(content)))
 
-    def event(self, event: dict[str, Any]) -> None:
-        """Send one journal event."""
-        self.send("event", event)
+    def event(self, event: Event) -> None:
+        """Send one event."""
+        self.send("event", event_to_plain(event))
 
     def ask(self, described: list[dict[str, Any]]) -> dict[str, Any]:
         """Ask the controller which benchmarks to leave out, and wait for its answer.

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.events import Event, TestRan, TestsPlanned, TestStarted
 from pytest_anubis.distributed.containment.watchdog import LEAVING, Deadline, Watchdog, deadline_of
 from pytest_anubis.distributed.dispatch.tasks import Task, make_task
 from pytest_anubis.session.context import Sink
 from pytest_anubis.settings import Settings
-from pytest_anubis.store.journal import journal_events as events
+from pytest_anubis.store.journal.journal_events import event_from_plain
 
 
 class Listener:
@@ -54,19 +55,17 @@ class Listener:
         self._settings = settings
         self._sink = sink
         self._watchdog = watchdog
-        self._kept: dict[str, list[Measurement]] = {}
-        self._attempts: dict[str, list[Measurement]] = {}
         self._costs = costs or {}
         self._since: dict[str, float] = {}
         self._running: dict[str, str] = {}  # worker -> test
-        self._plan: list[Any] | None = None
+        self._plan: TestsPlanned | None = None
 
     def hear(self, worker: str, lane: str, message: Any) -> None:
         """Take one message; never raises, since that would close the worker's channel."""
         try:
             kind, content = message
             if kind == "event":
-                self._event(worker, lane, content)
+                self._event(worker, lane, event_from_plain(content))
             elif kind == "doing":
                 self._doing(worker, *content)
             elif kind == "tasks":
@@ -76,14 +75,6 @@ class Listener:
         except Exception as error:
             self.troubles.append(f"a message of {worker} could not be used: {error!r}")
 
-    def kept(self, test: str) -> list[Measurement]:
-        """Return what a test has measured so far, and forget it."""
-        return self._kept.pop(test, [])
-
-    def attempts(self, test: str) -> list[Measurement]:
-        """Return what a test has measured so far that did not count, and forget it."""
-        return self._attempts.pop(test, [])
-
     def seconds(self, worker: str) -> float:
         """Return for how long a worker has been doing what it does."""
         return time.monotonic() - self._since.get(worker, time.monotonic())
@@ -92,23 +83,14 @@ class Listener:
         """Return the test that a worker runs, empty if none."""
         return self._running.get(worker, "")
 
-    def _event(self, worker: str, lane: str, event: dict[str, Any]) -> None:
-        kind = event["event"]
-        if kind == "planned":
-            if event["tests"] == self._plan or not event["tests"]:
+    def _event(self, worker: str, lane: str, event: Event) -> None:
+        if isinstance(event, TestsPlanned):
+            if event == self._plan or not event.tests:
                 return  # every worker plans the same
-            self._plan = event["tests"]
-        elif kind == "test_started":
-            event["worker"], event["lane"] = worker, lane
-            self._kept.pop(event["test"], None)
-            self._attempts.pop(event["test"], None)
+            self._plan = event
+        elif isinstance(event, TestStarted):
+            event = replace(event, worker=worker, lane=lane)
         self._sink(event)
-        if kind == "measurement":
-            self._kept.setdefault(event["test"], []).append(events.measurement_from_event(event))
-        elif kind == "attempt":
-            self._attempts.setdefault(event["test"], []).append(
-                events.measurement_from_event(event)
-            )
 
     def _collected(self, worker: str, described: list[dict[str, Any]]) -> None:
         tasks = []
@@ -140,7 +122,7 @@ class Listener:
             self.ended = now
             start, end = self._since[worker] - self.began, now - self.began
             span = {"start": round(start, 4), "end": round(end, 4)}
-            self._sink({"event": "ran", "test": last, "worker": worker, **span})
+            self._sink(TestRan(test=last, worker=worker, **span))
         if what == "test":
             self._running[worker] = test
         self._since[worker] = now

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -28,11 +27,6 @@ _ABSENT = {
 LIBRARY_NOT_FOUND = 12
 DRIVER_NOT_LOADED = 9
 _NO_NVIDIA = {LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED}
-
-# Codes after which nothing more can be learned from a card: it fell off the bus or needs a reset.
-GPU_LOST = 15
-RESET_REQUIRED = 16
-LOST = {GPU_LOST, RESET_REQUIRED}
 
 
 class Nvml:
@@ -115,22 +109,6 @@ def code_of(error: BaseException) -> int:
 def describe(error: BaseException) -> str:
     """Return the error's words and its code."""
     return f"{error} (NVML error {code_of(error)})"
-
-
-def deprecated_bindings() -> str | None:
-    """Return what to do about the deprecated distribution ``pynvml``, None where it is not installed.
-
-    It hides the module of nvidia-ml-py behind a warning, which ends a test run that treats warnings as
-    errors.
-    """
-    try:
-        version = importlib.metadata.version("pynvml")
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    return (
-        f"the deprecated distribution pynvml {version} is installed: uninstall it, "
-        "nvidia-ml-py provides the module"
-    )
 
 
 def _bindings() -> Any:

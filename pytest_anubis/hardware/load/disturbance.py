@@ -15,7 +15,7 @@ from typing import Self
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
 from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader
 
-# The practical limit of the criteria is a loss of 5 %. What others take has to stay well below it, or a
+# The practical threshold of the criteria is a loss of 5 %. What others take has to stay well below it, or a
 # healthy machine could be rejected because of its neighbours.
 STEAL = 0.03
 """Share of the CPU time we asked for that the hypervisor gave to others."""

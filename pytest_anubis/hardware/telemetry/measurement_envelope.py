@@ -20,7 +20,7 @@ HOT = SW_THERMAL | HW_THERMAL
 BRAKED = POWER_BRAKE | HW_SLOWDOWN
 
 THROTTLED_SHARE = 0.05
-"""Share of the time above which throttling explains a slow sample: the practical limit of the criteria is
+"""Share of the time above which throttling explains a slow sample: the practical threshold of the criteria is
 a loss of 5 %, and a slowdown costs at most the time that it lasts."""
 
 # Nanosecond counters are durations: they are turned into shares, not into "+300000000".

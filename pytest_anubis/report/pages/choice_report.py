@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import table
-
-EVENT = "selection"
 
 _DAMAGE = (TypeError, KeyError, ValueError, AttributeError)  # of a journal that was edited
 
@@ -89,12 +87,6 @@ def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list
     return [*lines, *(f"note: {note}" for note in event["notes"])]
 
 
-def find_event(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the choice out of a journal's further events; None where there is none that can be shown."""
-    found = (e for e in reversed(events) if e.get("event") == EVENT and set(e) >= _FIELDS)
-    return next(found, None)
-
-
 _FIELDS = {
     "mode", "method", "chosen", "pruned", "explored", "pinned", "unpriced", "lacking", "notes",
     "basis", "horizon", "target", "reached", "optimal", "seed", "cost", "full_cost", "coverage",
@@ -102,21 +94,19 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def chosen_lines(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return `choice_lines` of a journal, or nothing when the Selector took no part."""
-    event = find_event(events)
-    if event is None:
+def chosen_lines(choice: Mapping[str, Any] | None) -> list[str]:
+    """Return `choice_lines` of a run's record of its choice; nothing when the Selector took no part."""
+    if choice is None or not choice.keys() >= _FIELDS:
         return []
     try:
-        return choice_lines(event)
+        return choice_lines(choice)
     except _DAMAGE:
         return ["the journal's record of the choice of benchmarks is damaged"]
 
 
-def selection_block(events: Sequence[Mapping[str, Any]]) -> str:
+def selection_block(event: Mapping[str, Any] | None) -> str:
     """Return what was left out and why as HTML, or nothing when the Selector took no part."""
-    event = find_event(events)
-    if event is None:
+    if event is None or not event.keys() >= _FIELDS:
         return ""
     try:
         said = [*choice_lines(event), event["basis"], *event["notes"]]

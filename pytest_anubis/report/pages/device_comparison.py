@@ -51,7 +51,7 @@ def peers_plot(
     unit: str,
     better: str,
     expected: float | None = None,
-    bound: float | None = None,
+    limit: float | None = None,
     label: str = "",
 ) -> str:
     """Return the devices as marks on one axis; bad ones are diamonds, undecided ones rings.
@@ -61,9 +61,9 @@ def peers_plot(
     Args:
         devices: Any order; those whose value is not finite are left out.
         unit: Unit of the axis.
-        better: Direction; the side that is worse than `bound` is shaded.
+        better: Direction; the side that is worse than `limit` is shaded.
         expected: Median of the criterion's centre: a dashed line; None without one.
-        bound: Median at which the verdict changes; None without one.
+        limit: Median at which the verdict changes; None without one.
         label: What the picture shows, for people who cannot see it.
 
     Returns:
@@ -73,8 +73,8 @@ def peers_plot(
     if not drawn:
         return ""
     middle = finite([expected]) if expected is not None else []
-    limit = finite([bound]) if bound is not None and better != "equal" else []
-    edges = [device.value for device in drawn] + middle + limit
+    limits = finite([limit]) if limit is not None and better != "equal" else []
+    edges = [device.value for device in drawn] + middle + limits
     margin = 0.06 * (max(edges) - min(edges)) or 0.05 * abs(max(edges)) or 1.0
     frame = Frame(
         low=max(0.0, min(edges) - margin),
@@ -84,7 +84,7 @@ def peers_plot(
         top=_TOP,
         bottom=_HEIGHT - _FLOOR,
     )
-    parts = [_limit(frame, better, limit[0], unit)] if limit else []
+    parts = [_limit(frame, better, limits[0], unit)] if limits else []
     parts += [_expected(frame, middle[0], unit)] if middle else []
     parts += [_mark(frame, device, unit) for device in drawn]
     parts += [_names(frame, drawn), _axis(frame, unit)]
@@ -119,25 +119,25 @@ def _figure(cases: Sequence[Case]) -> str:
         for case in cases
         if (values := finite(case.measurement.values))
     ]
-    known = next((case.verdict for case in cases if case.verdict and case.verdict.bound), None)
+    known = next((case.verdict for case in cases if case.verdict and case.verdict.limit), None)
     name = f"{measurement.benchmark.rpartition('/')[2]} · {metric.name}"
     plot = peers_plot(
         devices,
         unit=metric.unit,
         better=metric.better,
         expected=known.expected if known else None,
-        bound=known.bound if known else None,
+        limit=known.limit if known else None,
         label=f"{name}: medians of {len(devices)} devices",
     )
     return f"<div><div>{escape(name)}</div>{plot}</div>"
 
 
-def _limit(frame: Frame, better: str, bound: float, unit: str) -> str:
-    at = frame.x(bound)
+def _limit(frame: Frame, better: str, limit: float, unit: str) -> str:
+    at = frame.x(limit)
     start, end = (frame.left, at) if better == "higher" else (at, frame.end)
     return (
         f"<path d='M{start} {_TOP}H{end}V{_FLOOR}H{start}Z' fill='{SHADE}'>"
-        f"{tip('beyond the limit, median ' + value_text(bound, unit))}</path>"
+        f"{tip('beyond the limit, median ' + value_text(limit, unit))}</path>"
     )
 
 

@@ -1,4 +1,4 @@
-"""The dossier: one run as one HTML page that opens anywhere, to be sent to whoever must mend the node."""
+"""The dossier: one run as one HTML page that opens anywhere, to be sent to whoever must repair the node."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.report.pages import html_blocks as blocks
@@ -212,9 +213,9 @@ def _unjudged(record: RunRecord) -> str:
     verdict = record.node_verdict
     blocking, listed = (verdict.blocking, verdict.listed) if verdict else ((), ())
     died = [
-        f"{event.get('worker', 'worker')}: {event.get('text', 'died')}"
+        f"{event.worker or 'worker'}: {event.text or 'died'}"
         for event in record.events
-        if event.get("event") == "worker_died"
+        if isinstance(event, WorkerDied)
     ]
     lists = (
         ("in the way of acceptance", blocking, len(blocking) <= FOLD),
@@ -225,7 +226,6 @@ def _unjudged(record: RunRecord) -> str:
             True,
         ),
         ("processes that died", died, True),
-        ("findings", [finding.text for finding in record.findings], True),
         ("about the journal itself", record.warnings, True),
     )
     inner = "".join(
@@ -235,7 +235,7 @@ def _unjudged(record: RunRecord) -> str:
 
 
 def _choice(record: RunRecord) -> str:
-    block = selection_block(record.events)
+    block = selection_block(record.choice)
     return f"<h2>What was chosen, and what was left out</h2>{block}" if block else ""
 
 
@@ -281,7 +281,7 @@ def _provenance(record: RunRecord, baseline: Baseline | None) -> str:
         ("criteria", f"{len(baseline.criteria)}, centre by {baseline.method}"),
         (
             "a healthy node is rejected",
-            "at an unknown rate: only practical limits apply"
+            "at an unknown rate: only practical thresholds apply"
             if rate is None
             else f"in {percent(rate)} of cases{sure}",
         ),

@@ -57,7 +57,7 @@ def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
             f"<td>{html.escape(name)}</td><td>{badge(verdict.outcome.value)}</td>",
             number(value_text(verdict.value, verdict.unit)),
             number(value_text(verdict.expected, verdict.unit)),
-            number(value_text(verdict.bound, verdict.unit)),
+            number(value_text(verdict.limit, verdict.unit)),
             number(similarity_text(verdict.similarity)),
             number(similarity_text(verdict.threshold)),
             number("-" if verdict.percentile is None else f"{verdict.percentile:.0f}"),
@@ -100,14 +100,14 @@ def plots(
         points: Most points of a curve.
     """
     metric = measurement.metric
-    bound = verdict.bound if verdict else None
+    limit = verdict.limit if verdict else None
     parts = [
         cdf_plot(
             measurement.values,
             criterion.centre if criterion else (),
             unit=metric.unit,
             better=metric.better,
-            bound=bound,
+            limit=limit,
             label=f"{metric.name}: distribution of the measured values against the expected one",
             steps=points,
         ),
@@ -116,7 +116,7 @@ def plots(
             unit=metric.unit,
             label="in time order",
             expected=verdict.expected if verdict else None,
-            bound=bound,
+            limit=limit,
             points=points,
         ),
     ]

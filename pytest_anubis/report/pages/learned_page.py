@@ -121,7 +121,7 @@ def _table(criteria: Sequence[Criterion]) -> str:
             str(criterion.nodes),
             similarity_text(criterion.repeatability),
             similarity_text(criterion.alpha),
-            similarity_text(criterion.limit),
+            similarity_text(criterion.learned),
             percent(criterion.detectable),
         )
         rows.append(
@@ -151,8 +151,8 @@ def _section(
         f"centre {value_text(_middle(criterion), metric.unit)}",
         f"{criterion.units} units of {criterion.nodes} nodes",
         f"repeatability {similarity_text(criterion.repeatability)}",
-        f"practical limit {similarity_text(criterion.alpha)}, "
-        f"learned limit {similarity_text(criterion.limit)}",
+        f"practical threshold {similarity_text(criterion.alpha)}, "
+        f"learned threshold {similarity_text(criterion.learned)}",
         f"smallest detectable loss {percent(criterion.detectable)}",
         "weak: few units" if criterion.weak else "",
         *criterion.notes,
@@ -189,7 +189,7 @@ def _fan(criterion: Criterion, population: Population, excluded: Sequence[Exclus
         unit=population.metric.unit,
         bad=bad,
         better=population.metric.better,
-        bound=_bound(criterion),
+        limit=_limit(criterion),
         label=f"{population.metric.name}: {len(good)} units{more}{left}",
     )
 
@@ -202,11 +202,11 @@ def _values(population: Population, row: int) -> Sequence[float]:
     return [ordered[round(i * last / (VALUES - 1))] for i in range(VALUES)]
 
 
-def _bound(criterion: Criterion) -> float | None:
-    """Return the median at which a uniformly worse unit fails: beyond both limits (design 6.3)."""
+def _limit(criterion: Criterion) -> float | None:
+    """Return the median at which a uniformly worse unit fails: beyond both thresholds."""
     middle, better = _middle(criterion), criterion.metric.better
     threshold = (
-        criterion.alpha if criterion.limit is None else min(criterion.alpha, criterion.limit)
+        criterion.alpha if criterion.learned is None else min(criterion.alpha, criterion.learned)
     )
     if middle is None or better == "equal" or threshold <= 0:
         return None

@@ -104,7 +104,7 @@ def _verdict_row(verdict: MetricVerdict, link: str = "") -> str:
     cells = (
         value_text(verdict.value, verdict.unit),
         value_text(verdict.expected),
-        value_text(verdict.bound),
+        value_text(verdict.limit),
         similarity_text(verdict.similarity),
         similarity_text(verdict.threshold),
     )

@@ -40,7 +40,7 @@ def cdf_plot(
     *,
     unit: str,
     better: str,
-    bound: float | None = None,
+    limit: float | None = None,
     label: str = "",
     steps: int = STEPS,
 ) -> str:
@@ -51,7 +51,7 @@ def cdf_plot(
         centre: Values of the criterion's centre, each with equal weight; may be empty.
         unit: Unit of the axis.
         better: Direction; the side that is worse than the limit is shaded.
-        bound: Median at which a uniformly worse sample crosses the limit, None without a criterion.
+        limit: Median at which a uniformly worse sample just crosses the threshold, None without a criterion.
         label: What the picture shows, for people who cannot see it.
         steps: Most steps of a curve.
 
@@ -59,13 +59,13 @@ def cdf_plot(
         An ``<svg>`` of at most 8 kB, or an empty text when there is nothing to draw.
     """
     sample, expected = sorted(finite(values)), sorted(finite(centre))
-    limit = finite([bound]) if bound is not None and better != "equal" else []
+    limits = finite([limit]) if limit is not None and better != "equal" else []
     if not sample and not expected:
         return ""
-    edge = _edge(expected, limit)
-    low, high = span([*sample, *expected, *limit])
+    edge = _edge(expected, limits)
+    low, high = span([*sample, *expected, *limits])
     frame = Frame(low=min([low, *_inner(edge)]), high=max([high, *_inner(edge)]))
-    parts = [_limit(frame, better, limit[0], unit, edge)] if limit else []
+    parts = [_limit(frame, better, limits[0], unit, edge)] if limits else []
     parts.append(axes(frame, unit))
     if expected:
         parts.append(
@@ -74,7 +74,7 @@ def cdf_plot(
     if sample:
         measured = f"measured: {_median(sample, unit)}, {len(sample)} values"
         parts.append(_curve(frame, sample, SAMPLE, measured, "", steps))
-    parts += [_legend(frame, sample, expected, limit), _outside(frame, sample, unit)]
+    parts += [_legend(frame, sample, expected, limits), _outside(frame, sample, unit)]
     words = label or "distribution of the measured values"
     return picture(frame.width, frame.height, words, "".join(parts))
 
@@ -86,7 +86,7 @@ def fan_plot(
     unit: str,
     bad: Mapping[str, Sequence[float]] | None = None,
     better: str = "",
-    bound: float | None = None,
+    limit: float | None = None,
     label: str = "",
 ) -> str:
     """Return the distributions of many units, those left out by name, and their centre.
@@ -100,7 +100,7 @@ def fan_plot(
         unit: Unit of the axis.
         bad: Name -> values of the units that were left out; the first 12 are drawn.
         better: Direction of the metric.
-        bound: Median at which a uniformly worse unit crosses the limit.
+        limit: Median at which a uniformly worse unit just crosses the threshold.
         label: What the picture shows.
     """
     good = [ordered for sample in samples if (ordered := sorted(finite(sample)))]
@@ -109,10 +109,10 @@ def fan_plot(
     expected = sorted(finite(centre))
     if not good and not drawn and not expected:
         return ""
-    limit = finite([bound]) if bound is not None and better != "equal" else []
-    edge = _edge(expected, limit)
+    limits = finite([limit]) if limit is not None and better != "equal" else []
+    edge = _edge(expected, limits)
     frame = _fan_frame(good, drawn, [*_inner(edge), *expected])
-    parts = [_limit(frame, better, limit[0], unit, edge)] if limit else []
+    parts = [_limit(frame, better, limits[0], unit, edge)] if limits else []
     parts.append(axes(frame, unit))
     parts.append(_bands(frame, good) if len(good) > LINES else _lines(frame, good))
     if expected:
@@ -162,16 +162,16 @@ def _curve(
     )
 
 
-def _edge(expected: Sequence[float], limit: Sequence[float]) -> list[float]:
-    """Return the distribution of a uniformly worse sample that just crosses the limit, ascending.
+def _edge(expected: Sequence[float], limits: Sequence[float]) -> list[float]:
+    """Return the distribution of a uniformly worse sample whose median is the limit, ascending.
 
-    The bound is the centre's median times the loss that is still allowed, so it is the centre times the
-    same factor; without a centre, or with one that is zero, it is the bound alone.
+    The limit is the centre's median times the loss that is still allowed, so it is the centre times the
+    same factor; without a centre, or with one that is zero, it is the limit alone.
     """
     middle = statistics.median(expected) if expected else 0.0
-    if not limit or middle <= 0:
-        return list(limit)
-    return [value * limit[0] / middle for value in expected]
+    if not limits or middle <= 0:
+        return list(limits)
+    return [value * limits[0] / middle for value in expected]
 
 
 def _inner(ordered: Sequence[float]) -> list[float]:
@@ -197,19 +197,19 @@ def _fan_frame(
     )
 
 
-def _limit(frame: Frame, better: str, bound: float, unit: str, edge: Sequence[float]) -> str:
+def _limit(frame: Frame, better: str, limit: float, unit: str, edge: Sequence[float]) -> str:
     """Shade where a sample is beyond the limit: the worse side of `edge`."""
     if better == "higher":  # worse: to the left of and above the curve
         path = _steps(frame, edge, EDGE) + f"V{frame.top}H{frame.left}Z"
     else:
         path = _steps(frame, edge, EDGE) + f"V{frame.floor}Z"
     return (
-        f"<path d='{path}' fill='{SHADE}'>{tip('limit: median ' + value_text(bound, unit))}</path>"
+        f"<path d='{path}' fill='{SHADE}'>{tip('limit: median ' + value_text(limit, unit))}</path>"
     )
 
 
 def _legend(
-    frame: Frame, sample: Sequence[float], expected: Sequence[float], limit: Sequence[float]
+    frame: Frame, sample: Sequence[float], expected: Sequence[float], limits: Sequence[float]
 ) -> str:
     entries = [
         (bool(sample), "measured", f"<path d='M0 0h30' stroke='{SAMPLE}' stroke-width='3'/>"),
@@ -218,7 +218,7 @@ def _legend(
             "expected",
             f"<path d='M0 0h30' stroke='{CENTRE}' stroke-width='3' stroke-dasharray='9 6'/>",
         ),
-        (bool(limit), "beyond the limit", f"<path d='M0 -8h30v16h-30z' fill='{SHADE}'/>"),
+        (bool(limits), "beyond the limit", f"<path d='M0 -8h30v16h-30z' fill='{SHADE}'/>"),
     ]
     shown = [(words, mark) for wanted, words, mark in entries if wanted]
     return "".join(

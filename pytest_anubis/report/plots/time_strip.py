@@ -18,7 +18,7 @@ def strip_plot(
     unit: str = "",
     label: str = "",
     expected: float | None = None,
-    bound: float | None = None,
+    limit: float | None = None,
     points: int = 100,
 ) -> str:
     """Return values in time order, with the range that they cover in words.
@@ -28,7 +28,7 @@ def strip_plot(
         unit: Their unit.
         label: What they are.
         expected: Where the median should be: a dashed line; None without one.
-        bound: Where the limit is: a dotted line; None without one.
+        limit: Median at which the unit would just fail: a dotted line; None without one.
         points: Most columns; of the values of one column the lowest and the highest are drawn.
 
     Returns:
@@ -37,7 +37,7 @@ def strip_plot(
     shown = [(i, v) for i, v in enumerate(values) if finite([v])]
     if len(shown) < 2:
         return ""
-    marks = finite([mark for mark in (expected, bound) if mark is not None])
+    marks = finite([mark for mark in (expected, limit) if mark is not None])
     every = [*(v for _, v in shown), *marks]
     low, high = min(every), max(every)
     last = len(values) - 1
@@ -53,7 +53,7 @@ def strip_plot(
         f"stroke-dasharray='{dashes}'>{tip(f'{name} {value_text(mark, unit)}')}</path>"
         for mark, colour, dashes, name in (
             (expected, CENTRE, "9 6", "expected"),
-            (bound, BAD, "3 4", "limit"),
+            (limit, BAD, "3 4", "limit"),
         )
         if mark is not None and finite([mark])
     ]

@@ -141,7 +141,7 @@ def _row(verdict: MetricVerdict, *, benchmark: bool, baseline: bool) -> list[str
         verdict.unit or "-",
         value_text(verdict.value),
         value_text(verdict.expected),
-        value_text(verdict.bound),
+        value_text(verdict.limit),
         similarity_text(verdict.similarity),
         similarity_text(verdict.threshold),
         "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",

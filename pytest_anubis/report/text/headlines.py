@@ -14,7 +14,7 @@ def baseline_line(baseline: Baseline) -> str:
     rate = (
         f"error rate {baseline.error_rate:.3g} a node"
         if baseline.error_rate is not None
-        else "practical limits only"
+        else "practical thresholds only"
     )
     return (
         f"baseline {baseline.digest}, {len(baseline.criteria)} criteria, {basis}, {rate}, "

@@ -17,7 +17,7 @@ def learned_lines(baseline: Baseline) -> list[str]:
     if shown:
         header = [
             *("benchmark", "metric", "centre", "unit", "units", "repeatability"),
-            *("limit", "smallest detectable loss"),
+            *("threshold", "smallest detectable loss"),
         ]
         lines += table([header, *(_row(criterion) for criterion in shown[:MOST])]).splitlines()
     if len(shown) > MOST:
@@ -42,7 +42,7 @@ def _place(finding: Finding) -> str:
 
 def _row(criterion: Criterion) -> list[str]:
     centre = criterion.typical if criterion.centre else 0.0
-    limit = criterion.limit if criterion.limit is not None else criterion.alpha
+    threshold = criterion.learned if criterion.learned is not None else criterion.alpha
     group = f" ({criterion.group})" if criterion.group else ""
     node = " [node]" if criterion.scope == "node" else ""
     return [
@@ -52,6 +52,6 @@ def _row(criterion: Criterion) -> list[str]:
         criterion.metric.unit,
         str(criterion.units),
         "-" if criterion.repeatability is None else similarity_text(criterion.repeatability),
-        similarity_text(limit),
+        similarity_text(threshold),
         "-" if criterion.detectable is None else percent(criterion.detectable),
     ]

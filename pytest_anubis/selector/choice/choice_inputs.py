@@ -1,6 +1,6 @@
-"""What a choice of benchmarks rests on, frozen once, and the choice made from it.
+"""What a choice of benchmarks rests on, gathered once, and the choice made from it.
 
-The ground is read before the benchmarks are known; every process that chooses from the same ground
+The inputs are read before the benchmarks are known; every process that chooses from the same inputs
 chooses the same. What is not known is said, and leads to more benchmarks, never to fewer: without
 incidents or without defects the full set runs.
 """
@@ -49,7 +49,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ChoiceRequest:
     """What is asked of a choice.
 
     Attributes:
@@ -75,7 +75,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class ChoiceInputs:
     """All that a choice for some nodes rests on.
 
     Attributes:
@@ -115,13 +115,13 @@ class Choice:
 
     Attributes:
         plan: The plan.
-        ground: What it rests on.
+        inputs: What it rests on.
         coverage: Node -> what the benchmarks expose.
         unpriced: Benchmarks of unknown cost.
     """
 
     plan: Plan
-    ground: Ground
+    inputs: ChoiceInputs
     coverage: Mapping[str, Coverage]
     unpriced: tuple[str, ...] = ()
 
@@ -130,24 +130,24 @@ class Choice:
 
         None where no incident was ever recorded, so that no risk is known.
         """
-        if self.ground.risk is None:
+        if self.inputs.risk is None:
             return None
         return joint_risk(
             [
                 risk.probability * max(0.0, 1 - self.coverage[risk.node].of(passed))
-                for risk in self.ground.risks
+                for risk in self.inputs.risks
             ]
         )
 
 
-def freeze(
+def gather_inputs(
     fleet: FleetHistory,
     nodes: Sequence[str],
     *,
     now: float,
     horizon: float,
     model: RiskModel | None = None,
-) -> Ground:
+) -> ChoiceInputs:
     """Gather what a choice for some nodes rests on.
 
     Args:
@@ -163,7 +163,7 @@ def freeze(
     defects = tuple(
         defect for defect in fleet.defects if defect.state != "false alarm" and defect.benchmarks
     )
-    ground = Ground(
+    inputs = ChoiceInputs(
         risks=tuple(NodeRisk(node=node, probability=0.0) for node in sorted(set(nodes))),
         horizon=horizon,
         defects=defects,
@@ -174,10 +174,10 @@ def freeze(
     try:
         risk = fit_risk(fleet, now=now) if model is None else model
     except NoRiskError:
-        return replace(ground, lacking=("incidents", *ground.lacking))
+        return replace(inputs, lacking=("incidents", *inputs.lacking))
     outlook = look_ahead(fleet, risk, now=now, horizon=horizon, nodes=nodes)
     return replace(
-        ground,
+        inputs,
         risks=outlook.risks,
         kinds={risk.node: kind_mix(fleet.incidents, risk.node) for risk in outlook.risks},
         basis=outlook.basis,
@@ -185,47 +185,49 @@ def freeze(
     )
 
 
-def choose(ground: Ground, offers: Sequence[Offer], wish: Wish, *, exact: bool = True) -> Choice:
+def choose(
+    inputs: ChoiceInputs, offers: Sequence[Offer], request: ChoiceRequest, *, exact: bool = True
+) -> Choice:
     """Choose benchmarks.
 
     Args:
-        ground: What the choice rests on.
+        inputs: What the choice rests on.
         offers: The benchmarks, at least one.
-        wish: What is asked.
+        request: What is asked.
         exact: Solve exactly; otherwise greedily.
 
     Raises:
         SelectorError: What is asked makes no sense.
     """
-    candidates, unpriced = _priced(ground, offers)
+    candidates, unpriced = _priced(inputs, offers)
     coverage = {
         risk.node: learn_coverage(
-            ground.defects,
+            inputs.defects,
             candidates,
-            kinds=ground.kinds.get(risk.node) or None,
-            experience=ground.experience,
+            kinds=inputs.kinds.get(risk.node) or None,
+            experience=inputs.experience,
         )
-        for risk in ground.risks
+        for risk in inputs.risks
     }
     # Without incidents no risk is known, and without defects not what a benchmark is good for. A
     # budget needs no risk: what exposes most is the same for every risk.
-    blind = bool(ground.lacking) and not (wish.mode == "budget" and ground.defects)
-    unknown = tuple(replace(risk, probability=_NOMINAL) for risk in ground.risks)
+    blind = bool(inputs.lacking) and not (request.mode == "budget" and inputs.defects)
+    unknown = tuple(replace(risk, probability=_NOMINAL) for risk in inputs.risks)
     plan = make_plan(
         candidates,
         coverage,
-        unknown if ground.risk is None else ground.risks,
-        mode="all" if blind else wish.mode,
-        p0=None if blind or ground.risk is None else wish.target,
-        budget_seconds=wish.budget,
-        incident_seconds=wish.incident_cost,
-        explore=wish.explore,
-        seed=wish.seed,
+        unknown if inputs.risk is None else inputs.risks,
+        mode="all" if blind else request.mode,
+        p0=None if blind or inputs.risk is None else request.target,
+        budget_seconds=request.budget,
+        incident_seconds=request.incident_cost,
+        explore=request.explore,
+        seed=request.seed,
         exact=exact,
     )
-    if ground.risk is None:
+    if inputs.risk is None:
         plan = replace(plan, pruned=tuple(_without_risk(item) for item in plan.pruned))
-    return Choice(plan=plan, ground=ground, coverage=coverage, unpriced=unpriced)
+    return Choice(plan=plan, inputs=inputs, coverage=coverage, unpriced=unpriced)
 
 
 def _without_risk(item: Pruned) -> Pruned:
@@ -241,12 +243,12 @@ def _without_risk(item: Pruned) -> Pruned:
 
 
 def _priced(
-    ground: Ground, offers: Sequence[Offer]
+    inputs: ChoiceInputs, offers: Sequence[Offer]
 ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
     """Return candidates with their costs: measured, else declared, else the median of the others."""
     known: dict[str, float] = {}
     for offer in offers:
-        each = ground.durations.get(offer.benchmark, offer.declared)
+        each = inputs.durations.get(offer.benchmark, offer.declared)
         if each is not None and math.isfinite(each) and each >= 0:
             known[offer.benchmark] = each * offer.turns
     usual = median(known.values()) if known else UNKNOWN_COST

@@ -5,33 +5,35 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from pytest_anubis.selector.choice.choice_inputs import Choice, Wish
+from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest
 
 
-def choice_record(choice: Choice, wish: Wish, *, pinned: Collection[str] = ()) -> dict[str, Any]:
+def choice_record(
+    choice: Choice, request: ChoiceRequest, *, pinned: Collection[str] = ()
+) -> dict[str, Any]:
     """Return a choice by the names that it has in a journal; ``codec.to_plain`` makes plain data of it.
 
     Args:
         choice: The choice.
-        wish: What was asked.
+        request: What was asked.
         pinned: Benchmarks that were named explicitly.
     """
-    plan, ground = choice.plan, choice.ground
-    unknown = ground.risk is None
-    blind = bool(ground.lacking) and plan.method == "everything"
+    plan, inputs = choice.plan, choice.inputs
+    unknown = inputs.risk is None
+    blind = bool(inputs.lacking) and plan.method == "everything"
     return {
-        "mode": wish.mode,
-        "target": None if unknown or wish.target is None else float(wish.target),
-        "budget": wish.budget,
-        "incident_cost": wish.incident_cost,
-        "explore": wish.explore,
-        "seed": wish.seed,
-        "nodes": {risk.node: None if unknown else float(risk.probability) for risk in ground.risks},
-        "horizon": ground.horizon,
-        "basis": ground.basis,
-        "notes": ground.notes,
-        "lacking": ground.lacking if blind else (),
-        "risk_before": ground.risk,
+        "mode": request.mode,
+        "target": None if unknown or request.target is None else float(request.target),
+        "budget": request.budget,
+        "incident_cost": request.incident_cost,
+        "explore": request.explore,
+        "seed": request.seed,
+        "nodes": {risk.node: None if unknown else float(risk.probability) for risk in inputs.risks},
+        "horizon": inputs.horizon,
+        "basis": inputs.basis,
+        "notes": inputs.notes,
+        "lacking": inputs.lacking if blind else (),
+        "risk_before": inputs.risk,
         "residual_risk": None if unknown else float(plan.residual_risk),
         "full_risk": None if unknown else float(plan.full_risk),
         "pinned": sorted(pinned),

@@ -11,6 +11,7 @@ import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, NodeRecord
 from pytest_anubis.selector.risk.cox import CoxPH
+from pytest_anubis.selector.risk.cox_time import CoxTime
 from pytest_anubis.selector.risk.hazard import ExtrapolationWarning, HazardModel, load_model
 from pytest_anubis.selector.risk.node_risk import NodeRisk
 from pytest_anubis.selector.risk.node_status import HOUR, status_at, status_rows
@@ -136,7 +137,7 @@ def fit_risk(
     if not fleet.incidents:
         raise NoRiskError(
             "the history has no incident, so no risk can be learned; record what users suffered with "
-            "'anubis history add' or 'anubis history import'"
+            "'anubis history incident add' or 'incident import'"
         )
     rows = status_rows(fleet.nodes, fleet.incidents, now=now, runs=fleet.runs, gone=fleet.gone)
     if not rows.duration.sum() > 0:
@@ -236,7 +237,5 @@ def _named(model: str, seed: int) -> HazardModel:
     if model == "cox":
         return CoxPH()
     if model == "cox-time":
-        from pytest_anubis.selector.risk.cox_time import CoxTime
-
         return CoxTime(seed=seed)
     raise SelectorError(f"risk model {model[:20]!r} is none of {', '.join(MODELS)}")

@@ -1,8 +1,8 @@
-"""What is believed about hidden defects of nodes: a filter over use, incidents and validations.
+"""Hidden defects of nodes: a Bayesian filter over use, incidents and validations.
 
 A node has no hidden defect, or one of a kind k; a second one beside it is rare enough to be left out. A
 defect appears at the rate w per hour of use, is of kind k with its share, and becomes an incident at the
-rate mu. With p the beliefs in the kinds and q = 1 - sum p, h hours without an incident turn them into
+rate mu. With p the posterior of the kinds and q = 1 - sum p, h hours without an incident turn them into
 ``p b + q share w (a - b) / (mu - w)`` and ``q a`` with ``a = exp(-w h)``, ``b = exp(-mu h)``, before
 division by their sum, which is the probability of those hours. Kinds exclude each other, so a test that
 is passed makes the kinds that it did not look for more probable: after an incident whose cause stayed,
@@ -54,53 +54,53 @@ class Rates:
 
 
 def at_first(rates: Rates, nodes: int) -> Floats:
-    """Return the belief about new nodes, shape (nodes, kinds)."""
+    """Return the prior of new nodes, shape (nodes, kinds)."""
     return np.tile(rates.initial * rates.shares, (nodes, 1))
 
 
-def after_use(belief: Floats, hours: Floats, rates: Rates) -> tuple[Floats, Floats]:
-    """Return the belief after use without an incident, and how probable that was.
+def after_use(posterior: Floats, hours: Floats, rates: Rates) -> tuple[Floats, Floats]:
+    """Return the posterior after use without an incident, and how probable that was.
 
     Args:
-        belief: Shape (n, kinds).
+        posterior: Shape (n, kinds).
         hours: Shape (n,).
         rates: The rates.
 
     Returns:
-        The belief, shape (n, kinds), and the probability of no incident, shape (n,).
+        The posterior, shape (n, kinds), and the probability of no incident, shape (n,).
     """
-    none = 1 - belief.sum(axis=1)
+    none = 1 - posterior.sum(axis=1)
     gap = rates.manifest - rates.wear
     gap = gap if abs(gap) > 1e-9 else 1e-9  # the limit for equal rates, near enough
     kept = np.exp(-rates.wear * hours)
     quiet = np.exp(-rates.manifest * hours)
     came = none * rates.wear * (kept - quiet) / gap
-    there = belief * quiet[:, None] + came[:, None] * rates.shares
+    there = posterior * quiet[:, None] + came[:, None] * rates.shares
     both = none * kept + there.sum(axis=1)
     return there / np.maximum(both, _TINY)[:, None], both
 
 
-def after_tests(belief: Floats, tested: Mask) -> Floats:
-    """Return the belief about nodes that passed tests, shape (n, kinds).
+def after_tests(posterior: Floats, tested: Mask) -> Floats:
+    """Return the posterior of nodes that passed tests, shape (n, kinds).
 
     Args:
-        belief: Before, shape (n, kinds).
+        posterior: Before, shape (n, kinds).
         tested: Which kinds were looked for, shape (n, kinds).
     """
-    left = np.where(tested, 0.0, belief)
-    passed = 1 - np.where(tested, belief, 0.0).sum(axis=1)
+    left = np.where(tested, 0.0, posterior)
+    passed = 1 - np.where(tested, posterior, 0.0).sum(axis=1)
     return np.asarray(left / np.maximum(passed, _TINY)[:, None])
 
 
-def after_incident(belief: Floats, rates: Rates, kind: Ints) -> Floats:
-    """Return the belief after an incident and the repair that followed it.
+def after_incident(posterior: Floats, rates: Rates, kind: Ints) -> Floats:
+    """Return the posterior after an incident and the repair that followed it.
 
     Args:
-        belief: At the moment of the incident, shape (n, kinds).
+        posterior: At the moment of the incident, shape (n, kinds).
         rates: The rates.
         kind: Kind of the incident, shape (n,), -1 where it is unknown.
     """
-    cause = belief / np.maximum(belief.sum(axis=1, keepdims=True), _TINY)
+    cause = posterior / np.maximum(posterior.sum(axis=1, keepdims=True), _TINY)
     known = kind >= 0
     cause[known] = 0.0
     cause[known, kind[known]] = 1.0
@@ -114,7 +114,7 @@ def to_show(hours: float, rates: Rates) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Past:
+class UsageLog:
     """What was seen of a fleet, one row for each node and job, in time order.
 
     Attributes:
@@ -136,49 +136,44 @@ class Past:
     kind: Ints
 
 
-def log_likelihood(past: Past, rates: Rates) -> float:
-    """Return the log probability of all that was seen, given rates."""
-    return _likelihood(past, _waves(past), rates)
-
-
-def learn_rates(past: Past, *, guess: Rates | None = None) -> Rates:
+def learn_rates(log: UsageLog, *, guess: Rates | None = None) -> Rates:
     """Learn rates from what was seen, by maximum likelihood (Nelder-Mead over four figures).
 
     Kinds are shared as the defects that were found (and the incidents whose kind is known), with one
     pseudo-defect spread over all.
 
     Args:
-        past: What was seen.
-        guess: Where to start; default: counts of the past.
+        log: What was seen.
+        guess: Where to start; default: counts of the log.
 
     Raises:
-        SelectorError: The past is empty, or nobody used a node in it.
+        SelectorError: The log is empty, or nobody used a node in it.
     """
     from scipy.optimize import minimize
 
-    if not len(past.node) or past.hours.sum() <= 0:
-        raise SelectorError("the past is empty: nothing to learn rates from")
-    kinds = past.tested.shape[1]
-    seen = past.found.sum(axis=0) + np.bincount(past.kind[past.kind >= 0], minlength=kinds)
+    if not len(log.node) or log.hours.sum() <= 0:
+        raise SelectorError("the log is empty: nothing to learn rates from")
+    kinds = log.tested.shape[1]
+    seen = log.found.sum(axis=0) + np.bincount(log.kind[log.kind >= 0], minlength=kinds)
     shares = (seen + 1 / kinds) / (seen.sum() + 1)
-    hours = float(past.hours.sum())
+    hours = float(log.hours.sum())
     start = guess or Rates(
-        wear=max(1.0, float(past.found.sum() + past.incident.sum())) / hours / 2,
+        wear=max(1.0, float(log.found.sum() + log.incident.sum())) / hours / 2,
         manifest=1 / 24,
         stays=0.5,
         initial=0.1,
         shares=shares,
     )
-    waves = _waves(past)
+    turns = _turns(log)
     first = np.array(
         [np.log(start.wear), np.log(start.manifest), _logit(start.stays), _logit(start.initial)]
     )
 
     def loss(theta: Floats) -> float:
         bounded = np.clip(theta, [-25, -12, -9, -9], [0, 3, 9, 9])
-        # A slight pull to the start settles what the past says nothing about.
+        # A slight pull to the start settles what the log says nothing about.
         pull = 0.02 * float(((theta - first) ** 2).sum())
-        return pull - _likelihood(past, waves, _rates(bounded, shares))
+        return pull - log_likelihood(log, _rates(bounded, shares), turns)
 
     # The default simplex hardly moves a figure that starts at 0, such as the logit of a half.
     simplex = np.vstack([first, first + np.diag([0.5, 0.5, 1.0, 0.5])])
@@ -208,32 +203,39 @@ def _logit(probability: float) -> float:
     return float(np.log(held / (1 - held)))
 
 
-def _waves(past: Past) -> Sequence[Ints]:
+def _turns(log: UsageLog) -> Sequence[Ints]:
     """Return row numbers: every node's first row, then every node's second, and so on."""
-    order = np.argsort(past.node, kind="stable")
-    counts = np.bincount(past.node, minlength=past.nodes)
+    order = np.argsort(log.node, kind="stable")
+    counts = np.bincount(log.node, minlength=log.nodes)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     return [order[starts[counts > turn] + turn] for turn in range(int(counts.max(initial=0)))]
 
 
-def _likelihood(past: Past, waves: Sequence[Ints], rates: Rates) -> float:
-    belief = at_first(rates, past.nodes)
+def log_likelihood(log: UsageLog, rates: Rates, turns: Sequence[Ints] | None = None) -> float:
+    """Return the log probability of all that was seen, given rates.
+
+    Args:
+        log: What was seen.
+        rates: The rates.
+        turns: Every node's first row, then every node's second, ..., where they are known already.
+    """
+    posterior = at_first(rates, log.nodes)
     total = 0.0
-    for rows in waves:
-        who = past.node[rows]
-        own, tested, found = belief[who], past.tested[rows], past.found[rows]
+    for rows in _turns(log) if turns is None else turns:
+        who = log.node[rows]
+        own, tested, found = posterior[who], log.tested[rows], log.found[rows]
         bad: Mask = np.asarray(found.any(axis=1))
         passed = 1 - np.where(tested, own, 0.0).sum(axis=1)
         total += float(np.log(np.maximum(own, _TINY))[found].sum())
         total += float(np.log(np.maximum(passed, _TINY))[~bad].sum())
         own = np.where(bad[:, None], 0.0, after_tests(own, tested))
-        own, quiet = after_use(own, past.hours[rows], rates)
+        own, quiet = after_use(own, log.hours[rows], rates)
         total += float(np.log(np.maximum(quiet, _TINY)).sum())
-        hit = past.incident[rows]
+        hit = log.incident[rows]
         if hit.any():
-            kind = past.kind[rows][hit]
+            kind = log.kind[rows][hit]
             rate = np.where(kind >= 0, own[hit, np.maximum(kind, 0)], own[hit].sum(axis=1))
             total += float(np.log(np.maximum(rates.manifest * rate, _TINY)).sum())
             own[hit] = after_incident(own[hit], rates, kind)
-        belief[who] = own
+        posterior[who] = own
     return total

@@ -91,72 +91,6 @@ class Ideal(Full):
     free = True
 
 
-class Periodic(Nothing):
-    """The full set on a node whenever it was used for so many hours since the last one.
-
-    Args:
-        period: Hours of use.
-    """
-
-    def __init__(self, period: float) -> None:
-        self.period = period
-
-    def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
-        """Begin, with each node somewhere in its period."""
-        super().start(nodes, kinds, hours, rng)
-        self.since = rng.random(nodes) * self.period
-
-    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
-        """Return everything for the nodes that are due."""
-        return np.repeat((self.since[nodes] >= self.period)[:, None], self.kinds, axis=1)
-
-    def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
-        """Start the period anew."""
-        self.since[nodes[mask.all(axis=1)]] = 0.0
-
-    def used(self, nodes: Ints, hours: float, hit: int, kind: int) -> None:
-        """Count hours."""
-        self.since[nodes] += hours
-
-
-class RandomSubset(Nothing):
-    """Each benchmark on each node by chance before each job.
-
-    Args:
-        share: Its probability, which is also the share of the full set's time.
-    """
-
-    def __init__(self, share: float) -> None:
-        self.share = share
-
-    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
-        """Return a random mask."""
-        return self.rng.random((len(nodes), self.kinds)) < self.share
-
-
-class FixedSubset(Nothing):
-    """The first benchmarks by defects exposed per hour on every node before each job: no risk model.
-
-    Args:
-        count: How many.
-        shares: Shape (kinds,): share of defects that each exposes.
-    """
-
-    def __init__(self, count: int, shares: Floats) -> None:
-        self.count = count
-        self.shares = shares
-
-    def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
-        """Begin, with the order fixed."""
-        super().start(nodes, kinds, hours, rng)
-        self.chosen = np.zeros(kinds, dtype=np.bool_)
-        self.chosen[np.argsort(-self.shares / hours, kind="stable")[: self.count]] = True
-
-    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
-        """Return the same for all."""
-        return np.repeat(self.chosen[None, :], len(nodes), axis=0)
-
-
 def _hazard(chance: Floats) -> Floats:
     """Return -log(1 - chance)."""
     return np.asarray(-np.log1p(-np.minimum(chance, 1 - 1e-12)))
@@ -186,7 +120,7 @@ class Steps:
 
 
 class Selector(Nothing):
-    """Validate where and what the belief about hidden defects is worth it.
+    """Validate where and what the posterior of hidden defects makes worth it.
 
     Before a job the joint probability that a defect of its nodes shows within it, once they have passed,
     is brought to p0 by tests of single nodes, taken by hazard removed per hour. (On each node in the order
@@ -202,9 +136,9 @@ class Selector(Nothing):
         self.rates = rates
 
     def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
-        """Begin with the belief about new nodes."""
+        """Begin with the prior of new nodes."""
         super().start(nodes, kinds, hours, rng)
-        self.belief = at_first(self.rates, nodes)
+        self.posterior = at_first(self.rates, nodes)
 
     def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
         """Return the tests that bring the risk to the accepted one, best hazard per hour first."""
@@ -220,7 +154,7 @@ class Selector(Nothing):
 
     def steps(self, nodes: Ints, job_hours: float) -> Steps:
         """Return what each further test of a node would remove before a job."""
-        own = self.belief[nodes]
+        own = self.posterior[nodes]
         show = to_show(job_hours, self.rates)
         before = _hazard(own.sum(axis=1, keepdims=True) * show)
         order = np.argsort(-own / self.hours, axis=1, kind="stable")
@@ -232,38 +166,18 @@ class Selector(Nothing):
         return Steps(before=float(before.sum()), order=order, gain=gain, rate=rate)
 
     def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
-        """Believe what passed to be gone, and repaired nodes to be whole."""
-        self.belief[nodes] = np.where(bad[:, None], 0.0, after_tests(self.belief[nodes], mask))
+        """Take what passed to be gone, and repaired nodes to be whole."""
+        self.posterior[nodes] = np.where(
+            bad[:, None], 0.0, after_tests(self.posterior[nodes], mask)
+        )
 
     def used(self, nodes: Ints, hours: float, hit: int, kind: int) -> None:
-        """Follow the belief through the hours."""
-        belief, _ = after_use(self.belief[nodes], np.full(len(nodes), hours), self.rates)
+        """Follow the posterior through the hours."""
+        posterior, _ = after_use(self.posterior[nodes], np.full(len(nodes), hours), self.rates)
         if hit >= 0:
             where = slice(hit, hit + 1)
-            belief[where] = after_incident(belief[where], self.rates, np.array([kind]))
-        self.belief[nodes] = belief
-
-
-class CostSelector(Selector):
-    """Run each test whose own time is less than that of the incidents that it is expected to spare.
-
-    One price holds for all jobs, where a joint risk per job spends most on the nodes of large ones. Only
-    incidents within the coming job count.
-
-    Args:
-        incident_hours: Node hours that an incident costs.
-        rates: Rates of the filter, learned or told.
-    """
-
-    def __init__(self, incident_hours: float, rates: Rates) -> None:
-        super().__init__(0.0, rates)
-        self.incident_hours = incident_hours
-
-    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
-        """Return the tests that pay."""
-        steps = self.steps(nodes, job_hours)
-        taken: Mask = np.asarray(steps.rate * self.incident_hours > 1)
-        return steps.mask(taken) if taken.any() else None
+            posterior[where] = after_incident(posterior[where], self.rates, np.array([kind]))
+        self.posterior[nodes] = posterior
 
 
 class Recorder:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pytest_anubis.selector.selector_error import SelectorError
-from pytest_anubis.selector.simulation.hidden_defects import Floats, Ints, Mask, Past, Rates
+from pytest_anubis.selector.simulation.hidden_defects import Floats, Ints, Mask, Rates, UsageLog
 from pytest_anubis.selector.simulation.policies import Policy, Recorder
 
 
@@ -105,14 +105,14 @@ def simulate(
     return _Fleet(scenario, policy, nodes, horizon, seed).run()
 
 
-def record_past(
+def record_usage(
     scenario: Scenario, policy: Policy, *, nodes: int, horizon: float, seed: int
-) -> Past:
+) -> UsageLog:
     """Run a policy and return all that an operator would have seen, to learn rates from."""
     notebook = Recorder(policy)
     simulate(scenario, notebook, nodes=nodes, horizon=horizon, seed=seed)
     columns = [np.concatenate(column) for column in zip(*notebook.rows, strict=True)]
-    return Past(nodes, *columns)
+    return UsageLog(nodes, *columns)
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ def benchmark_mark(item: pytest.Item) -> BenchmarkMark:
     """Return the test's mark, checked; marks nearer to the test win key by key.
 
     Raises:
-        pytest.UsageError: A key is unknown or a value is wrong; the message names test, key and mend.
+        pytest.UsageError: A key is unknown or a value is wrong; the message names test, key and fix.
     """
     cached = item.stash.get(mark_key, None)
     if cached is not None:

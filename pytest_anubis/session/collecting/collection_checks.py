@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pytest_anubis.session.collecting.benchmark_mark import (
@@ -11,6 +13,9 @@ from pytest_anubis.session.collecting.benchmark_mark import (
 )
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import context_key, emit
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.measurement import PlannedTest
 
 
 class CollectionChecks:
@@ -40,17 +45,20 @@ class CollectionChecks:
         """Tell what is planned, so that what does not report later is known to be missing."""
         if not self._config.stash[context_key].settings.active:
             return
-        planned = []
-        for item in session.items:
-            mark = benchmark_mark(item)
-            planned.append(
-                {
-                    "test": item.nodeid,
-                    "benchmark": benchmark_id(item) if is_benchmark(item) else "",
-                    "component": mark.component,
-                    "device": device_of(item),
-                    "metrics": list(mark.metrics),
-                    "cost": mark.cost,
-                }
-            )
-        emit(self._config, {"event": "planned", "tests": planned})
+        from pytest_anubis.core.events import TestsPlanned
+
+        emit(self._config, TestsPlanned(tests=tuple(map(_planned, session.items))))
+
+
+def _planned(item: pytest.Item) -> PlannedTest:
+    from pytest_anubis.core.measurement import PlannedTest
+
+    mark = benchmark_mark(item)
+    return PlannedTest(
+        test=item.nodeid,
+        benchmark=benchmark_id(item) if is_benchmark(item) else "",
+        component=mark.component,
+        device=device_of(item),
+        metrics=tuple(mark.metrics),
+        cost=mark.cost,
+    )

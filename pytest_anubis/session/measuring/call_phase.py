@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_anubis.codec import to_plain
+from pytest_anubis.core.events import Judged, TestStarted
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.report.export.junit_export import properties
+from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit
-from pytest_anubis.session.measuring.recorder import MetricUsageError, Recorder, recorder_key
+from pytest_anubis.session.measuring.given_values import MetricUsageError
+from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
 
 if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
-    from pytest_anubis.core.verdict import MetricVerdict
 
 
 # pytest.fail.Exception is the public name of the exception behind pytest.fail(), untyped.
@@ -33,7 +36,6 @@ class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
         super().__init__(text, pytrace=False)
 
 
-_verdicts_key = pytest.StashKey["tuple[MetricVerdict, ...]"]()
 _undecided_key = pytest.StashKey[str]()
 _properties_key = pytest.StashKey["list[tuple[str, str]]"]()
 
@@ -52,9 +54,8 @@ class Judge:
         stale = item.stash.get(_properties_key, ())
         item.user_properties[:] = [one for one in item.user_properties if one not in stale]
         _forget(item, _properties_key)
-        _forget(item, _verdicts_key)
         _forget(item, _undecided_key)
-        emit(self._config, {"event": "test_started", "test": item.nodeid})
+        emit(self._config, TestStarted(test=item.nodeid))
 
     # Around the call, neither in a fixture's teardown (PASSED and ERROR for one test) nor in
     # makereport (xfail ignored): here a rejection is a plain FAILED, and xfail keeps its meaning.
@@ -72,12 +73,9 @@ class Judge:
         recorder = item.stash.get(recorder_key, None)  # a body may ask for the fixture by itself
         if recorder is None or not self._context.judging:
             return result
-        from pytest_anubis.store.journal.journal_events import verdict_event
-
         verdicts = self._judge(item, recorder)
-        item.stash[_verdicts_key] = verdicts
         for verdict in verdicts:
-            emit(self._config, {**verdict_event(verdict), "test": item.nodeid})
+            emit(self._config, Judged(verdict=verdict))
         self._raise_if_not_passed(item, verdicts)
         return result
 
@@ -85,7 +83,7 @@ class Judge:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach measurements and verdicts as plain types; they exist even if the body failed."""
+        """Attach what the report itself cannot say; measurements and verdicts are events and travel once."""
         report = yield
         mark = benchmark_mark(item)
         data: dict[str, Any] = {
@@ -94,10 +92,6 @@ class Judge:
             "device": device_of(item),
         }
         if call.when == "call":
-            recorder = item.stash.get(recorder_key, None)
-            if recorder is not None:
-                data["measurements"] = to_plain(recorder.measurements)
-                data["verdicts"] = to_plain(item.stash.get(_verdicts_key, ()))
             if call.excinfo is not None and call.excinfo.errisinstance(MetricUsageError):
                 data["usage_error"] = str(call.excinfo.value)
             elif call.excinfo is not None and call.excinfo.errisinstance(BdbQuit):
@@ -124,7 +118,7 @@ class Judge:
             verdicts.append(self._nothing_recorded(item, mark))
         for verdict in verdicts:
             self._describe(item, verdict)
-        return tuple(verdicts)
+        return tuple(replace(verdict, test=item.nodeid) for verdict in verdicts)
 
     def _judge_one(self, measurement: Measurement) -> MetricVerdict:
         own = self._config.hook.pytest_anubis_judge(config=self._config, measurement=measurement)
@@ -136,8 +130,6 @@ class Judge:
 
     def _completed(self, verdict: MetricVerdict, measurement: Measurement) -> MetricVerdict:
         """Fill in what a user's hook left out; its judgement counts like a criterion's."""
-        from pytest_anubis.core.verdict import Reference
-
         return replace(
             verdict,
             unit=verdict.unit or measurement.metric.unit,
@@ -152,8 +144,6 @@ class Judge:
         )
 
     def _unset(self, item: pytest.Item, mark: BenchmarkMark, name: str) -> MetricVerdict:
-        from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-
         return MetricVerdict(
             outcome=Outcome.FAIL,
             reason=Reason.UNSET,
@@ -167,8 +157,6 @@ class Judge:
         )
 
     def _nothing_recorded(self, item: pytest.Item, mark: BenchmarkMark) -> MetricVerdict:
-        from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-
         return MetricVerdict(
             outcome=Outcome.INCONCLUSIVE,
             reason=Reason.UNSET,
@@ -181,26 +169,18 @@ class Judge:
         )
 
     def _describe(self, item: pytest.Item, verdict: MetricVerdict) -> None:
-        from pytest_anubis.report.export.junit_export import properties
-
         added = properties([verdict])
         item.stash.setdefault(_properties_key, []).extend(added)
         item.user_properties.extend(added)
 
     def _raise_if_not_passed(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:
-        from pytest_anubis.core.verdict import Outcome
-
         failing = {Outcome.FAIL}
         if self._context.settings.fail_on == "marginal":
             failing.add(Outcome.MARGINAL)
         if any(verdict.outcome in failing for verdict in verdicts):
-            from pytest_anubis.report.text.failure_text import failure_text
-
             raise AcceptanceFailure(failure_text(verdicts))
         outcomes = {verdict.outcome for verdict in verdicts}
         if Outcome.INCONCLUSIVE in outcomes or outcomes == {Outcome.NOT_TESTED}:
-            from pytest_anubis.report.text.failure_text import inconclusive_text
-
             item.stash[_undecided_key] = text = inconclusive_text(verdicts)
             pytest.skip(text)
 
@@ -216,8 +196,6 @@ def checked_verdict(value: Any) -> MetricVerdict:
     Raises:
         MetricUsageError: It is something else.
     """
-    from pytest_anubis.core.verdict import MetricVerdict
-
     if not isinstance(value, MetricVerdict):
         raise MetricUsageError(
             f"hook pytest_anubis_judge returned {type(value).__name__}; return a MetricVerdict or None"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from pytest_anubis.core.fixture_types import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture
 from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, timeout_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_named, device_of
 from pytest_anubis.session.context import context_key, discard, sink_key

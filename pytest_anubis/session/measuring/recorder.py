@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,7 @@ from pytest_anubis.session.collecting.device_parameters import Device
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.measuring.attempts import Patience, Stage, look_closer, take_quiet
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
+from pytest_anubis.session.measuring.given_values import MetricUsageError, numbers_of
 from pytest_anubis.session.measuring.short_windows import lead_in, shortened, window_of
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.hardware.load.test_disturbance import Ambient
     from pytest_anubis.hardware.timing import Clock, RoundPlan
-
-
-class MetricUsageError(Exception):
-    """The benchmark itself is written wrongly: says nothing about the hardware."""
-
-    __module__ = "builtins"  # so that the short test summary shows the bare name
 
 
 class Recorder:
@@ -157,7 +152,7 @@ class Recorder:
         from pytest_anubis.hardware import timing
 
         def take(plan: RoundPlan) -> list[float]:
-            return timing.repeats(lambda: self._numbers(name, fn()), plan)
+            return timing.repeats(lambda: numbers_of(fn(), self._test, name), plan)
 
         plan = self._plan(None if rounds is None else 3 * rounds)
         return self._take(metric, group, plan, take, per_value=3)
@@ -196,7 +191,7 @@ class Recorder:
         """
         __tracebackhide__ = True
         metric = self._metric(name, unit, better, goal, question, action)
-        values = self._numbers(name, value)
+        values = numbers_of(value, self._test, name)
         measurement = self._measurement(metric, group, values, disturbance=self._disturbance())
         if self._surroundings is not None:
             seen = self._surroundings.since_body_began()
@@ -240,13 +235,13 @@ class Recorder:
         window = window_of(self._context, criterion)
         lead = lead_in(plan, window, per_value)
         if lead is not None:
-            self._send("attempt", self._measurement(metric, group, take(lead)))
+            self._set_aside(self._measurement(metric, group, take(lead)))
 
         def keep_spoiled(stage: Stage, attempt: int) -> None:
             spoiled = self._measurement(
                 metric, group, stage.values, disturbance=stage.seen.disturbance
             )
-            self._send("attempt", replace(spoiled, attempts=attempt))
+            self._set_aside(replace(spoiled, attempts=attempt))
 
         first = shortened(plan, window, per_value)
         stage, attempts = take_quiet(first, take, self._surroundings, keep_spoiled, self._patience)
@@ -299,32 +294,6 @@ class Recorder:
             )
         except MetricError as error:
             raise MetricUsageError(f"{self._test}: {error}") from None
-
-    def _numbers(self, name: str, value: Any) -> list[float]:
-        """Turn what a test gave into floats, in the test's own frame rather than on the wire."""
-        __tracebackhide__ = True
-        items = (
-            [value] if not hasattr(value, "__iter__") or getattr(value, "ndim", 1) == 0 else value
-        )
-        numbers: list[float] = []
-        for item in items:
-            if isinstance(item, str | bytes):
-                raise MetricUsageError(
-                    f"{self._test}: metric {name!r}: {item!r} is text; record numbers"
-                )
-            try:
-                number = float(item)
-            except (TypeError, ValueError):
-                raise MetricUsageError(
-                    f"{self._test}: metric {name!r}: {item!r} is not a number"
-                ) from None
-            if number < 0:
-                raise MetricUsageError(
-                    f"{self._test}: metric {name!r}: value {number:g} is negative; metrics are on a "
-                    "ratio scale, so record a quantity that cannot be negative"
-                )
-            numbers.append(number)
-        return numbers
 
     def _plan(self, rounds: int | None) -> RoundPlan:
         from pytest_anubis.hardware.timing import PLANS
@@ -387,14 +356,16 @@ class Recorder:
 
     def _keep(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)
-        self._send("measurement", measurement)
+        if self._context.settings.active:
+            from pytest_anubis.core.events import Measured
 
-    def _send(self, kind: str, measurement: Measurement) -> None:
-        if not self._context.settings.active:
-            return
-        from pytest_anubis.store.journal.journal_events import measurement_event
+            self._sink(Measured(measurement=measurement))
 
-        self._sink({**measurement_event(measurement), "event": kind})
+    def _set_aside(self, measurement: Measurement) -> None:
+        """Keep what does not count; only a run with ``--anubis`` repeats anything."""
+        from pytest_anubis.core.events import Attempted
+
+        self._sink(Attempted(measurement=measurement))
 
 
 recorder_key = pytest.StashKey[Recorder]()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.session.context import RunContext
-from pytest_anubis.validator import Segments, judge_sample, segments, with_segments
-from pytest_anubis.validator.judging.change_screening import least_change
+from pytest_anubis.validator import judge_sample, with_segments
+from pytest_anubis.validator.deciding.run_comparisons import changes_of
 
 
 def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVerdict:
@@ -41,14 +40,3 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
     if baseline is None:
         verdict = replace(verdict, text=context.baseline_note)
     return with_segments(verdict, changes_of(measurement, criterion))
-
-
-def changes_of(measurement: Measurement, criterion: Criterion | None = None) -> Segments:
-    """Search a measurement, in time order, for a change that matters and is no noise of the metric.
-
-    Args:
-        measurement: What was recorded.
-        criterion: The metric's criterion, which knows its noise; None without one.
-    """
-    better = measurement.metric.better
-    return segments(measurement.values, better, least_change=least_change(criterion))

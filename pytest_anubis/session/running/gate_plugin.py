@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.core.events import Judged
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.inventory.hardware_classes import closest_class
+from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
 from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import GateFinding, Inventory
-    from pytest_anubis.core.verdict import MetricVerdict
 
 BENCHMARK = "inventory"
 """Benchmark id of the gate's verdicts."""
@@ -34,9 +39,6 @@ class Gate:
         self._golden = golden
         self.findings: list[GateFinding] = []
         if context.settings.gate != "off":
-            from pytest_anubis.hardware.gate.inventory_gate import check_inventory
-            from pytest_anubis.hardware.inventory.inventory_reading import inventory_from_plain
-
             inventory = inventory_from_plain(context.inventory)
             self.findings = check_inventory(inventory, golden)
 
@@ -50,10 +52,8 @@ class Gate:
         """Write what was found into the journal, which is open now."""
         if session.config.option.collectonly:
             return
-        from pytest_anubis.store.journal.journal_events import verdict_event
-
         for finding in self.findings:
-            self._sink(verdict_event(self._verdict(finding)))
+            self._sink(Judged(verdict=self._verdict(finding)))
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was found."""
@@ -83,8 +83,6 @@ class Gate:
         return True
 
     def _verdict(self, finding: GateFinding) -> MetricVerdict:
-        from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-
         failed = finding.severity == "FAIL"
         return MetricVerdict(
             outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
@@ -107,13 +105,6 @@ def golden_of(context: RunContext) -> Inventory | None:
     A node that lost an accelerator has another class than its healthy siblings, and that class has no
     baseline: then the inventory of the one class that it most probably belongs to is taken.
     """
-    from pytest_anubis.hardware.inventory.hardware_classes import closest_class
-    from pytest_anubis.hardware.inventory.inventory_reading import (
-        InventoryError,
-        inventory_from_plain,
-    )
-    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
-
     baseline = context.baseline
     if baseline is None:
         try:

@@ -1,26 +1,39 @@
-"""One run on the controller (or the only process): journal, completeness, verdict, exit status."""
+"""One run on the controller (or the only process): journal, state, decision, exit status."""
 
 from __future__ import annotations
 
 import datetime
 import threading
 import traceback
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_anubis.codec import to_plain
-from pytest_anubis.core.measurement import Measurement, TestResult
-from pytest_anubis.core.run import PlannedTest
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
+from pytest_anubis.core.events import (
+    BlockerFound,
+    Event,
+    InternalErrorFound,
+    Judged,
+    NodeDecided,
+    Resumed,
+    RunFinished,
+    RunStarted,
+    TestFinished,
+    TestRepeated,
+)
+from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.core.run_state import RunState
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.session.running.resume import Earlier
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
-from pytest_anubis.store.journal import journal_events as events
-from pytest_anubis.store.journal.journal_events import Event, JournalError
+from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import Journal
-from pytest_anubis.store.journal.run_remarks import deaths, hindrances, repeated
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.sample import Population
 
 EXIT_UNDECIDED = 20
 
@@ -28,21 +41,14 @@ EXIT_UNDECIDED = 20
 class Run:
     """Follows the run, writes its journal, and decides at the end.
 
+    What is known of the run is in its state, which the events make; here stands only what pytest's reports
+    say of a test that is still running.
+
     Attributes:
         context: The facts of the run.
-        planned: Every planned test, by node id.
-        results: How each test ended so far, by node id.
-        measurements: What was recorded so far.
-        verdicts: Node id -> metric verdicts of that test, of its last attempt.
-        node_verdict: The decision; None until the end, and in ``measure`` mode.
-        crashes: One line per worker that died and per lane that was given up; each blocks acceptance.
-        hindrances: One line for all else that blocks without a verdict: hidden devices, files that cannot
-            be collected, a failure that no test explains.
-        repeated: One line per attempt of a test that another plugin had repeated: the last one decides,
-            but a failure that comes and goes does not vanish.
-        usage_errors: One line per benchmark that is written wrongly.
-        misused: Their node ids.
+        state: Everything that has happened so far.
         internal_error: One line if the decision could not be made.
+        record_path: The journal; empty while there is none.
         selection: The Selector's choice of benchmarks; None where it takes no part.
     """
 
@@ -52,68 +58,47 @@ class Run:
         self._config = config
         self._earlier = earlier
         self.context = context
-        self.planned: dict[str, PlannedTest] = {}
-        self.results: dict[str, TestResult] = {}
-        self.measurements: list[Measurement] = []
-        self.verdicts: dict[str, list[MetricVerdict]] = {}
-        self.node_verdict: NodeVerdict | None = None
-        self.crashes: list[str] = []
-        self.repeated: list[str] = []
-        self.hindrances: list[str] = []
-        self.usage_errors: list[str] = []
-        self.misused: set[str] = set()
+        self.state = RunState() if earlier is None else earlier.state
         self.internal_error = ""
         self.record_path: str = ""
         self.selection: Selection | None = None
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
-        self._waived: set[str] = set()
+        self._ending: dict[str, TestResult] = {}  # how tests stand that are not torn down yet
         self._uncollected: set[str] = set()
 
-    # Events: the journal first, then everything else.
-
     def sink(self, event: Event) -> None:
-        """Write one event to the journal and take note of it."""
+        """Write one event to the journal, then take note of it."""
         with self._lock:
             if self._journal is not None:
                 self._journal.write(event)
-            self._note(event)
-
-    def _note(self, event: Event) -> None:
-        kind = event["event"]
-        if kind == "planned":
-            for plan in events.planned_from_event(event):
-                self.planned.setdefault(plan.test, plan)
-        elif kind == "measurement":
-            self.measurements.append(events.measurement_from_event(event))
-        elif kind == "verdict":
-            verdict = events.verdict_from_event(event)
-            self.verdicts.setdefault(event.get("test", ""), []).append(verdict)
-        elif kind == "test_started":  # what an earlier attempt concluded stays in the journal only
-            self.verdicts.pop(event["test"], None)
-        elif kind == "test_repeated":
-            self.repeated += repeated([event])
-        elif kind == "hindrance":
-            self.hindrances += hindrances([event])
-        elif kind in ("worker_died", "lane_given_up"):
-            self.crashes += deaths([event])
+            self.state.apply(event)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Open the journal, unless tests are only collected."""
         if self._config.option.collectonly:
             return
-        context = self.context
+        context, earlier = self.context, self._earlier
         try:
-            if self._earlier is not None:
-                self._journal = Journal.open_existing(self._earlier.path)
-                self._take_over(self._earlier)
-                return
-            self._journal = Journal.create(context.settings.store, context.run_id)
+            if earlier is not None:
+                self._journal = Journal.open_existing(earlier.path)
+            else:
+                self._journal = Journal.create(context.settings.store, context.run_id)
         except JournalError as error:
             raise pytest.UsageError(f"--anubis-store: {error}") from error
         self.record_path = str(self._journal.path)
-        started = events.run_started_event(
+        if earlier is not None:
+            done, interrupted = len(earlier.done), earlier.interrupted
+            self.sink(Resumed(started=_now(), done=done, interrupted=interrupted))
+        else:
+            self.sink(self._started())
+        for note in context.hidden:
+            self._block(f"{note} and not tested")
+
+    def _started(self) -> RunStarted:
+        context = self.context
+        return RunStarted(
             run=context.run_id,
             node=context.node,
             started=_now(),
@@ -124,42 +109,12 @@ class Run:
             purpose="acceptance" if context.judging and context.baseline else "measure",
             inventory=context.inventory,
             settings=to_plain(without_password(context.settings)),
+            baseline=context.baseline.digest if context.baseline else "",
         )
-        self.sink({**started, "baseline": context.baseline.digest if context.baseline else ""})
-        self._tell_hidden()
 
-    def _tell_hidden(self) -> None:
-        for note in self.context.hidden:
-            self._hinder(f"{note} and not tested")
-
-    def _hinder(self, text: str) -> None:
+    def _block(self, text: str) -> None:
         """Take note of what stands in the way of acceptance besides verdicts and deaths."""
-        self.sink({"event": "hindrance", "text": text})
-
-    def _take_over(self, earlier: Earlier) -> None:
-        """Take what the earlier part of this run measured and concluded as our own."""
-        record = earlier.record
-        self.record_path = str(earlier.path)
-        self.planned = {plan.test: plan for plan in record.planned}
-        self.results = {r.test: r for r in record.results if r.test in set(earlier.done)}
-        self.measurements = list(record.measurements)
-        # What was concluded at the end of the earlier part, about no test in particular, is so anew.
-        for test, verdict in zip(record.verdict_tests, record.verdicts, strict=True):
-            if test in self.results:
-                self.verdicts.setdefault(test, []).append(verdict)
-        for event in record.events:  # deaths of workers stand in the way of acceptance then and now
-            self._note(dict(event))
-        self.hindrances.clear()  # this part of the run finds its own
-        self._waived = {r.test for r in self.results.values() if r.outcome == "xfailed"}
-        self.sink(
-            {
-                "event": "resumed",
-                "started": _now(),
-                "done": len(self.results),
-                "interrupted": list(earlier.interrupted),
-            }
-        )
-        self._tell_hidden()
+        self.sink(BlockerFound(text=text))
 
     def pytest_report_header(self) -> list[str]:
         """Say what is not repeated."""
@@ -174,38 +129,27 @@ class Run:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take note of how tests end; crash reports have no ``when`` that we know."""
         data: dict[str, Any] = getattr(report, "anubis", {})
-        if "usage_error" in data:
-            self.usage_errors.append(data["usage_error"])
-            self.misused.add(report.nodeid)
-        if (
-            str(report.outcome) == "rerun"
-        ):  # what plugins that repeat failures make of all but the last
-            self._repeat(report)
+        if str(report.outcome) == "rerun":  # what plugins make of an attempt that they repeat
+            self._ending.pop(report.nodeid, None)
+            text, phase = _first_line(report), str(report.when)
+            self.sink(TestRepeated(test=report.nodeid, phase=phase, text=text))
             return
         if report.when not in ("setup", "call", "teardown"):
             self._finish_test(self._result(report, data, "crashed"))
             return
         outcome = _outcome_of(report)
-        previous = self.results.get(report.nodeid)
-        if outcome is not None and (previous is None or _worse(outcome, previous.outcome)):
-            self.results[report.nodeid] = self._result(report, data, outcome)
-        if outcome == "xfailed":
-            self._waived.add(report.nodeid)
-        if report.when == "teardown" and report.nodeid in self.results:
-            self._finish_test(self.results[report.nodeid])
+        # A crash sticks: that the test passed when it was tried again does not unmake it.
+        known = self._ending.get(report.nodeid, self.state.results.get(report.nodeid))
+        if outcome is not None and (known is None or _worse(outcome, known.outcome)):
+            known = self._ending[report.nodeid] = self._result(report, data, outcome)
+        if report.when == "teardown" and known is not None:
+            self._finish_test(known)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Take note of what cannot be collected: with ``--continue-on-collection-errors`` the rest runs."""
         if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
             self._uncollected.add(report.nodeid)
-            self._hinder(f"{report.nodeid} cannot be collected: {_first_line(report)}")
-
-    def _repeat(self, report: pytest.TestReport) -> None:
-        """An attempt failed and another one follows: it counts no more, and is told."""
-        self.results.pop(report.nodeid, None)
-        self.misused.discard(report.nodeid)
-        told = {"event": "test_repeated", "test": report.nodeid, "phase": report.when}
-        self.sink({**told, "text": _first_line(report)})
+            self._block(f"{report.nodeid} cannot be collected: {_first_line(report)}")
 
     def _result(self, report: pytest.TestReport, data: dict[str, Any], outcome: str) -> TestResult:
         return TestResult(
@@ -215,12 +159,13 @@ class Run:
             outcome=outcome,
             text=_first_line(report),
             seconds=round(report.duration, 6),
-            metrics=len(data.get("measurements", ())),
+            metrics=len(self.state.measured(report.nodeid)) if report.when == "call" else 0,
+            misuse=data.get("usage_error", ""),
         )
 
     def _finish_test(self, result: TestResult) -> None:
-        self.results[result.test] = result
-        self.sink(events.finished_event(result))
+        self._ending.pop(result.test, None)
+        self.sink(TestFinished(result=result))
 
     # First: the exit status must be right before reports and terminal show it.
     @pytest.hookimpl(tryfirst=True)
@@ -233,75 +178,95 @@ class Run:
             pytest.ExitCode.TESTS_FAILED,
             pytest.ExitCode.NO_TESTS_COLLECTED,
         )
+        state = self.state
         pruned = self.selection is not None and bool(self.selection.unneeded())
-        if self.context.settings.mode == "judge" and (self.planned or pruned or self.verdicts):
+        judged = state.planned or pruned or state.judged
+        if self.context.settings.mode == "judge" and judged:
             if exitstatus == pytest.ExitCode.TESTS_FAILED and not self._failed():
-                self._hinder("pytest ended with a failure, but no test of this run failed")
+                self._block("pytest ended with a failure, but no test of this run failed")
             self._decide_or_say_why_not(session, interrupted)
-        elif not interrupted and self._missing():
+        elif not interrupted and state.missing:
             session.exitstatus = EXIT_UNDECIDED
-        if self.usage_errors and not interrupted and not self.internal_error:
+        if self.usage_errors() and not interrupted and not self.internal_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         status = int(session.exitstatus)
-        self.sink(events.run_finished_event(exit_status=status, ended=_now()))
+        self.sink(RunFinished(exit_status=status, ended=_now()))
         self._journal.close()
         self._file()
-
-    def _missing(self) -> list[str]:
-        return [test for test in self.planned if test not in self.results]
 
     def _failed(self) -> bool:
         """Return whether something is known to have failed."""
         bad = ("failed", "error", "crashed")
-        return bool(self._uncollected) or any(r.outcome in bad for r in self.results.values())
+        results = (*self.state.results.values(), *self._ending.values())
+        return bool(self._uncollected) or any(r.outcome in bad for r in results)
 
     def _decide_or_say_why_not(self, session: pytest.Session, interrupted: bool) -> None:
         """Decide; a fault of ours or of a hook must not cost the record of what was measured."""
         try:
             self._decide(session, interrupted)
         except Exception as error:
-            what = "the decision" if self.node_verdict is None else "a pytest_anubis_verdict hook"
+            what = (
+                "the decision"
+                if self.state.node_verdict is None
+                else "a pytest_anubis_verdict hook"
+            )
             first = str(error).split("\n", 1)[0]
             self.internal_error = line = (
                 f"internal error: {what} failed: {type(error).__name__}: {first}"
             )
             trace = traceback.format_exc()
-            self.sink({"event": "internal_error", "text": line, "traceback": trace})
+            self.sink(InternalErrorFound(text=line, traceback=trace))
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def _decide(self, session: pytest.Session, interrupted: bool) -> None:
-        from pytest_anubis.session.running.run_decision import decide
+        from pytest_anubis.validator.deciding.run_decision import decide_run
 
-        node_verdict, extra = decide(self, waived=frozenset(self._waived))
-        for verdict in extra:
-            self.sink(events.verdict_event(verdict))
-        self.sink(events.node_verdict_event(node_verdict))
-        self.node_verdict = node_verdict
+        context, settings, selection = self.context, self.context.settings, self.selection
+        decision = decide_run(
+            self.state.record(),
+            context.baseline,
+            fail_on=settings.fail_on,
+            require_all=settings.require_all,
+            history=self._history,
+            left_out=None if selection is None else selection.left_out(),
+        )
+        for verdict in decision.added:
+            self.sink(Judged(verdict=verdict))
+        node_verdict = decision.node_verdict
+        self.sink(NodeDecided(verdict=node_verdict))
         # Every failure and crash has its verdict by now, so this is pytest's 1 as well.
         if not interrupted:
             session.exitstatus = node_verdict.decision.exit_code
         self._config.hook.pytest_anubis_verdict(
-            config=self._config, verdict=node_verdict, verdicts=self.all_verdicts()
+            config=self._config, verdict=node_verdict, verdicts=list(self.state.record().verdicts)
         )
+
+    def _history(self) -> Sequence[Population]:
+        from pytest_anubis.store.earlier_runs import earlier_populations
+
+        context = self.context
+        return earlier_populations(
+            context.settings.store,
+            node=context.node,
+            hardware_class=context.hardware_class,
+            profile=context.settings.profile,
+            before=context.run_id,
+        )
+
+    def usage_errors(self) -> list[str]:
+        """Return one line for every benchmark that is written wrongly."""
+        return [r.misuse for r in self.state.results.values() if r.misuse]
 
     def silent_tests(self) -> list[str]:
         """Return one line for every planned test that did not report."""
-        return [f"{test}: planned, but never reported" for test in self._missing()]
-
-    def choices(self) -> list[Event]:
-        """Return the Selector's choice as the journal holds it, in a list; empty where there is none."""
-        event = self.selection.event if self.selection is not None else None
-        return [] if event is None else [event]
-
-    def all_verdicts(self) -> list[MetricVerdict]:
-        """Return every metric verdict of the run, in the order in which they were reached."""
-        return [verdict for verdicts in self.verdicts.values() for verdict in verdicts]
+        return [f"{test}: planned, but never reported" for test in self.state.missing]
 
     def _file(self) -> None:
         """File the run in the history; the journal is the truth, so a failure is only told."""
-        from pytest_anubis.store.history.run_filing import file_run
+        from pytest_anubis.store.history.run_filing import file_record
 
-        problem = file_run(self.context.settings.history_place, self.record_path)
+        place = self.context.settings.history_place
+        problem = file_record(place, self.state.record(), path=self.record_path)
         if problem:
             self._config.issue_config_time_warning(pytest.PytestWarning(problem), stacklevel=2)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_anubis.session.context import RunContext, context_key
 from pytest_anubis.settings import Settings
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import read_state
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.core.run_state import RunState
 
 LATEST = "latest"
 
@@ -22,26 +27,18 @@ class Earlier:
     """The part of the run that lies behind.
 
     Attributes:
-        record: Everything that the journal tells.
+        state: Everything that the journal tells; the run goes on from it.
         path: The journal.
+        done: Tests that ended, by node id.
+        interrupted: Tests that had begun and never ended.
+        choice: What the Selector chose then, as plain data; None where it took no part.
     """
 
-    record: RunRecord
+    state: RunState
     path: Path
-
-    @property
-    def done(self) -> tuple[str, ...]:
-        """Tests that ended, by node id."""
-        return tuple(r.test for r in self.record.results if r.outcome != "not reported")
-
-    @property
-    def interrupted(self) -> tuple[str, ...]:
-        """Tests that had begun and never ended."""
-        return tuple(
-            r.test
-            for r in self.record.results
-            if r.outcome == "not reported" and r.text.startswith("started")
-        )
+    done: tuple[str, ...]
+    interrupted: tuple[str, ...]
+    choice: Mapping[str, Any] | None = None
 
 
 def find_earlier(settings: Settings) -> Earlier:
@@ -50,26 +47,25 @@ def find_earlier(settings: Settings) -> Earlier:
     Raises:
         pytest.UsageError: There is none, it has finished, or its journal cannot be used.
     """
-    from pytest_anubis.store.journal.journal_file import journal_path
-
     if settings.resume == LATEST:
-        path, record = _latest(settings)
+        path, state = _latest(settings)
     else:
         path = journal_path(settings.store, settings.resume)
-        record = _read(path)
-        if _of_another_kind(record, settings):
-            raise pytest.UsageError(
-                f"--anubis-resume: run {record.run} had --anubis-mode={record.settings['mode']}, "
-                f"this one has {settings.mode}"
-            )
+        state = _read(path)
+    record = state.record()
+    if _of_another_kind(record, settings):
+        raise pytest.UsageError(
+            f"--anubis-resume: run {record.run} had --anubis-mode={record.settings['mode']}, "
+            f"this one has {settings.mode}"
+        )
     if record.ended and record.exit_status not in (2, 3):
         raise pytest.UsageError(
             f"--anubis-resume: run {record.run} has finished; leave the option out for a new run"
         )
-    return Earlier(record, path)
+    return Earlier(state, path, tuple(state.results), state.interrupted, record.choice)
 
 
-def _latest(settings: Settings) -> tuple[Path, RunRecord]:
+def _latest(settings: Settings) -> tuple[Path, RunState]:
     """Return the latest run of this kind; `anubis learn` and `anubis certify` leave measuring runs there."""
     paths = sorted(
         (settings.store / "runs").glob("*/journal.jsonl"),
@@ -77,9 +73,9 @@ def _latest(settings: Settings) -> tuple[Path, RunRecord]:
         reverse=True,
     )
     for path in paths:
-        record = _read(path)
-        if not _of_another_kind(record, settings):
-            return path, record
+        state = _read(path)
+        if not _of_another_kind(state.record(), settings):
+            return path, state
     raise pytest.UsageError(f"--anubis-resume: {settings.store} holds no run to go on with")
 
 
@@ -87,12 +83,9 @@ def _of_another_kind(record: RunRecord, settings: Settings) -> bool:
     return bool(record.settings.get("mode", settings.mode) != settings.mode)
 
 
-def _read(path: Path) -> RunRecord:
-    from pytest_anubis.store.journal.journal_events import JournalError
-    from pytest_anubis.store.journal.journal_file import read_journal
-
+def _read(path: Path) -> RunState:
     try:
-        return read_journal(path)
+        return read_state(path)
     except JournalError as error:
         raise pytest.UsageError(f"--anubis-resume: {error}") from error
 
@@ -103,13 +96,14 @@ def check_same(earlier: Earlier, context: RunContext) -> None:
     Raises:
         pytest.UsageError: They differ.
     """
+    record = earlier.state.record()
     for what, then, now in (
-        ("node", earlier.record.node, context.node),
-        ("hardware class", earlier.record.hardware_class, context.hardware_class),
+        ("node", record.node, context.node),
+        ("hardware class", record.hardware_class, context.hardware_class),
     ):
         if then != now:
             raise pytest.UsageError(
-                f"--anubis-resume: run {earlier.record.run} is of {what} {then}, this is {now}"
+                f"--anubis-resume: run {record.run} is of {what} {then}, this is {now}"
             )
 
 

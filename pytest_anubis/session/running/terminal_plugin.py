@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.selecting.pruning import stands_down
 
@@ -28,8 +30,6 @@ class Terminal:
         if context.settings.mode == "measure":
             lines.append("anubis: measuring only, nothing is judged")
         elif context.baseline is not None:
-            from pytest_anubis.report.text.headlines import baseline_line
-
             lines.append(f"anubis: {baseline_line(context.baseline)}")
         else:
             lines.append(f"anubis: {context.baseline_note}")
@@ -45,11 +45,12 @@ class Terminal:
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was chosen, and what cannot be kept, where the tests run in this process."""
         lines = []
-        costly = sum(plan.cost is not None for plan in self._run.planned.values())
+        planned = self._run.state.planned
+        costly = sum(plan.cost is not None for plan in planned.values())
         if costly and not self._config.option.collectonly:
             verb = "declares a cost" if costly == 1 else "declare costs"
             lines.append(
-                f"anubis: {costly} of {len(self._run.planned)} tests {verb}, but in this process no deadline "
+                f"anubis: {costly} of {len(planned)} tests {verb}, but in this process no deadline "
                 "holds; -n0 runs them in a worker"
             )
         elif self._run.context.settings.timeout is not None:
@@ -70,21 +71,21 @@ class Terminal:
                 f"anubis: {run.internal_error}; everything measured is in {run.record_path}",
                 red=True,
             )
-        if run.node_verdict is None:
+        verdict = run.state.node_verdict
+        if verdict is None:
             if run.record_path and verbosity >= 0:
                 terminalreporter.write_line(f"anubis: run recorded in {run.record_path}")
             return
-        from pytest_anubis.report.text.summary_text import summary_lines
 
         terminalreporter.section("anubis", sep="-")
         lines = summary_lines(
-            run.node_verdict,
-            run.all_verdicts(),
+            verdict,
+            run.state.record().verdicts,
             verbosity=verbosity,
             width=shutil.get_terminal_size().columns,
         )
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
-        for line in run.usage_errors:
+        for line in run.usage_errors():
             terminalreporter.write_line(f"benchmark written wrongly: {line}", yellow=True)
         terminalreporter.write_line(f"run recorded in {run.record_path}")

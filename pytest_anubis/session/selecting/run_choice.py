@@ -13,13 +13,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
+from pytest_anubis.core.events import BenchmarksChosen
+from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.hush import solver_hushed
-from pytest_anubis.report.pages.choice_report import EVENT, choice_lines, explain_lines
+from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
+from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.selector.choice.choice_plan import Plan
+from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
-    from pytest_anubis.selector.choice.choice_inputs import Choice, Ground, Offer, Wish
+    from pytest_anubis.selector.choice.choice_inputs import (
+        Choice,
+        ChoiceInputs,
+        ChoiceRequest,
+        Offer,
+    )
+    from pytest_anubis.validator.deciding.run_decision import LeftOut
 
 HISTORY_NAME = "history.sqlite"
 
@@ -29,28 +40,28 @@ class Selection:
 
     Args:
         context: The facts of the run.
-        ground: What the choice rests on, read before anything is collected.
+        inputs: What the choice rests on, read before anything is collected.
         sink: Takes the event that records the choice.
-        earlier: The event of the interrupted run that is resumed: its choice stands.
+        earlier: The choice of the interrupted run that is resumed, which stands.
 
     Attributes:
         lanes: How many processes serve devices at the same time.
         choice: The choice; None before it is made, or where there was nothing to choose from.
-        event: The choice as the journal holds it; None before.
+        record: The choice as the journal holds it; None before.
     """
 
     def __init__(
         self,
         context: RunContext,
-        ground: Ground,
+        inputs: ChoiceInputs,
         sink: Sink,
         earlier: Mapping[str, Any] | None = None,
     ) -> None:
         self.lanes = 1
         self.choice: Choice | None = None
-        self.event: dict[str, Any] | None = None
+        self.record: dict[str, Any] | None = None
         self._context = context
-        self._ground = ground
+        self._inputs = inputs
         self._sink = sink
         self._earlier = earlier
         self._damaged = False
@@ -65,15 +76,13 @@ class Selection:
         Args:
             described: What the process has collected, see `pruning.describe`.
         """
-        from pytest_anubis.selector.selector_error import SelectorError
-
         with self._lock:
-            if self.event is None and described:
+            if self.record is None and described:
                 try:
                     self._choose(described)
                 except SelectorError as error:
                     return {"error": f"--anubis-select: {error}"}
-        pruned = self.event["pruned"] if self.event is not None else ()
+        pruned = self.record["pruned"] if self.record is not None else ()
         return {"pruned": {item["benchmark"]: item["reason"] for item in pruned}}
 
     def _choose(self, described: Sequence[Mapping[str, Any]]) -> None:
@@ -90,49 +99,49 @@ class Selection:
             )
             for one in described
         ]
-        wish = wish_of(self._context)
+        request = choice_request_of(self._context)
         kept = None
         if self._earlier is not None:
             seed, kept = self._earlier.get("seed"), _earlier_plan(self._earlier)
             if kept is not None and type(seed) is int and seed >= 0:
-                wish = replace(wish, seed=seed)
+                request = replace(request, seed=seed)
             else:
                 kept, self._damaged = None, True
-        with solver_hushed():
-            choice = choose(self._ground, offers, wish)
+        with suppress_solver_output():
+            choice = choose(self._inputs, offers, request)
         if kept is not None:
             choice = replace(choice, plan=replace(choice.plan, **kept))
         self._offers = {offer.benchmark: offer for offer in offers}
         self.choice = choice
         pinned = [offer.benchmark for offer in offers if offer.pinned]
-        self.event = {"event": EVENT, **to_plain(choice_record(choice, wish, pinned=pinned))}
-        self._sink(self.event)
+        self.record = to_plain(choice_record(choice, request, pinned=pinned))
+        self._sink(BenchmarksChosen(choice=self.record))
 
     def lines(self, *, explain: bool, width: int | None = None) -> list[str]:
         """Return the choice for the terminal; nothing before it is made."""
-        if self.event is None:
+        if self.record is None:
             return []
-        lines = [f"anubis: {line}" for line in choice_lines(self.event)]
+        lines = [f"anubis: {line}" for line in choice_lines(self.record)]
         if self._damaged:
             lines.append("anubis: the earlier choice in the journal is damaged: chosen anew")
-        return lines + (explain_lines(self.event, width=width) if explain else [])
+        return lines + (explain_lines(self.record, width=width) if explain else [])
 
     def header(self) -> str:
         """Say what the choice will go by."""
-        settings, ground = self._context.settings, self._ground
-        from pytest_anubis.report.text.numbers import percent
-
-        risk = ground.risk
-        known = "unknown" if risk is None else f"{percent(risk)} ({ground.basis})"
+        settings, inputs = self._context.settings, self._inputs
+        risk = inputs.risk
+        known = "unknown" if risk is None else f"{percent(risk)} ({inputs.basis})"
         return (
             f"anubis: selecting by {settings.select}: risk of an incident in "
-            f"{ground.horizon / 3600:g} h {known}"
+            f"{inputs.horizon / 3600:g} h {known}"
         )
 
-    def pruned_verdicts(self) -> list[MetricVerdict]:
-        """Return NOT_TESTED by decision for every benchmark that was left out."""
-        event = self.event
-        return [
+    def left_out(self) -> LeftOut:
+        """Return what the decision about the node must know of the choice."""
+        from pytest_anubis.validator.deciding.run_decision import LeftOut
+
+        pruned = self.record["pruned"] if self.record is not None else ()
+        verdicts = tuple(
             MetricVerdict(
                 outcome=Outcome.NOT_TESTED,
                 reason=Reason.PRUNED,
@@ -144,10 +153,11 @@ class Selection:
                 else "",
                 node=self._context.node,
             )
-            for item in (event["pruned"] if event is not None else ())
-        ]
+            for item in pruned
+        )
+        return LeftOut(verdicts=verdicts, risk_after=self._risk_after, unneeded=self.unneeded())
 
-    def risk_after(self, passed: Sequence[str]) -> float | None:
+    def _risk_after(self, passed: Sequence[str]) -> float | None:
         """Return the risk that is left once these benchmarks passed; None if none was left out."""
         if self.choice is None or not self.choice.plan.pruned:
             return None
@@ -155,9 +165,9 @@ class Selection:
 
     def unneeded(self) -> str:
         """Say why nothing had to be measured; empty where something had to be."""
-        if self.event is None or self.event["method"] != "nothing" or self.event["chosen"]:
+        if self.record is None or self.record["method"] != "nothing" or self.record["chosen"]:
             return ""
-        return choice_lines(self.event)[0]
+        return choice_lines(self.record)[0]
 
 
 def answered(selection: Selection, described: Any) -> dict[str, Any]:
@@ -168,13 +178,13 @@ def answered(selection: Selection, described: Any) -> dict[str, Any]:
         return {"error": f"--anubis-select: the choice could not be made: {error!r}"}
 
 
-def wish_of(context: RunContext) -> Wish:
+def choice_request_of(context: RunContext) -> ChoiceRequest:
     """Return what the settings ask of the Selector; the seed is drawn from the run's name."""
-    from pytest_anubis.selector.choice.choice_inputs import Wish
+    from pytest_anubis.selector.choice.choice_inputs import ChoiceRequest
 
     settings = context.settings
     drawn = int.from_bytes(hashlib.sha256(context.run_id.encode()).digest()[:4])
-    return Wish(
+    return ChoiceRequest(
         mode=settings.select or "all",
         p0=settings.accepted_risk,
         budget=settings.budget,
@@ -186,8 +196,6 @@ def wish_of(context: RunContext) -> Wish:
 
 def _earlier_plan(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what the interrupted run had chosen, to stand in a plan's place; None if it is damaged."""
-    from pytest_anubis.selector.choice.choice_plan import Plan
-
     names = ("chosen", "explored", "pruned", "method", "optimal", "reached", "cost", "full_cost")
     try:
         kept = from_plain(Plan, {name: event[name] for name in names}, where="selection")
@@ -201,16 +209,14 @@ def history_exists(place: Path | str) -> bool:
     return isinstance(place, str) or (place / HISTORY_NAME).exists()
 
 
-def freeze_ground(context: RunContext) -> Ground:
+def read_choice_inputs(context: RunContext) -> ChoiceInputs:
     """Read what the choice rests on.
 
     Raises:
         pytest.UsageError: The history or the risk model cannot be used; one line says why.
     """
-    from pytest_anubis.core.history import FleetHistory
-    from pytest_anubis.selector.choice.choice_inputs import freeze
+    from pytest_anubis.selector.choice.choice_inputs import gather_inputs
     from pytest_anubis.selector.risk.forecast import RiskModel
-    from pytest_anubis.selector.selector_error import SelectorError
     from pytest_anubis.store.history.database import History, HistoryError
     from pytest_anubis.store.history.fleet_history import read_fleet
     from pytest_anubis.store.history.risk_model_files import MODEL_NAME, read_model
@@ -231,7 +237,9 @@ def freeze_ground(context: RunContext) -> Ground:
             place = str(path)
             model = RiskModel.from_plain(read_model(path))
         place = read
-        return freeze(fleet, [context.node], now=time.time(), horizon=settings.horizon, model=model)
+        return gather_inputs(
+            fleet, [context.node], now=time.time(), horizon=settings.horizon, model=model
+        )
     except HistoryError as error:
         raise pytest.UsageError(f"--anubis-select: {error}") from error
     except SelectorError as error:

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.report.pages.soak_page import Cycle, soak_page
+from pytest_anubis.session.context import new_run_id
 from pytest_anubis.session.soaking.cycle_reports import CycleFiles
 from pytest_anubis.settings import Settings
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
-    from pytest_anubis.report.pages.soak_page import Cycle
     from pytest_anubis.validator.changes.trend import Trend
 
 FLAG = "--anubis-duration"
@@ -43,8 +47,6 @@ class Soak:
     """
 
     def __init__(self, config: pytest.Config, settings: Settings, duration: float) -> None:
-        from pytest_anubis.session.context import new_run_id
-
         self._config = config
         self._settings = settings
         self._duration = duration
@@ -88,8 +90,6 @@ class Soak:
         return self._end((time.monotonic() - begin) / 3600)
 
     def _one(self, number: int) -> Cycle:
-        from pytest_anubis.report.pages.soak_page import Cycle
-
         run_id = f"{self._base}-{number:05d}"
         # Ours first: after "--" they would be files. The duration may stand in addopts: no soak in a soak.
         ours = [f"{FLAG}=", f"--anubis-run-id={run_id}", *self._files.of_cycle(number)]
@@ -138,8 +138,6 @@ class Soak:
 
     def _write(self, trends: list[str], ended: str) -> None:
         """Write the campaign's page, after every cycle: what is there survives whatever comes."""
-        from pytest_anubis.report.pages.soak_page import soak_page
-
         if self._files.html is not None:
             page = soak_page(self._node, self._class, self._cycles, trends, ended)
             self._careful(self._files.html, functools.partial(self._files.write_html, page))
@@ -211,9 +209,6 @@ def split(config: pytest.Config) -> tuple[list[str], CycleFiles]:
 
 
 def _record(store: Path, run_id: str) -> RunRecord | None:
-    from pytest_anubis.store.journal.journal_events import JournalError
-    from pytest_anubis.store.journal.journal_file import journal_path, read_journal
-
     try:
         return read_journal(journal_path(store, run_id))
     except JournalError:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -107,7 +105,10 @@ class History:
 
     def _prepare(self) -> None:
         with self.writing() as connection:
+            new = not sa.inspect(connection).has_table(schema.benchmarks.name)
             schema.metadata.create_all(connection)
+            if new:
+                _take_over(connection)
             found = connection.execute(
                 sa.select(schema.meta.c.value).where(schema.meta.c.name == "schema")
             ).scalar()
@@ -115,10 +116,10 @@ class History:
                 connection.execute(
                     schema.meta.insert().values(name="schema", value=str(schema.VERSION))
                 )
-            elif found != str(schema.VERSION):
+            elif found not in schema.READABLE:
                 raise HistoryError(
                     f"{self.shown()}: history of schema {found[:20]}, this version reads "
-                    f"{schema.VERSION}; use the version of pytest-anubis that wrote it"
+                    f"{' and '.join(schema.READABLE)}; use the version of pytest-anubis that wrote it"
                 )
 
     # Nodes
@@ -129,7 +130,6 @@ class History:
         *,
         hardware_class: str = "",
         since: float | None = None,
-        attributes: Mapping[str, str] | None = None,
     ) -> None:
         """Add a node, or update what is known about it.
 
@@ -137,19 +137,15 @@ class History:
             name: Its name.
             hardware_class: Its class; empty leaves a known one.
             since: When it was put into service, seconds since 1970; default now.
-            attributes: Further facts; None leaves known ones.
 
         Raises:
             HistoryError: The name is empty or unprintable.
         """
         with self.writing() as connection:
             number = node_number(connection, name, hardware_class=hardware_class, since=since)
-            if since is not None or attributes is not None:
-                changes: dict[str, Any] = {} if since is None else {"since": since}
-                if attributes is not None:
-                    changes["attributes"] = json.dumps(dict(attributes), sort_keys=True)
+            if since is not None:
                 connection.execute(
-                    schema.nodes.update().where(schema.nodes.c.id == number).values(changes)
+                    schema.nodes.update().where(schema.nodes.c.id == number).values(since=since)
                 )
 
     def nodes(self) -> tuple[NodeRecord, ...]:
@@ -169,7 +165,6 @@ class History:
                 hardware_class=row.hardware_class,
                 since=row.since,
                 state=latest.get(row.id, "in service"),
-                attributes=json.loads(row.attributes),
             )
             for row in rows
         )
@@ -295,7 +290,7 @@ def unknown_node(name: str) -> str:
     """Return the words about a node that the history does not know."""
     return (
         f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or --add-nodes "
-        "of 'anubis history add' and 'import', makes it known"
+        "of 'anubis history incident add' and 'import', makes it known"
     )
 
 
@@ -310,7 +305,7 @@ def past(at: float | None, now: float | None = None) -> float:
     if not math.isfinite(moment):
         raise HistoryError(f"the time {moment} is not a time")
     if moment > present + 60:
-        raise HistoryError(f"{shown_time(moment)} lies in the future; mend the date")
+        raise HistoryError(f"{shown_time(moment)} lies in the future; fix the date")
     return moment
 
 
@@ -367,7 +362,15 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-def _summary(node: str, row: Any, verdicts: Any) -> RunSummary:
+def _take_over(connection: sa.Connection) -> None:
+    """Fill the table ``benchmarks`` of a history of schema 1 from its samples, which are left as they are."""
+    if sa.inspect(connection).has_table("samples"):
+        names = ("run_id", "benchmark", "component")
+        known = sa.table("samples", *(sa.column(name) for name in names)).select().distinct()
+        connection.execute(schema.benchmarks.insert().from_select(names, known))
+
+
+def _summary(node: str, row: Any, verdicts: Sequence[Any]) -> RunSummary:
     return RunSummary(
         run=row.run,
         node=node,
@@ -377,9 +380,6 @@ def _summary(node: str, row: Any, verdicts: Any) -> RunSummary:
         started=row.started,
         seconds=None if row.ended is None else max(0.0, row.ended - row.started),
         decision=row.decision,
-        headline=row.headline,
-        baseline=row.baseline,
-        outcomes=dict(Counter(verdict.outcome for verdict in verdicts)),
         similarities={
             (verdict.benchmark, verdict.metric, verdict.device): verdict.similarity
             for verdict in verdicts

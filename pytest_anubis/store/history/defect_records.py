@@ -78,7 +78,9 @@ def close_defect(
     with history.writing() as connection:
         changed = connection.execute(table.update().where(table.c.id == number).values(changes))
         if not changed.rowcount:
-            raise HistoryError(f"there is no defect {number}; 'anubis history defects' lists them")
+            raise HistoryError(
+                f"there is no defect {number}; 'anubis history defect list' lists them"
+            )
 
 
 def defects(

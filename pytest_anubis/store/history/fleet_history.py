@@ -98,7 +98,7 @@ def _experience(history: History, hardware_class: str) -> dict[str, int]:
 
 
 def _components(history: History) -> dict[str, str]:
-    table = schema.samples
+    table = schema.benchmarks
     query = (
         sa.select(table.c.benchmark, sa.func.max(table.c.component))
         .where(table.c.component != "")

@@ -156,7 +156,7 @@ def withdraw_incident(history: History, number: int) -> None:
     with history.writing() as connection:
         if not connection.execute(table.delete().where(table.c.id == number)).rowcount:
             raise HistoryError(
-                f"there is no incident {number}; 'anubis history incidents' lists them"
+                f"there is no incident {number}; 'anubis history incident list' lists them"
             )
 
 

@@ -1,26 +1,21 @@
-"""Filing a finished run in the history: summary, sketches, verdicts, durations, and its defect."""
+"""Filing a finished run in the history: summary, benchmarks, verdicts, durations, and its defect."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
-from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import FloatArray, quantiles
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError, moment_of, node_number
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import JOURNAL_NAME, RUNS_FOLDER, read_journal
-
-SKETCH_SIZE = 101
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 
 
 def file_run(store: Path | str, journal: Path | str) -> str:
@@ -35,10 +30,23 @@ def file_run(store: Path | str, journal: Path | str) -> str:
         that cannot be written must not cost a run its verdict.
     """
     try:
-        record = read_journal(Path(journal))
+        return file_record(store, read_journal(Path(journal)), path=str(journal))
+    except JournalError as error:
+        return f"this run is not in the history: {error}"
+
+
+def file_record(store: Path | str, record: RunRecord, *, path: str = "") -> str:
+    """Record a run in the history; as `file_run`.
+
+    Args:
+        store: The store's folder or a database URL.
+        record: The run.
+        path: Where its journal lies.
+    """
+    try:
         with History(store) as history:
-            record_run(history, record, path=str(journal))
-    except (JournalError, HistoryError) as error:
+            record_run(history, record)
+    except HistoryError as error:
         return f"this run is not in the history: {error}"
     return ""
 
@@ -59,7 +67,7 @@ def file_all(store: Path, *, progress: Callable[[str], None] | None = None) -> t
     return tuple(said)
 
 
-def record_run(history: History, record: RunRecord, *, path: str = "") -> int:
+def record_run(history: History, record: RunRecord) -> int:
     """Record a run; recording it again replaces what was known of it.
 
     A rejected run opens a defect with the benchmarks that failed; one that the operator has closed
@@ -68,7 +76,6 @@ def record_run(history: History, record: RunRecord, *, path: str = "") -> int:
     Args:
         history: The history.
         record: The run.
-        path: Where its journal lies.
 
     Returns:
         The run's number in the history.
@@ -82,9 +89,9 @@ def record_run(history: History, record: RunRecord, *, path: str = "") -> int:
         node = node_number(
             connection, record.node, hardware_class=record.hardware_class, since=started
         )
-        run = _put_run(connection, node, record, started, path)
+        run = _put_run(connection, node, record, started)
         for table, rows in (
-            (schema.samples, [_sample(run, item) for item in record.measurements]),
+            (schema.benchmarks, list(_benchmarks(run, record))),
             (schema.verdicts, [_verdict(run, item) for item in record.verdicts]),
             (schema.durations, list(_durations(run, record))),
         ):
@@ -95,28 +102,7 @@ def record_run(history: History, record: RunRecord, *, path: str = "") -> int:
     return run
 
 
-def read_sketch(sketch: bytes) -> FloatArray:
-    """Return the quantiles of a stored sample, ascending, shape (at most 101,), in its unit.
-
-    Raises:
-        HistoryError: The bytes are no sketch.
-    """
-    if len(sketch) % 8:
-        raise HistoryError(f"a sketch of {len(sketch)} bytes is damaged")
-    return np.frombuffer(sketch, dtype="<f8").astype(np.float64)
-
-
-def make_sketch(values: tuple[float, ...]) -> bytes:
-    """Return at most 101 quantiles of the finite values as little-endian 8-byte floats."""
-    finite = np.array([value for value in values if np.isfinite(value)], dtype=np.float64)
-    if not len(finite):
-        return b""
-    return quantiles(finite, min(SKETCH_SIZE, len(finite))).astype("<f8").tobytes()
-
-
-def _put_run(
-    connection: sa.Connection, node: int, record: RunRecord, started: float, path: str
-) -> int:
+def _put_run(connection: sa.Connection, node: int, record: RunRecord, started: float) -> int:
     table = schema.runs
     decision = record.node_verdict
     values = {
@@ -127,12 +113,9 @@ def _put_run(
         "purpose": record.purpose,
         "started": started,
         "ended": _moment(record.ended),
-        "exit_status": record.exit_status,
         "decision": decision.decision.value if decision else "",
         "headline": decision.headline if decision else "",
         "baseline": (decision.baseline if decision else "") or record.baseline,
-        "inventory": json.dumps(dict(record.inventory), sort_keys=True),
-        "path": path,
     }
     known = connection.execute(
         sa.select(table.c.id).where(table.c.node_id == node, table.c.run == record.run)
@@ -144,24 +127,15 @@ def _put_run(
     return int(key[0]) if key else 0
 
 
-def _sample(run: int, item: Measurement) -> dict[str, Any]:
-    return {
-        "run_id": run,
-        "benchmark": item.benchmark,
-        "metric": item.metric.name,
-        "unit": item.metric.unit,
-        "better": item.metric.better,
-        "component": item.component,
-        "device": item.device,
-        "group_label": item.group,
-        "count": len(item.values),
-        "sketch": make_sketch(item.values),
-        "disturbance": "; ".join(item.disturbance),
-    }
+def _benchmarks(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield each benchmark that recorded anything, with the components that it spoke for."""
+    known = dict.fromkeys((item.benchmark, item.component) for item in record.measurements)
+    for benchmark, component in known:
+        yield {"run_id": run, "benchmark": benchmark, "component": component}
 
 
 def _verdict(run: int, item: MetricVerdict) -> dict[str, Any]:
-    names = ("benchmark", "metric", "unit", "component", "device", "scope", "text")
+    names = ("benchmark", "metric", "unit", "component", "device", "scope")
     numbers = ("value", "expected", "similarity", "threshold")
     return {
         "run_id": run,

@@ -8,7 +8,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
@@ -16,7 +15,11 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 1
+VERSION = 2
+"""Schema of a new history."""
+
+READABLE = ("1", "2")
+"""Schemas that are read and written: 1 has more columns, all of which may be left out, and ``samples``."""
 
 metadata = MetaData()
 
@@ -49,7 +52,6 @@ nodes = Table(
     Column("name", Text, nullable=False, unique=True),
     _text("hardware_class"),
     Column("since", Double, nullable=False),
-    Column("attributes", Text, nullable=False, server_default="{}"),
 )
 
 states = Table(
@@ -74,33 +76,21 @@ runs = Table(
     _text("purpose"),
     Column("started", Double, nullable=False),
     Column("ended", Double),
-    Column("exit_status", Integer),
     _text("decision"),
     _text("headline"),
     _text("baseline"),
-    _text("inventory"),
-    _text("path"),
     UniqueConstraint("node_id", "run"),
     Index("runs_by_class", "hardware_class", "started"),
 )
 
-samples = Table(
-    "samples",
+benchmarks = Table(
+    "benchmarks",
     metadata,
     _number(),
     _of("run"),
     _text("benchmark"),
-    _text("metric"),
-    _text("unit"),
-    _text("better"),
     _text("component"),
-    _text("device"),
-    _text("group_label"),
-    Column("count", Integer, nullable=False),
-    # At most 101 quantiles, ascending, as little-endian 8-byte floats.
-    Column("sketch", LargeBinary, nullable=False),
-    _text("disturbance"),
-    Index("samples_by_run", "run_id"),
+    Index("benchmarks_by_run", "run_id"),
 )
 
 verdicts = Table(
@@ -121,7 +111,6 @@ verdicts = Table(
     Column("expected", Double),
     Column("similarity", Double),
     Column("threshold", Double),
-    _text("text"),
     Index("verdicts_by_run", "run_id"),
 )
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from pytest_anubis.core.gather import invalid_rows, other_unit
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import IntArray, Population, Problem
 from pytest_anubis.store.importers.long_form import TEXTS, Rows
-from pytest_anubis.store.samples.gather import invalid_rows, other_unit
 
 _KEY = ("class", "benchmark", "metric", "group")
 _UNIT = ("node", "device", "run")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem
@@ -19,7 +20,6 @@ from pytest_anubis.store.samples.columnar_files import (
     origin_of,
     save_columns,
 )
-from pytest_anubis.store.samples.gather import Gather
 
 Unit = tuple[str, Metric, str]  # benchmark, metric, device
 Progress = Callable[[str], None]
@@ -44,7 +44,7 @@ class WrongLine:
 
     Attributes:
         line: Its number, from 1; 0 when the file has no lines that count.
-        text: What is wrong and how to mend it.
+        text: What is wrong and how to fix it.
     """
 
     line: int

@@ -19,16 +19,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.fields import number_to_json
-from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.replay import Replay
+from pytest_anubis.core.events import Event, NodeDecided, RunFinished, RunStarted
+from pytest_anubis.store.journal.journal_events import (
+    JournalError,
+    event_to_plain,
+    started_to_plain,
+)
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, journal_file
 
-JOURNAL_NAME = "journal.jsonl"
 RUNS_FOLDER = "runs"
 
 _SYNC_EVERY = 1.0  # seconds
-_SYNC_ALWAYS = frozenset({"run_started", "node_verdict", "run_finished"})
+_SYNC_ALWAYS = (RunStarted, NodeDecided, RunFinished)
 _KEEP = 64 * 1024 * 1024  # bytes kept in memory while the disk takes nothing
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -99,7 +101,7 @@ class Journal:
         Raises:
             JournalError: There is no such journal, or it cannot be written.
         """
-        path = _journal_file(path)
+        path = journal_file(path)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
@@ -109,9 +111,10 @@ class Journal:
         journal._torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         return journal
 
-    def write(self, event: Mapping[str, Any]) -> None:
-        """Append one event at once; adds ``at``, the time in seconds since 1970, if it has none."""
-        plain = dict(event)
+    def write(self, event: Event) -> None:
+        """Append one event at once, with ``at``, the time in seconds since 1970."""
+        first = isinstance(event, RunStarted)
+        plain = (started_to_plain if first else event_to_plain)(event)
         plain.setdefault("at", round(time.time(), 3))
         line = _line(plain)
         with self._lock:
@@ -121,7 +124,7 @@ class Journal:
             self._keep(line)
             self._drain()
             if not self._waiting:
-                self._sync(always=plain.get("event") in _SYNC_ALWAYS)
+                self._sync(always=isinstance(event, _SYNC_ALWAYS))
 
     def close(self) -> None:
         """Write what still waits, ask the disk to keep it, and close; doing it twice is harmless."""
@@ -195,60 +198,8 @@ def journal_path(store: Path, run_id: str) -> Path:
     return store / RUNS_FOLDER / run_id / JOURNAL_NAME
 
 
-def read_journal(path: Path) -> RunRecord:
-    """Read a journal back.
-
-    A last line that was cut short, and lines in the middle that are not valid events, are left out and
-    reported by number in the record's ``warnings``.
-
-    Args:
-        path: The journal or its run's folder.
-
-    Raises:
-        JournalError: The file is missing, is no journal, or has another schema; one line.
-    """
-    path = _journal_file(path)
-    replay = Replay(path.name)
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                replay.line(number, line)
-    except OSError as error:
-        raise JournalError(f"{path}: cannot be read ({error.strerror})") from error
-    except JournalError as error:
-        raise JournalError(f"{path}: {error}") from None
-    try:
-        return replay.record()
-    except JournalError as error:
-        raise JournalError(f"{path}: {error}") from None
-
-
-def _journal_file(path: Path) -> Path:
-    return path / JOURNAL_NAME if path.is_dir() else path
-
-
-def _line(event: Mapping[str, Any]) -> bytes:
-    try:
-        text = json.dumps(event, allow_nan=False, separators=(",", ":"), default=_plain)
-    except ValueError:  # NaN or an infinity somewhere deep inside
-        text = json.dumps(_finite(event), allow_nan=False, separators=(",", ":"), default=_plain)
-    return text.encode("ascii") + b"\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return number_to_json(value)
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return _finite(value.tolist()) if hasattr(value, "tolist") else value
-
-
-def _plain(value: Any) -> Any:
-    # numpy's scalars and arrays know how to become plain; of all else the words are kept, because an
-    # event that cannot be written would be a measurement lost.
-    return _finite(value.tolist()) if hasattr(value, "tolist") else str(value)
+def _line(plain: Mapping[str, Any]) -> bytes:
+    return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def _to_stderr(text: str) -> None:

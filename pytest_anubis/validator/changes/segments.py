@@ -1,10 +1,10 @@
 """Segments: abrupt changes and slow ramps in the values of one run, in time order.
 
-The length of the current segment has a belief that is updated with every value (Bayesian online change
-point detection: Adams and MacKay 2007, arXiv 0710.3742). A segment's values have an unknown mean and
-variance under a conjugate normal-inverse-gamma prior, so its predictive distribution is Student's t, and
-single outliers do not end a segment. A piecewise constant model does not see slow heating; a rank test for
-a monotone ramp does.
+The length of the current segment has a posterior distribution that is updated with every value (Bayesian
+online change point detection: Adams and MacKay 2007, arXiv 0710.3742). A segment's values have an unknown
+mean and variance under a conjugate normal-inverse-gamma prior, so its predictive distribution is Student's
+t, and single outliers do not end a segment. A piecewise constant model does not see slow heating; a rank
+test for a monotone ramp does.
 """
 
 from __future__ import annotations
@@ -19,20 +19,43 @@ from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.steady_state import steady_from
-from pytest_anubis.validator.similarity.distance import trouble
+from pytest_anubis.validator.changes.trend import LEAST_CHANGE, rank_variance
+from pytest_anubis.validator.similarity.centre import FEWEST as FEWEST_UNITS
+from pytest_anubis.validator.similarity.distance import TINY, trouble
 
 HAZARD = 1 / 300
+"""Chance that a segment ends, per value: as if one of ten measurements of 30 values had a change. A
+judgement; it enters as a logarithm, so a few values that clearly differ outweigh any other choice."""
 CERTAIN = 0.95
+"""Posterior probability above which a change is reported; `DISTINCT` and the least change come on top."""
 AGE = 8
-"""A segment counts once it has this many values."""
+"""A segment counts once it has this many values: the median of eight withstands three outliers."""
 FEWEST = 3 * AGE
-LEAST_CHANGE = 0.02
+"""Fewest values that are searched: two segments, and one more to tell a change from what wanders."""
 PRUNE = -25.0
+"""Log probability below which a start of the segment is dropped: 1e-11 changes no reported probability."""
 FIRST = 30
+"""Values that set the prior's middle and scale: one measurement's worth."""
+PRIOR_WEIGHT, PRIOR_SHAPE = 0.02, 1.0
+"""The prior of a segment's mean counts as a fiftieth of a value, so that a new segment may lie anywhere
+within seven standard deviations of noise; that of its variance as two values, so that its own soon outweigh
+it."""
+SCALE_FLOOR = 1e-4
+"""Least noise that the prior assumes, relative: after a beginning of equal values others are still
+possible."""
 MOST = 1024
-"""A longer series is searched through the medians of equally long stretches."""
+"""A longer series is searched through the medians of equally long stretches: time grows with the square."""
 DISTINCT = 4.0
-"""A change must exceed this many standard deviations of the means of equally long earlier stretches."""
+"""A change must exceed this many standard deviations of the means of equally long earlier stretches: there
+are few of these, so their deviation is itself uncertain, and noise with memory wanders."""
+MAD = 1.4826
+"""Standard deviation of normal values over the median of their absolute deviations, 1 / quantile(3/4)."""
+STRETCHES = 16
+"""Stretches whose medians are tested for a ramp: perfect order of sixteen is 5.4 standard deviations from
+chance; that of eight, 3.5, would fall short of `RAMP_CERTAIN`."""
+RAMP_CERTAIN = 0.9999
+"""One-sided probability above which a ramp is reported: stricter than a step's, since noise with memory makes
+neighbouring medians alike, which the rank test takes for order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +66,7 @@ class Change:
         kind: ``step`` for an abrupt change, ``ramp`` for a slow one.
         onset: Index of the first value of the changed segment (of the second half, for a ramp).
         size: How much worse, relative to what came before; .05 is a loss of 5 %.
-        probability: Belief in the change, in [0, 1].
+        probability: Posterior probability of the change, in [0, 1].
         until: Index after the last value of the changed segment.
         lasting: Whether the rest of the run is that much worse as a whole; what has passed by its end was
             as likely a neighbour as the hardware.
@@ -64,7 +87,7 @@ class Segments:
     Attributes:
         count: Number of values.
         warmup: How many values at the beginning are not steady yet; they are left out of the search.
-        change: The change for the worse with the strongest belief; None if there is none.
+        change: The change for the worse of the highest posterior probability; None if there is none.
     """
 
     count: int
@@ -100,7 +123,7 @@ def segments(
         better: Which direction is a loss; an exact metric has none.
         hazard: Chance per value that a segment ends.
         least_change: Smallest relative loss that counts; use .05 on a shared CPU.
-        certain: Belief at which a change is reported.
+        certain: Posterior probability above which a change is reported.
 
     Returns:
         The strongest change with onset, size and probability, and where steady state begins.
@@ -162,12 +185,12 @@ def _step(
     series: FloatArray, better: Direction, hazard: float, least_change: float, certain: float
 ) -> Change | None:
     best: Change | None = None
-    for now, (starts, belief) in enumerate(_beliefs(series, hazard), start=1):
+    for now, (starts, posterior) in enumerate(_posteriors(series, hazard), start=1):
         late = (starts >= AGE) & (now - starts >= AGE)
-        probability = float(belief[late].sum())
+        probability = float(posterior[late].sum())
         if probability <= certain or (best is not None and probability < best.probability):
             continue
-        onset = int(starts[late][np.argmax(belief[late])])
+        onset = int(starts[late][np.argmax(posterior[late])])
         # Medians: an outlier does not end a segment, and it must not make one look worse either.
         before, after = float(np.median(series[:onset])), float(np.median(series[onset:now]))
         size = _loss(before, after, better)
@@ -179,7 +202,7 @@ def _step(
 
 
 def _end(series: FloatArray, change: Change, better: Direction) -> int:
-    """Return where a changed segment ends: the belief is strongest somewhere within it.
+    """Return where a changed segment ends: the posterior is highest somewhere within it.
 
     It goes on while stretches of `AGE` values stay on the worse side of the middle between before and
     after.
@@ -195,15 +218,17 @@ def _end(series: FloatArray, change: Change, better: Direction) -> int:
     return end
 
 
-def _beliefs(series: FloatArray, hazard: float) -> list[tuple[npt.NDArray[np.int64], FloatArray]]:
-    """Return after every value the possible starts of the current segment and the belief in each."""
+def _posteriors(
+    series: FloatArray, hazard: float
+) -> list[tuple[npt.NDArray[np.int64], FloatArray]]:
+    """Return after every value the possible starts of the current segment and their posterior."""
     from scipy.special import gammaln
 
     first = series[:FIRST]
-    scale = max(_noise(first), 1e-4 * float(np.median(series)), 1e-300)
-    middle, weight, shape = float(np.median(first)), 0.02, 1.0
+    scale = max(_noise(first), SCALE_FLOOR * float(np.median(series)), TINY)
+    middle, weight, shape = float(np.median(first)), PRIOR_WEIGHT, PRIOR_SHAPE
     starts = np.array([0], dtype=np.int64)
-    log_belief = np.zeros(1)
+    log_posterior = np.zeros(1)
     m, k, a, b = (np.array([x]) for x in (middle, weight, shape, shape * scale**2))
     out = []
     for now, x in enumerate(series):
@@ -216,12 +241,12 @@ def _beliefs(series: FloatArray, hazard: float) -> list[tuple[npt.NDArray[np.int
         )
         if now > 0:
             fresh = (
-                float(np.logaddexp.reduce(log_belief))
+                float(np.logaddexp.reduce(log_posterior))
                 + math.log(hazard)
                 + float(_student(x, middle, weight, shape, shape * scale**2))
             )
-            grown = log_belief + math.log1p(-hazard) + predicted
-            log_belief = np.append(grown, fresh)
+            grown = log_posterior + math.log1p(-hazard) + predicted
+            log_posterior = np.append(grown, fresh)
             starts = np.append(starts, now)
             m, k, a, b = (
                 np.append(old, new)
@@ -229,15 +254,15 @@ def _beliefs(series: FloatArray, hazard: float) -> list[tuple[npt.NDArray[np.int
                     (m, k, a, b), (middle, weight, shape, shape * scale**2), strict=True
                 )
             )
-        log_belief = log_belief - np.logaddexp.reduce(log_belief)
+        log_posterior = log_posterior - np.logaddexp.reduce(log_posterior)
         b = b + k * (x - m) ** 2 / (2 * (k + 1))
         m = (k * m + x) / (k + 1)
         k = k + 1
         a = a + 0.5
-        keep = log_belief > PRUNE
-        starts, log_belief = starts[keep], log_belief[keep]
+        keep = log_posterior > PRUNE
+        starts, log_posterior = starts[keep], log_posterior[keep]
         m, k, a, b = m[keep], k[keep], a[keep], b[keep]
-        out.append((starts, np.exp(log_belief)))
+        out.append((starts, np.exp(log_posterior)))
     return out
 
 
@@ -256,9 +281,10 @@ def _loss(before: float, after: float, better: Direction) -> float:
 
 def _distinct(series: FloatArray, onset: int, now: int) -> bool:
     """Say whether a change stands out from the wandering of equally long stretches before it."""
+    # At least four stretches before the change where it comes late enough, and none of under four values.
     length = min(now - onset, max(AGE // 2, onset // 4))
     stretches = np.median(series[onset % length : onset].reshape(-1, length), axis=1)
-    if len(stretches) < 3:
+    if len(stretches) < FEWEST_UNITS:
         return True
     middle = float(np.median(stretches))
     wander = max(float(stretches.std(ddof=1)), _noise(series[:onset]) / math.sqrt(length))
@@ -267,12 +293,12 @@ def _distinct(series: FloatArray, onset: int, now: int) -> bool:
 
 def _noise(series: FloatArray) -> float:
     """Return the standard deviation between successive values, without outliers and trends."""
-    return 1.4826 * float(np.median(np.abs(np.diff(series)))) / math.sqrt(2)
+    return MAD * float(np.median(np.abs(np.diff(series)))) / math.sqrt(2)
 
 
 def _ramp(series: FloatArray, better: Direction, least_change: float) -> Change | None:
-    """Find a slow monotone loss: Mann and Kendall's rank test on the medians of sixteen stretches."""
-    parts = np.array([np.median(part) for part in np.array_split(series, 16)])
+    """Find a slow monotone loss: Mann and Kendall's rank test on the medians of stretches."""
+    parts = np.array([np.median(part) for part in np.array_split(series, STRETCHES)])
     n = len(parts)
     quarter = n // 4
     size = _loss(float(parts[:quarter].mean()), float(parts[-quarter:].mean()), better)
@@ -280,9 +306,9 @@ def _ramp(series: FloatArray, better: Direction, least_change: float) -> Change 
         return None
     pairs = np.sign(parts[None, :] - parts[:, None])[np.triu_indices(n, 1)]
     score = float(pairs.sum()) * (1 if better == "lower" else -1)
-    z = score / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    z = score / math.sqrt(rank_variance(n))
     probability = 0.5 * (1 + math.erf(z / math.sqrt(2)))
-    if probability <= 0.9999:
+    if probability <= RAMP_CERTAIN:
         return None
     count = len(series)
     return Change(kind="ramp", onset=count // 2, size=size, probability=probability, until=count)

@@ -6,16 +6,33 @@ import numpy as np
 
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.validator.similarity.centre import FEWEST as FEWEST_UNITS
 from pytest_anubis.validator.similarity.centre import median_centre, repeatability
 from pytest_anubis.validator.similarity.distance import losses
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 
 BATCHES = 40
+"""A longer series is cut between the means of so many batches: to a fortieth of its length."""
+FEWEST_BATCHES = 8
+"""Fewest values (or batches) in which a transient is looked for: a third of them may be cut."""
+CUT_NOISE = 3.0
+"""What is cut must be worse than the rest by more than this many standard errors."""
 FEWEST = 32
+"""Fewest values of a run that a shorter window is looked for in: of fewer there is little to be saved."""
 UNITS = 128
-"""Windows are chosen on at most this many units, spread evenly over the fleet."""
+"""Windows are chosen on at most this many units, spread evenly over the fleet: all pairs of them are compared
+for each of some forty windows."""
+MOSTLY = 0.9
+"""Share of the units that must have values enough, and by whose warm-ups the longest one is set."""
 SLACK = 0.001
+"""Repeatability that a shorter window may lose: a fiftieth of the practical threshold's loss."""
 ALIKE = 0.99
+"""Least similarity of a shorter window's centre: within it a shift is a fifth of the loss that matters."""
+SHORTER = 0.75
+"""Share of the run within which a window must end: less saved is not worth another length."""
+SPANS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024)
+"""Candidate lengths, each a third or a half longer than the one before (the last twice as long): the best is
+missed by that at most."""
 
 
 def steady_from(series: FloatArray, better: Direction) -> int:
@@ -33,7 +50,7 @@ def steady_from(series: FloatArray, better: Direction) -> int:
     size = max(1, len(series) // BATCHES)
     count = len(series) // size
     batches = series[: count * size].reshape(count, size).mean(axis=1)
-    if count < 8:
+    if count < FEWEST_BATCHES:
         return 0
     reversed_ = batches[::-1]
     left = np.arange(1, count + 1)
@@ -47,7 +64,7 @@ def steady_from(series: FloatArray, better: Direction) -> int:
     head = batches[:cut]
     noise = float(rest.std(ddof=1))
     gap = float(head.mean()) - float(np.median(rest))
-    if (gap if better == "lower" else -gap) <= 3 * noise / np.sqrt(cut):
+    if (gap if better == "lower" else -gap) <= CUT_NOISE * noise / np.sqrt(cut):
         return 0
     return cut * size
 
@@ -77,14 +94,14 @@ def shortest_window(
     """
     sizes = np.diff(population.offsets)
     rows = [row for row in np.flatnonzero(members).tolist() if sizes[row] >= FEWEST]
-    if len(rows) < 3 or len(rows) < 0.9 * int(members.sum()):
+    if len(rows) < FEWEST_UNITS or len(rows) < MOSTLY * int(members.sum()):
         return None
     rows.sort(key=lambda r: (population.nodes[r], population.devices[r], population.runs[r]))
     rows = [rows[i] for i in np.linspace(0, len(rows) - 1, min(UNITS, len(rows))).astype(int)]
     length = int(sizes[rows].min())
     series = np.stack([population.sample(row)[:length] for row in rows]).astype(np.float64)
     cuts = np.array([steady_from(one, population.metric.better) for one in series])
-    start = int(np.quantile(cuts, 0.9, method="higher"))
+    start = int(np.quantile(cuts, MOSTLY, method="higher"))
     everyone = np.ones(len(rows), dtype=np.bool_)
     columns = np.sort(series[:, start:], axis=1).T
     target = repeatability(columns, everyone)
@@ -101,10 +118,10 @@ def shortest_window(
 
 
 def _candidates(start: int, length: int) -> list[tuple[int, int]]:
-    """Return (end, warm-up) of windows that end before three quarters of the run, shortest first."""
+    """Return (end, warm-up) of windows that end well before the run does, shortest first."""
     out = set()
     for cut in {0, start // 2, start}:
-        for span in (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024):
-            if cut + span <= 0.75 * length:
+        for span in SPANS:
+            if cut + span <= SHORTER * length:
                 out.add((cut + span, cut))
     return sorted(out)

@@ -8,17 +8,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.validator.similarity.distance import one_sided
 
 LEAST_CYCLES = 6
-"""Fewest cycles in which a trend is looked for."""
+"""Fewest cycles in which a trend is looked for: six in perfect order have a chance of 1 in 720, and two of
+them make a third."""
 
-LOSS = 0.02
-"""Loss of similarity, last third against first third, below which no trend is worth a word."""
+LEAST_CHANGE = 0.02
+"""Smallest relative loss that is worth a word, over the cycles of a soak and, where the caller states none,
+within a run: less than half of the loss that matters. With strongly correlated noise a tenth of clean runs
+shows as much; judging asks for more."""
 
-ERROR = 0.01
+ERROR = ERROR_RATE
 """Chance that a steady node shows any trend at all, over all its metrics."""
 
 
@@ -63,9 +67,9 @@ def find_trends(cycles: Sequence[Sequence[Measurement]]) -> list[Trend]:
     """Return the metrics that became worse over the cycles, the greatest loss first.
 
     A trend is both costly and no accident: the values of the last third of the cycles are less than
-    1 - `LOSS` similar to those of the first third, and the medians of the cycles are ordered (Mann 1945,
-    Kendall 1938; one-sided, normal approximation, corrected for ties) beyond a chance of `ERROR` shared by
-    all metrics (Bonferroni). Samples that were taken while the machine was disturbed take no part.
+    1 - `LEAST_CHANGE` similar to those of the first third, and the medians of the cycles are ordered (Mann
+    1945, Kendall 1938; one-sided, normal approximation, corrected for ties) beyond a chance of `ERROR` shared
+    by all metrics (Bonferroni). Samples that were taken while the machine was disturbed take no part.
 
     Args:
         cycles: What each cycle recorded, in time order.
@@ -82,7 +86,7 @@ def find_trends(cycles: Sequence[Sequence[Measurement]]) -> list[Trend]:
         if len(samples) < LEAST_CYCLES:
             continue
         trend = _trend(samples)
-        if trend.similarity < 1 - LOSS and trend.chance < ERROR / len(series):
+        if trend.similarity < 1 - LEAST_CHANGE and trend.chance < ERROR / len(series):
             found.append(trend)
     return sorted(found, key=lambda trend: trend.similarity)
 
@@ -107,6 +111,11 @@ def _trend(samples: Sequence[Measurement]) -> Trend:
     )
 
 
+def rank_variance(count: int) -> float:
+    """Return the variance of Kendall's score of so many numbers in random order (Kendall 1938)."""
+    return count * (count - 1) * (2 * count + 5) / 18
+
+
 def rising_chance(values: np.ndarray) -> float:
     """Return the chance that numbers in random order rise as much as these (Mann-Kendall, one-sided).
 
@@ -118,10 +127,7 @@ def rising_chance(values: np.ndarray) -> float:
     score = float(np.triu(differences, 1).sum())
     _, ties = np.unique(values, return_counts=True)
 
-    def spread(n: np.ndarray | int) -> np.ndarray | float:
-        return n * (n - 1) * (2 * n + 5) / 18
-
-    variance = float(spread(count) - np.sum(spread(ties)))
+    variance = rank_variance(count) - sum(map(rank_variance, ties.tolist()))
     if variance <= 0:
         return 1.0
     return 0.5 * math.erfc((score - 1) / math.sqrt(2 * variance))  # 1: correction for continuity

@@ -1,6 +1,6 @@
-"""From a sample and a criterion to a verdict, and from all verdicts of a node to the decision about it.
+"""From a sample and a criterion to a verdict: against the fleet, the other devices, the own history.
 
-Nothing here learns a limit. Open ``sample_judging.py`` for one metric, ``node_decision.py`` for a whole node.
+Nothing here learns a threshold or decides about a node. Open ``sample_judging.py`` first.
 
 PYTEST_DONT_REWRITE
 """

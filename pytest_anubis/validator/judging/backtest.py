@@ -1,4 +1,4 @@
-"""Backtest: which past verdicts a new baseline would turn, and what it would cost in false rejections."""
+"""Backtest: which earlier verdicts a new baseline would change, at what cost in false rejections."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.validator.judging.column_judging import (
-    OUTCOMES,
-    JudgedColumns,
-    judge_populations,
-)
+from pytest_anubis.validator.judging.column_judging import JudgedColumns, judge_populations
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES
 
 Key = tuple[str, str, str, str]
 """Scope, node, device, run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flip:
+class VerdictChange:
     """One unit whose verdict on one metric changes."""
 
     node: str
@@ -34,10 +31,10 @@ class Flip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """What a new baseline would have said about past runs.
+    """What a new baseline would have said about earlier runs.
 
     Attributes:
-        flips: Verdicts that change, ordered by benchmark, metric, node, device, run.
+        changes: Verdicts that change, ordered by benchmark, metric, node, device, run.
         nodes: How many node runs were judged.
         rejected_before: Node runs with a FAIL under the old baseline.
         rejected_after: Node runs with a FAIL under the new one.
@@ -48,7 +45,7 @@ class Backtest:
         stated: What the new baseline states itself, per thousand; None if only alpha decides.
     """
 
-    flips: tuple[Flip, ...]
+    changes: tuple[VerdictChange, ...]
     nodes: int
     rejected_before: int
     rejected_after: int
@@ -59,14 +56,14 @@ class Backtest:
 
 
 def backtest(populations: Sequence[Population], old: Baseline, new: Baseline) -> Backtest:
-    """Judge past runs by two baselines of one class and compare.
+    """Judge earlier runs by two baselines of one class and compare.
 
     Args:
-        populations: Past runs, of the baselines' hardware class.
+        populations: Earlier runs, of the baselines' hardware class.
         old: The baseline in force.
         new: The one that may replace it.
     """
-    flips: list[Flip] = []
+    changes: list[VerdictChange] = []
     before: set[tuple[str, str]] = set()
     after: set[tuple[str, str]] = set()
     everyone: set[tuple[str, str]] = set()
@@ -76,11 +73,11 @@ def backtest(populations: Sequence[Population], old: Baseline, new: Baseline) ->
         now = dict(_outcomes(population, new))
         before.update((node, run) for (_, node, _, run), o in was.items() if o is Outcome.FAIL)
         after.update((node, run) for (_, node, _, run), o in now.items() if o is Outcome.FAIL)
-        flips.extend(_flips(population, was, now))
+        changes.extend(_changes(population, was, now))
     sound = everyone - before
     return Backtest(
-        flips=tuple(
-            sorted(flips, key=lambda f: (f.benchmark, f.metric, f.node, f.device, f.run, f.scope))
+        changes=tuple(
+            sorted(changes, key=lambda c: (c.benchmark, c.metric, c.node, c.device, c.run, c.scope))
         ),
         nodes=len(everyone),
         rejected_before=len(before),
@@ -94,14 +91,14 @@ def backtest(populations: Sequence[Population], old: Baseline, new: Baseline) ->
     )
 
 
-def _flips(
+def _changes(
     population: Population, was: Mapping[Key, Outcome], now: Mapping[Key, Outcome]
-) -> Iterator[Flip]:
+) -> Iterator[VerdictChange]:
     for key in sorted(was.keys() | now.keys()):
         old, new = was.get(key, Outcome.NOT_TESTED), now.get(key, Outcome.NOT_TESTED)
         if old is not new:
             scope, node, device, run = key
-            yield Flip(
+            yield VerdictChange(
                 node=node,
                 device=device,
                 run=run,

@@ -6,29 +6,36 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.baseline import ALPHA, Criterion
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.core.verdict import Reason
-from pytest_anubis.validator.changes.segments import FEWEST, Segments, segments
-from pytest_anubis.validator.judging.column_judging import MARGINAL, PASS, REASONS, JudgedColumns
-from pytest_anubis.validator.similarity.usable_rows import BoolArray
+from pytest_anubis.validator.changes.segments import AGE, FEWEST, Segments, segments
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import MARGINAL, PASS, REASONS
+from pytest_anubis.validator.similarity.distance import TINY
+from pytest_anubis.validator.similarity.usable_rows import BLOCK, BoolArray
 
-COSTLY = 0.05
-"""Smallest change that makes a test MARGINAL: as large as the loss that matters (1 - alpha). Below it,
-correlated noise of a shared machine looks like changes."""
+COSTLY = round(1 - ALPHA, 9)
+"""Smallest change that makes a test MARGINAL: as large as the loss that matters. Below it, correlated noise
+of a shared machine looks like changes."""
 MOST = 500
-"""At most this many samples of a population are searched, those with the largest difference first; how
-many more there are is said."""
-WIDTH, STRIDE = 8, 4
-CHUNK = 1 << 20
+"""At most this many samples of a population are searched, those with the largest difference first; how many
+more there are is said. A search takes milliseconds (a tenth of a second for a thousand values), and more
+suspects than that are a matter of the class."""
+WIDTH, STRIDE = AGE, AGE // 2
+"""Stretches that are screened: as short as a segment that counts, each beginning in the middle of another."""
+SCREENED = 0.8
+"""Share of the least change that makes a suspect: the stretches are not aligned with the segment."""
+DISTINCT_STEPS = 0.9
+"""Share of steps that must differ in values that somebody has sorted; a counter that only rises has fewer."""
 
 
 def least_change(criterion: Criterion | None) -> float:
     """Return the smallest change that counts: one that matters, and is beyond the metric's own noise."""
     if criterion is None:
         return COSTLY
-    wide = min(criterion.limit or 1.0, criterion.hasty or 1.0)
+    wide = min(criterion.learned or 1.0, criterion.unconfirmed or 1.0)
     return max(COSTLY, 1 - wide)
 
 
@@ -78,15 +85,15 @@ def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[in
     index, size_of_change = [], []
     for size in np.unique(sizes[sizes >= FEWEST]).tolist():
         rows = np.flatnonzero(sizes == size)
-        if size > CHUNK:  # the search itself looks at stretches only
+        if size > BLOCK:  # the search itself looks at stretches only
             index.append(rows)
             size_of_change.append(np.ones(len(rows)))
             continue
-        step = max(1, CHUNK // size)
+        step = max(1, BLOCK // size)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             largest = _largest(_matrix(population.values, offsets, part, size), better)
-            chosen = largest > 0.8 * least
+            chosen = largest > SCREENED * least
             index.append(part[chosen])
             size_of_change.append(largest[chosen])
     if not index:
@@ -110,10 +117,10 @@ def _largest(series: FloatArray, better: Direction) -> FloatArray:
     medians = np.median(windows, axis=2)
     if better == "higher":
         best = np.maximum.accumulate(medians, axis=1)
-        share = medians / np.maximum(best, 1e-300)
+        share = medians / np.maximum(best, TINY)
     else:
         best = np.minimum.accumulate(medians, axis=1)
-        share = best / np.maximum(medians, 1e-300)
+        share = best / np.maximum(medians, TINY)
     out[sound] = np.where(best > 0, 1 - share, 0.0).max(axis=1)
     return out
 
@@ -121,7 +128,7 @@ def _largest(series: FloatArray, better: Direction) -> FloatArray:
 def _is_sorted(series: FloatArray) -> BoolArray:
     """Say which rows somebody has sorted: never a step back, and nearly all values differ."""
     steps = np.diff(series, axis=1)
-    differ = (steps != 0).mean(axis=1) > 0.9
+    differ = (steps != 0).mean(axis=1) > DISTINCT_STEPS
     return np.asarray(
         differ & ((steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)), dtype=np.bool_
     )

@@ -6,40 +6,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.changes.segments import Segments, with_segments
-from pytest_anubis.validator.judging.sample_judging import (
-    Subject,
-    conclude,
+from pytest_anubis.validator.judging.sample_judging import Subject, conclude, judge_row
+from pytest_anubis.validator.judging.verdict_table import (
+    INCONCLUSIVE,
+    NOT_TESTED,
+    OUTCOMES,
+    REASONS,
+    Codes,
     criterion_for,
-    judge_row,
+    fill_verdicts,
+    learned_for,
+    problem_verdict,
+    thresholds_of,
 )
-from pytest_anubis.validator.judging.sequential_test import CONFIRM
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import Rows, rows_of
-
-OUTCOMES = (
-    Outcome.PASS,
-    Outcome.MARGINAL,
-    Outcome.FAIL,
-    Outcome.INCONCLUSIVE,
-    Outcome.NOT_TESTED,
-)
-REASONS = tuple(Reason)
-PASS, MARGINAL, FAIL, INCONCLUSIVE, NOT_TESTED = range(5)
-_FROM_PROBLEM = {
-    "failed": (FAIL, Reason.TEST_FAILED),
-    "missing": (NOT_TESTED, Reason.NOT_REPORTED),
-    "disturbed": (INCONCLUSIVE, Reason.DISTURBED),
-    "invalid": (INCONCLUSIVE, Reason.INVALID),
-    "unit": (INCONCLUSIVE, Reason.WRONG_UNIT),
-    "waived": (NOT_TESTED, Reason.WAIVED),
-}
-Codes = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,7 +39,7 @@ class JudgedColumns:
         value: Median of the unit's values, NaN where there is none.
         outcome: Index into ``OUTCOMES``.
         reason: Index into ``REASONS``.
-        threshold: Similarity at which the outcome changes, NaN where nothing was compared.
+        threshold: Similarity below which the outcome changes, NaN where nothing was compared.
         shift: The finding that the whole class has moved, if it has (see ``shift.settle_shift``).
         changes: Row -> what changed for the worse within its run (see ``runs_in_time.find_changes``).
         unsearched: How many samples looked as if they had changed, but were not searched.
@@ -117,10 +103,6 @@ class JudgedColumns:
         """What decided, where anything was compared."""
         return Reference.FLEET
 
-    def alien(self, baseline: Baseline) -> bool:
-        """Say whether the population is of another hardware class than the baseline."""
-        return self.population.hardware_class not in ("", baseline.hardware_class)
-
     def verdicts(self, baseline: Baseline | None = None) -> Iterator[MetricVerdict]:
         """Yield the full verdict on every unit, in the population's order."""
         for row in range(len(self.population)):
@@ -167,9 +149,9 @@ def judge_columns(
         reason[:] = REASONS.index(Reason.WRONG_UNIT)
     else:
         similarity = _similarities(rows, criterion)
-        alpha = 1.0 if criterion.metric.better == "equal" else criterion.alpha
-        limit = _limits(similarity, criterion, population.looks)
-        verdict_table(similarity, alpha, limit, outcome, reason, threshold)
+        practical, _ = thresholds_of(criterion)
+        learned = learned_for(similarity, criterion, population.looks)
+        fill_verdicts(similarity, practical, learned, outcome, reason, threshold)
         few = np.diff(population.offsets) < criterion.least
         if few.any():
             outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
@@ -201,53 +183,6 @@ def _similarities(rows: Rows, criterion: Criterion) -> FloatArray:
     return np.maximum(0.0, 1 - rows.losses(centre, criterion.metric.better))
 
 
-def _limits(similarity: FloatArray, criterion: Criterion, looks: Mapping[int, int]) -> FloatArray:
-    """Return the learned limit as it holds for each unit, shape (n,) or (); see `criterion_for`."""
-    if criterion.metric.better == "equal":
-        return np.asarray(1.0)
-    limit = np.nan if criterion.limit is None else criterion.limit
-    if criterion.hasty is None or criterion.limit is None:
-        return np.asarray(limit)
-    limits = np.where(similarity >= criterion.limit, criterion.limit, criterion.hasty)
-    limits[[row for row, count in looks.items() if count >= CONFIRM]] = criterion.limit
-    return limits
-
-
-def verdict_table(
-    similarity: FloatArray,
-    alpha: float,
-    limit: FloatArray,
-    outcome: Codes,
-    reason: Codes,
-    threshold: FloatArray,
-) -> None:
-    """Fill in the verdict table for all units at once; the same cells as `judging.decide`.
-
-    Args:
-        similarity: Shape (n,), one-sided; NaN leaves a unit as it is.
-        alpha: Practical limit.
-        limit: Shape (n,) or (), the learned limit; NaN where there is none.
-        outcome: Shape (n,), filled in.
-        reason: Shape (n,), filled in.
-        threshold: Shape (n,), filled in.
-    """
-    known = ~np.isnan(similarity)
-    tight = np.broadcast_to(np.where(np.isnan(limit), alpha, limit), similarity.shape)
-    with np.errstate(invalid="ignore"):
-        costly = similarity < alpha
-        unusual = similarity < tight
-    cells = (
-        (~costly & ~unusual, PASS, Reason.WITHIN, tight),
-        (costly & ~unusual, PASS, Reason.UNDETECTABLE, tight),
-        (~costly & unusual, MARGINAL, Reason.UNUSUAL, np.full_like(tight, alpha)),
-        (costly & unusual, FAIL, Reason.BEYOND, np.minimum(alpha, tight)),
-    )
-    for cell, code, why, where in cells:
-        chosen = cell & known
-        outcome[chosen], reason[chosen] = code, REASONS.index(why)
-        threshold[chosen] = where[chosen]
-
-
 def _problems(
     population: Population,
     rows: Rows,
@@ -257,14 +192,16 @@ def _problems(
     reason: Codes,
 ) -> None:
     for row, problem in rows.problems.items():
-        code, why = _FROM_PROBLEM.get(problem.kind, (INCONCLUSIVE, Reason.INVALID))
-        if problem.kind == "disturbed":
-            # Its values exist: they may pass, but never reject.
+        stated = population.problems.get(row)
+        if stated is None or stated.kind == "disturbed":
+            # Its values decide: those of a disturbed unit may pass, but never reject.
             plain = judge_row(population, row, criterion, baseline)
-            code, why = OUTCOMES.index(plain.outcome), plain.reason
-        elif problem.kind == "invalid" and not population.sample(row).size:
-            why = Reason.TOO_FEW
-        outcome[row], reason[row] = code, REASONS.index(why)
+            what, why = plain.outcome, plain.reason
+        else:
+            what, why = problem_verdict(problem)
+            if problem.kind == "invalid" and not population.sample(row).size:
+                why = Reason.TOO_FEW
+        outcome[row], reason[row] = OUTCOMES.index(what), REASONS.index(why)
 
 
 def judge_populations(
@@ -289,21 +226,3 @@ def judge_populations(
         whole = known.get((*key, "node"))
         if whole is not None:
             yield judge_columns(population, whole, baseline=baseline)
-
-
-def judge_population(population: Population, baseline: Baseline) -> list[MetricVerdict]:
-    """Judge every unit of a population on its own, then every node's pooled values.
-
-    Args:
-        population: Samples of one metric, of nodes of the baseline's hardware class.
-        baseline: All criteria of that class.
-
-    Returns:
-        One verdict per unit in the population's order, then one per node and run where the baseline has
-        a criterion for pooled values. A population of another hardware class has no baseline.
-    """
-    return [
-        verdict
-        for judged in judge_populations([population], baseline)
-        for verdict in judged.verdicts(None if judged.alien(baseline) else baseline)
-    ]

@@ -1,4 +1,4 @@
-"""The own past: every device beside its own earlier runs, all metrics of a node sharing one error rate."""
+"""Own history: every device beside its own earlier runs, all metrics of a node sharing one error rate."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
-from pytest_anubis.validator.judging.column_judging import OUTCOMES, REASONS, JudgedColumns
-from pytest_anubis.validator.judging.peer_judging import shared_limits
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.peer_judging import shared_thresholds
 from pytest_anubis.validator.judging.sample_judging import judge_row
-from pytest_anubis.validator.learning.criterion_learning import (
-    FEWEST,
-    LearnedCriterion,
-    learn_criterion,
-)
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
+from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion, learn_criterion
+from pytest_anubis.validator.similarity.centre import FEWEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PastColumns(JudgedColumns):
-    """Verdicts by the own past.
+class HistoryColumns(JudgedColumns):
+    """Verdicts by each unit's own history.
 
     Attributes:
-        known: Row -> its verdict; the other rows have too short a past, or are part of it.
+        known: Row -> its verdict; the other rows have too short a history, or are part of it.
     """
 
     known: Mapping[int, MetricVerdict]
@@ -37,7 +35,7 @@ class PastColumns(JudgedColumns):
         return Reference.SELF
 
     def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
-        """Return the verdict on one unit; `baseline` only decides what is said where there is no past."""
+        """Return the verdict on one unit; `baseline` only decides what is said where there is no history."""
         found = self.known.get(row)
         return found if found is not None else JudgedColumns.settled(self, row, baseline)
 
@@ -102,7 +100,7 @@ def _part(population: Population, rows: Sequence[int]) -> Population:
     )
 
 
-def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> PastColumns:
+def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> HistoryColumns:
     outcome, reason = judged.outcome.copy(), judged.reason.copy()
     similarity, threshold = judged.similarity.copy(), judged.threshold.copy()
     for row, verdict in known.items():
@@ -110,7 +108,7 @@ def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> PastColu
         reason[row] = REASONS.index(verdict.reason)
         similarity[row] = np.nan if verdict.similarity is None else verdict.similarity
         threshold[row] = np.nan if verdict.threshold is None else verdict.threshold
-    return PastColumns(
+    return HistoryColumns(
         population=judged.population,
         criterion=None,
         similarity=similarity,
@@ -126,15 +124,15 @@ def judge_by_history(
     populations: Sequence[Population],
     history: Sequence[Population],
     *,
-    alpha: float = 0.95,
-    error_rate: float = 0.01,
+    alpha: float = ALPHA,
+    error_rate: float = ERROR_RATE,
 ) -> list[dict[int, MetricVerdict]]:
     """Judge every device by its own earlier runs, all metrics of a node sharing one error rate.
 
     Args:
         populations: What was measured now.
         history: Earlier healthy runs, of the same nodes or more; rows with a problem take no part.
-        alpha: Practical limit.
+        alpha: Practical threshold.
         error_rate: Chance that a healthy node is rejected on any metric or device.
 
     Returns:
@@ -158,11 +156,11 @@ def judge_by_history(
     verdicts: list[dict[int, MetricVerdict]] = [{} for _ in populations]
     for node in sorted(found):
         noisy = [item.spread for _, _, item, _ in found[node] if item.spread is not None]
-        limits = iter(shared_limits(noisy, error_rate=error_rate, alpha=alpha))
+        thresholds = iter(shared_thresholds(noisy, error_rate=error_rate, alpha=alpha))
         for number, row, item, count in found[node]:
             criterion = item.criterion
             if criterion is not None and item.spread is not None:
-                criterion = replace(criterion, limit=next(limits), hasty=None)
+                criterion = replace(criterion, learned=next(thresholds), unconfirmed=None)
             verdicts[number][row] = _by_history(populations[number], row, criterion, count)
     return verdicts
 

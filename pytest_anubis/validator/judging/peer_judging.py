@@ -1,6 +1,6 @@
 """Peers: every device of a node beside the other devices of the same node, without any baseline.
 
-The centre for one device is the pointwise median of the quantile functions of the others; the limit is
+The centre for one device is the pointwise median of the quantile functions of the others; the threshold is
 the prediction bound for one more device, from the others' own spread. All metrics and devices of a node
 share one error rate, so that a healthy node is rejected at the stated rate, however much is measured.
 """
@@ -12,30 +12,39 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Baseline, Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging.column_judging import (
+from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
+from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     INCONCLUSIVE,
     MARGINAL,
     OUTCOMES,
     REASONS,
-    JudgedColumns,
-    verdict_table,
+    fill_verdicts,
+    problem_verdict,
 )
-from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
-from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_limits
-from pytest_anubis.validator.similarity.distance import worse
-from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, name_codes, rows_of
+from pytest_anubis.validator.learning.machine_thresholds import (
+    RunSpread,
+    machine_thresholds,
+    within_variances,
+)
+from pytest_anubis.validator.similarity.centre import FEWEST
+from pytest_anubis.validator.similarity.distance import TINY, worse
+from pytest_anubis.validator.similarity.usable_rows import (
+    BLOCK,
+    BoolArray,
+    Rows,
+    name_codes,
+    rows_of,
+)
 
-FEWEST = 3
-"""Fewest other devices that can judge one."""
 GAP = 3.0
-"""Peers beyond the practical limit are left out of the spread when they lie this many times further from
-the centre than the furthest of those within: a second slow device must not hide the first."""
-CHUNK = 1 << 20
-BATCHES = 5
+"""Peers beyond the practical threshold are left out of the spread when they lie this many times further from
+the centre than the furthest of those within: a second slow device must not hide the first. A judgement: of
+seven with normal noise the furthest is three times as far as the next in one of fifty cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,13 +53,13 @@ class PeerColumns(JudgedColumns):
 
     Attributes:
         expected: Median of the other devices' centre, NaN where there are too few of them.
-        limit: Learned limit, NaN where there is none.
+        learned: Learned threshold, NaN where there is none.
         peers: How many other devices there are to compare with.
-        alpha: Practical limit.
+        alpha: Practical threshold.
     """
 
     expected: FloatArray
-    limit: FloatArray
+    learned: FloatArray
     peers: IntArray
     alpha: float
 
@@ -73,13 +82,13 @@ class PeerColumns(JudgedColumns):
             elif reason is Reason.NO_CRITERION:
                 text = f"{name}: the other devices of this node do not agree on one value"
             return replace(plain, outcome=outcome, reason=reason, text=text)
-        limit = float(self.limit[row])
+        learned = float(self.learned[row])
         criterion = Criterion(
             benchmark=population.benchmark,
             metric=population.metric,
             centre=(float(self.expected[row]),),
             alpha=self.alpha,
-            limit=None if np.isnan(limit) else limit,
+            learned=None if np.isnan(learned) else learned,
             nodes=1,
             units=count,
         )
@@ -110,14 +119,14 @@ class _Seen:
 
 
 def judge_by_peers(
-    populations: Sequence[Population], *, alpha: float = 0.95, error_rate: float = 0.01
+    populations: Sequence[Population], *, alpha: float = ALPHA, error_rate: float = ERROR_RATE
 ) -> list[PeerColumns]:
     """Judge every device of every node against the other devices of its node, in the same run.
 
     Args:
         populations: All that was measured, so that a node's error rate is shared by all of it; devices
             of different groups are never compared.
-        alpha: Practical limit.
+        alpha: Practical threshold.
         error_rate: Chance that any device of a healthy node is rejected on any metric.
 
     Returns:
@@ -125,8 +134,8 @@ def judge_by_peers(
         or they do not agree; a failed test is its own verdict.
     """
     seen = [_beside_peers(population, alpha) for population in populations]
-    limits = _limits(seen, alpha, error_rate)
-    return [_judged(one, limit, alpha) for one, limit in zip(seen, limits, strict=True)]
+    thresholds = _thresholds(seen, alpha, error_rate)
+    return [_judged(one, learned, alpha) for one, learned in zip(seen, thresholds, strict=True)]
 
 
 def _beside_peers(population: Population, alpha: float) -> _Seen:
@@ -151,12 +160,12 @@ def _beside_peers(population: Population, alpha: float) -> _Seen:
         return seen
     exact = population.metric.better == "equal"
     columns = None if exact else rows.quantile_columns(rows.grid()).astype(np.float64)
-    within = np.zeros(total) if exact else _within(population, rows)
+    within = np.zeros(total) if exact else np.nan_to_num(within_variances(population, rows))
     for members in _groups(population, rows.usable):
         if columns is None:
             _exact(seen, members)
             continue
-        size = max(1, CHUNK // (members.shape[1] * len(columns)))
+        size = max(1, BLOCK // (members.shape[1] * len(columns)))
         for start in range(0, len(members), size):
             _leave_one_out(seen, members[start : start + size], columns, within, alpha)
     return seen
@@ -199,7 +208,7 @@ def _leave_one_out(
         seen.expected[chosen] = np.median(centre, axis=1)
         kept = _without_strays(below + above, mask, alpha)
         means = theirs.mean(axis=2)
-        middle = np.maximum((means * kept).sum(axis=1) / kept.sum(axis=1), 1e-300)
+        middle = np.maximum((means * kept).sum(axis=1) / kept.sum(axis=1), TINY)
         apart = np.where(kept, means / middle[:, None] - 1, 0.0)
         degrees = np.maximum(kept.sum(axis=1) - 1, 1)
         seen.deviation[chosen] = np.sqrt((apart**2).sum(axis=1) / degrees)
@@ -229,7 +238,7 @@ def _sides(values: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArr
 
 
 def _without_strays(distance: FloatArray, mask: BoolArray, alpha: float) -> BoolArray:
-    """Return the mask without a minority beyond the practical limit that a clear gap separates."""
+    """Return the mask without a minority beyond the practical threshold that a clear gap separates."""
     inside = mask & (distance <= 1 - alpha)
     outside = mask & ~inside
     furthest = np.where(inside, distance, 0.0).max(axis=1)
@@ -237,21 +246,6 @@ def _without_strays(distance: FloatArray, mask: BoolArray, alpha: float) -> Bool
     count = inside.sum(axis=1)
     stray = (count >= FEWEST) & (2 * count > mask.sum(axis=1)) & (nearest > GAP * furthest)
     return np.where(stray[:, None], inside, mask)
-
-
-def _within(population: Population, rows: Rows) -> FloatArray:
-    """Return each row's relative variance of its mean, from batches in time; 0 if too short."""
-    out = np.zeros(rows.total)
-    sizes = np.diff(population.offsets)
-    for size in np.unique(sizes[rows.usable]):
-        if size < 2 * BATCHES:
-            continue
-        index = np.flatnonzero(rows.usable & (sizes == size))
-        matrix = population.values[np.asarray(population.offsets)[index][:, None] + np.arange(size)]
-        means = np.stack([p.mean(axis=1) for p in np.array_split(matrix, BATCHES, axis=1)], axis=1)
-        whole = np.maximum(matrix.mean(axis=1), 1e-300)
-        out[index] = means.var(axis=1, ddof=1) / BATCHES / whole**2
-    return out
 
 
 def _exact(seen: _Seen, members: IntArray) -> None:
@@ -275,8 +269,8 @@ def _exact(seen: _Seen, members: IntArray) -> None:
                 seen.loss[row] = float((population.sample(row) != common).mean())
 
 
-def _limits(seen: Sequence[_Seen], alpha: float, error_rate: float) -> list[FloatArray]:
-    """Return every row's learned limit: all metrics and devices of a node share its error rate."""
+def _thresholds(seen: Sequence[_Seen], alpha: float, error_rate: float) -> list[FloatArray]:
+    """Return every row's learned threshold: all metrics and devices of a node share its error rate."""
     out = [np.full(len(one.population), np.nan) for one in seen]
     places: dict[str, list[tuple[int, int]]] = {}
     for number, one in enumerate(seen):
@@ -292,33 +286,36 @@ def _limits(seen: Sequence[_Seen], alpha: float, error_rate: float) -> list[Floa
             )
             for i, row in places[node]
         ]
-        found = shared_limits(spreads, error_rate=error_rate, alpha=alpha)
-        for (i, row), limit in zip(places[node], found, strict=True):
-            out[i][row] = limit
+        found = shared_thresholds(spreads, error_rate=error_rate, alpha=alpha)
+        for (i, row), threshold in zip(places[node], found, strict=True):
+            out[i][row] = threshold
     return out
 
 
-def shared_limits(spreads: Sequence[RunSpread], *, error_rate: float, alpha: float) -> list[float]:
-    """Return learned limits at which a healthy node is rejected, and warned about, at the stated rate.
+def shared_thresholds(
+    spreads: Sequence[RunSpread], *, error_rate: float, alpha: float
+) -> list[float]:
+    """Return learned thresholds at which a healthy node is rejected, and warned about, at the stated rate.
 
     What can reject (beyond alpha too) shares the rate among the metrics that could get there by noise. A
     mere warning, within alpha, is held to the same rate shared by all metrics: of hundreds of quiet
-    comparisons one would otherwise always be unusual. No further look confirms what peers or the past say.
+    comparisons one would otherwise always be unusual. No further look confirms what peers or
+    earlier runs say.
 
     Args:
         spreads: All that is compared of one node, in any order.
         error_rate: Chance of a rejection, and of a warning, of a healthy node.
-        alpha: Practical limit.
+        alpha: Practical threshold.
     """
-    rejecting = machine_limits(spreads, error_rate=error_rate, alpha=alpha)
-    warning = machine_limits(spreads, error_rate=error_rate, alpha=1.0)
+    rejecting = machine_thresholds(spreads, error_rate=error_rate, alpha=alpha)
+    warning = machine_thresholds(spreads, error_rate=error_rate, alpha=1.0)
     return [
-        min(reject.hasty, max(warn.hasty, alpha))
+        min(reject.unconfirmed, max(warn.unconfirmed, alpha))
         for reject, warn in zip(rejecting, warning, strict=True)
     ]
 
 
-def _judged(seen: _Seen, limit: FloatArray, alpha: float) -> PeerColumns:
+def _judged(seen: _Seen, learned: FloatArray, alpha: float) -> PeerColumns:
     population, rows = seen.population, seen.rows
     similarity = np.maximum(0.0, 1 - seen.loss)
     count = len(population)
@@ -328,21 +325,12 @@ def _judged(seen: _Seen, limit: FloatArray, alpha: float) -> PeerColumns:
     enough = rows.usable & (seen.peers >= FEWEST)
     reason[enough] = REASONS.index(Reason.NO_CRITERION)
     strict = population.metric.better == "equal"
-    verdict_table(
-        similarity,
-        1.0 if strict else alpha,
-        np.ones(count) if strict else limit,
-        outcome,
-        reason,
-        threshold,
-    )
+    practical, tight = (1.0, 1.0) if strict else (alpha, learned)
+    fill_verdicts(similarity, practical, tight, outcome, reason, threshold)
     spoiled = seen.disturbed & ((outcome == FAIL) | (outcome == MARGINAL))
     outcome[spoiled], reason[spoiled] = INCONCLUSIVE, REASONS.index(Reason.DISTURBED)
     for row, problem in rows.problems.items():
-        failed = problem.kind == "failed"
-        missing = problem.kind == "missing"
-        word = Outcome.FAIL if failed else Outcome.NOT_TESTED if missing else Outcome.INCONCLUSIVE
-        why = Reason.TEST_FAILED if failed else Reason.NOT_REPORTED if missing else Reason.INVALID
+        word, why = problem_verdict(problem)
         outcome[row], reason[row] = OUTCOMES.index(word), REASONS.index(why)
     return PeerColumns(
         population=replace(population, problems={**rows.problems, **population.problems}),
@@ -353,7 +341,7 @@ def _judged(seen: _Seen, limit: FloatArray, alpha: float) -> PeerColumns:
         reason=reason,
         threshold=threshold,
         expected=seen.expected,
-        limit=limit,
+        learned=learned,
         peers=seen.peers,
         alpha=alpha,
     )

@@ -9,21 +9,18 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Finding
 from pytest_anubis.core.verdict import Reason
-from pytest_anubis.validator.judging.column_judging import (
-    FAIL,
-    INCONCLUSIVE,
-    MARGINAL,
-    REASONS,
-    JudgedColumns,
-)
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import FAIL, INCONCLUSIVE, MARGINAL, REASONS
 from pytest_anubis.validator.similarity.centre import median_centre
 from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.usable_rows import name_codes, rows_of
 
 FEWEST = 5
+"""Fewest nodes of which most can have moved: of four, three may each be slow by themselves."""
 MOST = 0.5
 """More than this share of the nodes must have moved, and this share of those must still agree."""
 NAMED = 5
+"""Most metrics that one finding names: a line for people."""
 ADVICE = (
     ": look for a change of driver, firmware or settings, and learn a new baseline if it is meant"
 )
@@ -33,7 +30,7 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     """Tell a class that moved together from nodes that are slow.
 
     If more than half of at least five nodes left the healthy spread on the same side, and those that did
-    agree with each other to the practical limit, the class has moved (a driver, a firmware, a BIOS
+    agree with each other to the practical threshold, the class has moved (a driver, a firmware, a BIOS
     setting). Units that fit the new centre become INCONCLUSIVE: the baseline is out of date for them.
     Units that are slow beside the new centre as well keep their verdict. A class that became better is
     reported too, and no verdict changes.
@@ -51,14 +48,16 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     rows = rows_of(population)
     if not rows.blocks:
         return judged, None
-    limit = criterion.alpha if criterion.limit is None else max(criterion.alpha, criterion.limit)
+    tight = (
+        criterion.alpha if criterion.learned is None else max(criterion.alpha, criterion.learned)
+    )
     below, above = rows.sides(np.asarray(criterion.centre))
     lost = worse(below, above, criterion.metric.better)
     gained = worse(above, below, criterion.metric.better)
     _, codes = name_codes(population.nodes)
     everyone = len(np.unique(codes[rows.usable]))
     for side, distance in (("worse", lost), ("better", gained)):
-        moved = rows.usable & (np.nan_to_num(distance) > 1 - limit)
+        moved = rows.usable & (np.nan_to_num(distance) > 1 - tight)
         nodes = len(np.unique(codes[moved]))
         if everyone < FEWEST or nodes <= MOST * everyone:
             continue

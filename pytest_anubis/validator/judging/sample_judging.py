@@ -14,16 +14,11 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging.sequential_test import CONFIRM
-from pytest_anubis.validator.similarity.distance import one_sided, trouble
+from pytest_anubis.validator.judging.verdict_table import criterion_for, decide
+from pytest_anubis.validator.similarity.distance import TINY, one_sided, trouble, uniformly_worse
 
-
-class Call(NamedTuple):
-    """A cell of the verdict table and the threshold that decided."""
-
-    outcome: Outcome
-    reason: Reason
-    threshold: float
+NOTABLE = 0.02
+"""Loss beyond which the sentence says so when the medians explain less than half of it."""
 
 
 class Subject(NamedTuple):
@@ -56,30 +51,6 @@ class Said(NamedTuple):
     expected: float
     reference: Reference
     population: str
-
-
-def decide(similarity: float, criterion: Criterion) -> Call:
-    """Apply the verdict table (docs/validator.md) to a one-sided similarity.
-
-    Beyond both limits: FAIL. Beyond the learned one only: MARGINAL. Beyond the practical one only: PASS,
-    listed as unable to detect that loss. Without a learned limit the practical one decides alone.
-    """
-    alpha, limit = criterion.alpha, criterion.limit
-    if criterion.metric.better == "equal":
-        if similarity >= 1.0:
-            return Call(Outcome.PASS, Reason.WITHIN, 1.0)
-        return Call(Outcome.FAIL, Reason.BEYOND, 1.0)
-    costly = similarity < alpha
-    if limit is None:
-        if costly:
-            return Call(Outcome.FAIL, Reason.BEYOND, alpha)
-        return Call(Outcome.PASS, Reason.WITHIN, alpha)
-    unusual = similarity < limit
-    if unusual and costly:
-        return Call(Outcome.FAIL, Reason.BEYOND, min(alpha, limit))
-    if unusual:
-        return Call(Outcome.MARGINAL, Reason.UNUSUAL, alpha)
-    return Call(Outcome.PASS, Reason.UNDETECTABLE if costly else Reason.WITHIN, limit)
 
 
 def judge_sample(
@@ -206,13 +177,6 @@ def judge_row(
     )
 
 
-def criterion_for(alike: float, criterion: Criterion, looks: int = 1) -> Criterion:
-    """Return the criterion as it holds for a sample: a loss that was not confirmed has a wider limit."""
-    if criterion.hasty is None or criterion.limit is None or looks >= CONFIRM:
-        return criterion
-    return replace(criterion, limit=criterion.hasty) if alike < criterion.limit else criterion
-
-
 def _middle(array: FloatArray) -> float | None:
     """Return the median, None without finite values; of a billion equal values in constant memory."""
     low, high = (float(array.min()), float(array.max())) if array.size else (np.nan, np.nan)
@@ -260,11 +224,11 @@ def conclude(
         count=base.count,
         value=base.value,
         expected=criterion.typical,
-        bound=bound_of(criterion.typical, threshold, criterion.metric.better),
+        limit=limit_of(criterion.typical, threshold, criterion.metric.better),
         similarity=alike,
         threshold=threshold,
         practical=criterion.alpha,
-        learned=criterion.limit,
+        learned=criterion.learned,
         percentile=percentile(base.value, criterion),
         reference=reference,
         baseline=base.baseline,
@@ -275,11 +239,11 @@ def conclude(
     )
 
 
-def bound_of(expected: float, threshold: float, better: Direction) -> float:
+def limit_of(expected: float, threshold: float, better: Direction) -> float:
     """Return the median at which a uniformly worse sample would just cross the threshold."""
     if better == "equal":
         return expected
-    return expected * threshold if better == "higher" else expected / max(threshold, 1e-9)
+    return uniformly_worse(expected, threshold, better)
 
 
 def percentile(value: float | None, criterion: Criterion) -> float | None:
@@ -318,7 +282,7 @@ def _other_unit(base: MetricVerdict, metric: Metric, criterion: Criterion) -> Me
     return replace(
         base,
         reason=Reason.WRONG_UNIT,
-        text=f"{metric.name} cannot be judged: {what}; learn a new baseline or mend the benchmark",
+        text=f"{metric.name} cannot be judged: {what}; learn a new baseline or fix the benchmark",
     )
 
 
@@ -334,20 +298,29 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
     state = f"{name} is {value:.4g} {unit}, expected {said.expected:.4g} {unit}"
     if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
         state += f" by {said.population}"
-    if loss > 0.02:
-        shift = 1 - min(value, said.expected) / max(value, said.expected, 1e-300)
+    if loss > NOTABLE:
+        shift = 1 - min(value, said.expected) / max(value, said.expected, TINY)
         state += " (medians); its distribution" if shift < loss / 2 else ""
     if said.reason is Reason.WITHIN:
-        limit = 1 - said.threshold
-        return f"{state}: {loss:.2%} worse, within the limit of {limit:.2%} ({said.population})"
+        allowed = 1 - said.threshold
+        return (
+            f"{state}: {loss:.2%} worse, within the threshold of {allowed:.2%} ({said.population})"
+        )
     practical = 1 - criterion.alpha
-    spread = "" if criterion.limit is None else f"the healthy spread of {1 - criterion.limit:.2%}"
+    spread = (
+        "" if criterion.learned is None else f"the healthy spread of {1 - criterion.learned:.2%}"
+    )
     if said.reason is Reason.UNDETECTABLE:
         return f"{state}: {loss:.1%} worse, but within {spread}, so this metric cannot show such a loss"
     if said.reason is Reason.UNUSUAL:
-        return f"{state}: {loss:.2%} worse, beyond {spread} but within the practical limit of {practical:.3g}"
-    limits = f"the practical limit of {practical:.1%}" + (f" and {spread}" if spread else "")
-    return _with_disturbance(base, said, f"{state}: {loss:.1%} worse, beyond {limits}")
+        return (
+            f"{state}: {loss:.2%} worse, beyond {spread} but within the practical threshold of "
+            f"{practical:.3g}"
+        )
+    thresholds = f"the practical threshold of {practical:.1%}" + (
+        f" and {spread}" if spread else ""
+    )
+    return _with_disturbance(base, said, f"{state}: {loss:.1%} worse, beyond {thresholds}")
 
 
 def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:

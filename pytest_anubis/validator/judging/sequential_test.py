@@ -9,47 +9,53 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.baseline import ERROR_RATE, Criterion
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.similarity.distance import one_sided, trouble
 
-STAGES = 16
-"""Most stages, the first one included."""
-CONFIRM = 11
-"""A loss is only believed after this many stages: what passes within seconds never rejects a node."""
-PLAIN, PLAIN_STAGES = 2.0, 5
-"""A loss this many times as large as the limit is plain, and believed after this many stages."""
+MOST_LOOKS = 16
+"""Most looks, the first one included: it is a whole measurement and each of the others a fifth, so four times
+the first one's values, whose mean is twice as exact."""
+CONFIRMING_LOOKS = 11
+"""A loss counts as confirmed after this many looks: what passes within seconds never rejects a node. Ten more
+looks with their pauses take a quarter of a minute and more; `benchmarks/validator_machine.py` shows what it
+leaves."""
+CLEAR, CLEAR_LOOKS = 2.0, 5
+"""A loss this many times as large as one that fails is clear, and confirmed after this many looks: a second
+measurement's worth of values, as a node that is half as fast need not wait for ten."""
+MOST_CORRELATION = 0.95
+"""Largest correlation of neighbouring values that is taken as found: 39 such values still count as one."""
 
 
 def closer_look(
-    stages: Sequence[npt.ArrayLike],
+    looks: Sequence[npt.ArrayLike],
     criterion: Criterion,
     *,
-    error: float = 0.01,
-    most: int = STAGES,
+    error: float = ERROR_RATE,
+    most: int = MOST_LOOKS,
 ) -> Literal["enough", "more"]:
     """Say whether a measurement should be taken again.
 
     The loss of all values together is compared with the loss at which the verdict becomes FAIL. Its
     standard error takes the correlation of successive values into account. While the Student-t interval
-    at ``error / most`` (Bonferroni over the looks) contains the limit, more is asked for; so a verdict
+    at ``error / most`` (Bonferroni over the looks) contains that loss, more is asked for; so a verdict
     that stops early agrees with that of an endless measurement with probability ``1 - error`` at least.
-    A loss is confirmed by ``CONFIRM`` stages before it may reject, a plain one by ``PLAIN_STAGES``.
+    A loss is confirmed by ``CONFIRMING_LOOKS`` looks before it may reject, a clear one by ``CLEAR_LOOKS``.
 
     Args:
-        stages: The values of each stage in time order.
+        looks: The values of each look in time order.
         criterion: What they are compared with.
         error: Chance that an early stop decides otherwise than endless measurement would.
-        most: Largest number of stages.
+        most: Largest number of looks.
 
     Returns:
-        ``enough``: judge what there is; ``more``: take another stage.
+        ``enough``: judge what there is; ``more``: take another look.
     """
     from scipy.special import stdtrit
 
-    if criterion.metric.better == "equal" or len(stages) >= most:
+    if criterion.metric.better == "equal" or len(looks) >= most:
         return "enough"
-    parts = [np.asarray(stage, dtype=np.float64) for stage in stages]
+    parts = [np.asarray(look, dtype=np.float64) for look in looks]
     values = np.concatenate(parts) if parts else np.empty(0)
     if trouble(values) is not None:
         return "enough"
@@ -64,24 +70,24 @@ def closer_look(
     half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
     if loss <= threshold:
         return "more" if loss + half > threshold else "enough"
-    plain = max(PLAIN * threshold, 1 - (criterion.hasty or 1.0))
-    if len(parts) >= PLAIN_STAGES and loss - half > plain:
+    clear = max(CLEAR * threshold, 1 - (criterion.unconfirmed or 1.0))
+    if len(parts) >= CLEAR_LOOKS and loss - half > clear:
         return "enough"
-    return "more" if len(parts) < CONFIRM or loss - half < threshold else "enough"
+    return "more" if len(parts) < CONFIRMING_LOOKS or loss - half < threshold else "enough"
 
 
 def fail_loss(criterion: Criterion) -> float:
-    """Return the one-sided loss beyond which the verdict is FAIL: the larger of the two limits."""
+    """Return the one-sided loss beyond which the verdict is FAIL: beyond both thresholds."""
     practical = 1 - criterion.alpha
-    return practical if criterion.limit is None else max(practical, 1 - criterion.limit)
+    return practical if criterion.learned is None else max(practical, 1 - criterion.learned)
 
 
 def _standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
     """Return the standard error of the mean of all values, and its degrees of freedom.
 
     The mean of n values with autocorrelation r between neighbours has the variance of
-    ``n (1 - r) / (1 + r)`` independent ones. Deviations are taken from the mean of all stages, so that
-    a difference between stages counts as noise of long memory.
+    ``n (1 - r) / (1 + r)`` independent ones. Deviations are taken from the mean of all looks, so that
+    a difference between looks counts as noise of long memory.
     """
     values = np.concatenate(parts)
     n = len(values)
@@ -92,6 +98,6 @@ def _standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
     if variance == 0:
         return 0.0, n - 1.0
     pairs = [float(((p[1:] - centre) * (p[:-1] - centre)).sum()) for p in parts]
-    correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), 0.95)
+    correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), MOST_CORRELATION)
     effective = max(n * (1 - correlation) / (1 + correlation), 2.0)
     return math.sqrt(variance / effective), effective - 1

@@ -9,7 +9,15 @@ from functools import partial
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.baseline import (
+    ALPHA,
+    ERROR_RATE,
+    Baseline,
+    Criterion,
+    Exclusion,
+    Finding,
+    Scope,
+)
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.steady_state import shortest_window
 from pytest_anubis.validator.learning.criterion_learning import (
@@ -19,12 +27,13 @@ from pytest_anubis.validator.learning.criterion_learning import (
     learn_criterion,
 )
 from pytest_anubis.validator.learning.fleet_thresholds import (
+    CONFIDENCE,
     HealthyTail,
-    fleet_limits,
+    fleet_thresholds,
     healthy_tail,
 )
-from pytest_anubis.validator.learning.machine_thresholds import machine_limits
-from pytest_anubis.validator.learning.subpopulations import second_population
+from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds
+from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
 from pytest_anubis.validator.similarity.centre import Method
 
 Progress = Callable[[int, int], None]
@@ -37,10 +46,10 @@ def learn_baseline(
     hardware_class: str,
     attributes: Mapping[str, str] | None = None,
     created: str,
-    alpha: float = 0.95,
+    alpha: float = ALPHA,
     method: Method = "median",
-    error_rate: float | None = 0.01,
-    confidence: float | None = 0.9,
+    error_rate: float | None = ERROR_RATE,
+    confidence: float | None = CONFIDENCE,
     node_attributes: Mapping[str, Mapping[str, str]] | None = None,
     one_machine: bool | None = None,
     progress: Progress | None = None,
@@ -53,11 +62,11 @@ def learn_baseline(
         hardware_class: Key of the class.
         attributes: What the key was made of.
         created: Date and time, ISO 8601, UTC (this room has no clock).
-        alpha: Practical limit.
+        alpha: Practical threshold.
         method: ``median`` or ``medoid``.
-        error_rate: Chance that a healthy node is beyond any learned limit; None for alpha alone.
+        error_rate: Chance that a healthy node is beyond any learned threshold; None for alpha alone.
         confidence: Wanted confidence of that rate.
-        node_attributes: Node -> attributes, to name what separates a second population.
+        node_attributes: Node -> attributes, to name what separates a subpopulation.
         one_machine: Whether all units are runs of one machine; None: they are, if there is one node and
             more than one run of it.
         progress: Called with (done, all) after every criterion.
@@ -70,8 +79,8 @@ def learn_baseline(
     _check(populations, hardware_class)
     single = _one_machine(populations) if one_machine is None else one_machine
     tasks = _tasks(populations, single)
-    limited = len(tasks) if error_rate is not None and not single else 0
-    learn = partial(_learn, alpha=alpha, method=method, one_machine=single, limited=limited)
+    together = len(tasks) if error_rate is not None and not single else 0
+    learn = partial(_learn, alpha=alpha, method=method, one_machine=single, together=together)
     results: list[Learned] = []
     for done in executor.map(learn, tasks) if executor else map(learn, tasks):
         results.append(done)
@@ -81,7 +90,7 @@ def learn_baseline(
     if single:
         criteria, factor, reached, notes = _machine(found, error_rate), None, None, ""
     else:
-        fleet = fleet_limits(
+        fleet = fleet_thresholds(
             [item for item, _ in found],
             [tail for _, tail in found],
             error_rate=error_rate,
@@ -111,7 +120,12 @@ def learn_baseline(
 
 
 def _learn(
-    task: tuple[Population, Scope], *, alpha: float, method: Method, one_machine: bool, limited: int
+    task: tuple[Population, Scope],
+    *,
+    alpha: float,
+    method: Method,
+    one_machine: bool,
+    together: int,
 ) -> Learned:
     population, scope = task
     learned = learn_criterion(
@@ -120,7 +134,7 @@ def _learn(
     if learned.criterion is not None and scope == "unit" and population.metric.better != "equal":
         window = shortest_window(population, learned.rows.usable & ~learned.flagged)
         learned = replace(learned, criterion=replace(learned.criterion, window=window))
-    return learned, healthy_tail(learned, criteria=limited) if limited else None
+    return learned, healthy_tail(learned, criteria=together) if together else None
 
 
 def _tasks(populations: Sequence[Population], single: bool) -> list[tuple[Population, Scope]]:
@@ -154,7 +168,7 @@ def _check(populations: Sequence[Population], hardware_class: str) -> None:
             if (ours.unit, ours.better) != (theirs.unit, theirs.better):
                 raise LearnError(
                     f"{name}: mixed units or directions ({theirs.unit}, {theirs.better} and "
-                    f"{ours.unit}, {ours.better}); mend the benchmark or learn the runs apart"
+                    f"{ours.unit}, {ours.better}); fix the benchmark or learn the runs apart"
                 )
             raise LearnError(f"{name}: two populations of the same metric; join them into one")
         same = (id(population.nodes), id(population.devices), id(population.runs))
@@ -186,24 +200,26 @@ def _one_machine(populations: Sequence[Population]) -> bool:
 
 def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criterion, ...]:
     noisy = [item for item, _ in found if item.spread is not None]
-    limits = machine_limits(
+    thresholds = machine_thresholds(
         [item.spread for item in noisy if item.spread is not None],
-        error_rate=error_rate if error_rate is not None else 0.01,
+        error_rate=error_rate if error_rate is not None else ERROR_RATE,
     )
-    by_item = {id(item): limit for item, limit in zip(noisy, limits, strict=True)}
+    by_item = {id(item): found for item, found in zip(noisy, thresholds, strict=True)}
     out = []
     for item, _ in found:
         criterion = item.criterion
         if criterion is None:
             continue
         if id(item) in by_item:
-            limit = by_item[id(item)]
+            threshold = by_item[id(item)]
             criterion = replace(
                 criterion,
-                limit=limit.confirmed,
-                hasty=limit.hasty,
-                spread=limit.scale,
-                detectable=detectable(criterion.metric.better, criterion.alpha, limit.confirmed),
+                learned=threshold.confirmed,
+                unconfirmed=threshold.unconfirmed,
+                spread=threshold.scale,
+                detectable=detectable(
+                    criterion.metric.better, criterion.alpha, threshold.confirmed
+                ),
                 notes=(
                     *criterion.notes,
                     f"one machine: the limit is the spread of its {criterion.units} runs with a margin "
@@ -237,7 +253,9 @@ def _findings(
         findings = item.findings
         if findings and item.criterion is not None and node_attributes:
             centre = np.asarray(item.criterion.centre)
-            findings = second_population(item.population, item.rows, centre, alpha, node_attributes)
+            findings = subpopulation_findings(
+                item.population, item.rows, centre, alpha, node_attributes
+            )
         found.extend(findings)
     for criterion in criteria:
         text = _unrepeatable(criterion)
@@ -260,7 +278,7 @@ def _unrepeatable(criterion: Criterion) -> str:
     """Say so when a metric cannot show a loss as small as alpha asks for."""
     if criterion.metric.better == "equal" or criterion.repeatability is None:
         return ""
-    loose = criterion.limit is not None and criterion.limit < criterion.alpha
+    loose = criterion.learned is not None and criterion.learned < criterion.alpha
     if criterion.repeatability >= criterion.alpha and not loose:
         return ""
     detects = (

@@ -6,23 +6,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.baseline import ALPHA, MOST_MEDIANS, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.exact_metrics import learn_constant
 from pytest_anubis.validator.learning.machine_thresholds import (
     RunSpread,
-    machine_limits,
+    machine_thresholds,
     run_spread,
 )
-from pytest_anubis.validator.learning.subpopulations import second_population
-from pytest_anubis.validator.learning.tails import believed
+from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
+from pytest_anubis.validator.learning.tails import in_healthy_tail
 from pytest_anubis.validator.similarity.centre import (
+    FEWEST,
     Method,
     median_centre,
     medoid_row,
     repeatability,
 )
-from pytest_anubis.validator.similarity.distance import worse
+from pytest_anubis.validator.similarity.distance import uniformly_worse, worse
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
@@ -32,12 +34,16 @@ from pytest_anubis.validator.similarity.usable_rows import (
     rows_of,
 )
 
-FEWEST = 3
-"""Fewest units that make a criterion; up to `WEAK` of them make a weak one."""
 WEAK = 4
+"""A criterion of so few units is marked weak: of four, two sick ones leave no majority."""
 MOSTLY, GAP = 0.75, 1.2
-ENOUGH_VALUES = 5
-"""A sample with this many values can always be judged."""
+"""Without a majority within alpha, units beyond it count as noise if at least this share of the healthy
+tail's units is within alpha, and the next one outside is this much further away: a noisy metric, not two
+populations. A judgement: of ten strong healthy units three may be noise, and a fifth more is a gap that noise
+rarely leaves."""
+ENOUGH_VALUES, SHORTER = 5, 4
+"""A sample with this many values, or a quarter of the smallest one learned from, can be judged: its median is
+then no single value's, and a run that was cut short is told from one that was not."""
 
 
 class LearnError(ValueError):
@@ -55,7 +61,7 @@ class LearnedCriterion:
         exclusions: Units that took no part, or were found too far from the centre.
         findings: What people should look at.
         losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
-        flagged: Shape (n,), True where the loss is beyond the practical limit.
+        flagged: Shape (n,), True where the loss is beyond the practical threshold.
         rows: The usable rows, sorted.
         spread: Run-to-run spread, for one machine only.
     """
@@ -74,7 +80,7 @@ class LearnedCriterion:
 def learn_criterion(
     population: Population,
     *,
-    alpha: float = 0.95,
+    alpha: float = ALPHA,
     method: Method = "median",
     one_machine: bool = False,
     scope: Scope = "unit",
@@ -88,10 +94,10 @@ def learn_criterion(
 
     Args:
         population: Samples of comparable units of one hardware class.
-        alpha: Practical limit, in (0, 1).
+        alpha: Practical threshold, in (0, 1).
         method: ``median`` or ``medoid``.
         one_machine: All rows are runs of one machine: nothing is dropped, and the spread of the runs
-            gives the limit.
+            gives the threshold.
         scope: ``node`` pools the values of each node (and run) first.
 
     Returns:
@@ -147,7 +153,7 @@ def _of_fleet(
         population=population,
         criterion=criterion,
         exclusions=excluded,
-        findings=second_population(population, rows, centre, alpha, sides=(below, above)),
+        findings=subpopulation_findings(population, rows, centre, alpha, sides=(below, above)),
         losses=losses,
         flagged=flagged,
         rows=rows,
@@ -167,10 +173,15 @@ def _of_machine(
     losses = rows.losses(centre, population.metric.better)
     criterion = _criterion(population, rows, columns, centre, rows.usable, alpha, scope)
     spread = run_spread(population, rows, centre)
-    [limit] = machine_limits([spread])
+    [threshold] = machine_thresholds([spread])
     return LearnedCriterion(
         population=population,
-        criterion=replace(criterion, limit=limit.confirmed, hasty=limit.hasty, spread=limit.scale),
+        criterion=replace(
+            criterion,
+            learned=threshold.confirmed,
+            unconfirmed=threshold.unconfirmed,
+            spread=threshold.scale,
+        ),
         exclusions=exclusions,
         losses=losses,
         flagged=np.zeros(rows.total, dtype=np.bool_),
@@ -189,7 +200,7 @@ def _exact(
         )
     healthy = rows.usable & ~flagged
     criterion = _criterion(
-        population, rows, np.empty((0, rows.total)), np.array([constant]), healthy, 0.95, scope
+        population, rows, np.empty((0, rows.total)), np.array([constant]), healthy, ALPHA, scope
     )
     excluded = tuple(
         _exclusion(population, row, f"differs from the exact value {constant:g}")
@@ -229,8 +240,9 @@ def _criterion(
     scope: Scope,
 ) -> Criterion:
     medians = np.sort(rows.medians()[healthy])
-    if len(medians) > 101:
-        medians = medians[np.round(np.linspace(0, len(medians) - 1, 101)).astype(np.int64)]
+    if len(medians) > MOST_MEDIANS:
+        places = np.linspace(0, len(medians) - 1, MOST_MEDIANS)
+        medians = medians[np.round(places).astype(np.int64)]
     units = int(healthy.sum())
     nodes, count = _count(population, healthy)
     exact = population.metric.better == "equal"
@@ -248,18 +260,18 @@ def _criterion(
         medians=tuple(medians.tolist()),
         nodes=nodes,
         units=units,
-        least=max(1, min(ENOUGH_VALUES, smallest // 4)),
+        least=max(1, min(ENOUGH_VALUES, smallest // SHORTER)),
         weak=count <= WEAK,
     )
 
 
-def detectable(better: str, alpha: float, limit: float | None) -> float:
+def detectable(better: Direction, alpha: float, learned: float | None) -> float:
     """Return the smallest uniform loss of a typical unit that gives FAIL, as a fraction of its value.
 
     For ``higher`` that is a value lower by this share; for ``lower`` one that is larger by it.
     """
-    threshold = alpha if limit is None else min(alpha, limit)
-    return 1 - threshold if better == "higher" else 1 / max(threshold, 1e-9) - 1
+    threshold = alpha if learned is None else min(alpha, learned)
+    return abs(uniformly_worse(1.0, threshold, better) - 1)
 
 
 def _count(population: Population, members: BoolArray) -> tuple[int, int]:
@@ -294,7 +306,7 @@ def _no_majority(
     if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
         return ""
     if after >= FEWEST:
-        own = believed(losses, healthy, usable)
+        own = in_healthy_tail(losses, healthy, usable)
         mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= MOSTLY * int(own.sum())
         if mostly and losses[usable & ~own].min(initial=1.0) > GAP * losses[own].max():
             return ""

@@ -1,8 +1,8 @@
-"""Learned limits of a fleet: one common rarity that keeps a whole healthy node at the stated rate.
+"""Learned thresholds of a fleet: one common rarity that keeps a whole healthy node at the stated rate.
 
 Per metric the rarity of a distance is -log of its chance under a tail fitted to that metric's own healthy
 distances. A node's score is the largest rarity over all its metrics and devices, each distance taken to a
-centre learned without that node; the limit is an order statistic of the scores of the healthy nodes (the
+centre learned without that node; the threshold is an order statistic of the scores of the healthy nodes (the
 max-T idea of Westfall and Young 1993, on tail probabilities, so that a metric with a heavy tail costs the
 quiet ones no power).
 """
@@ -19,23 +19,27 @@ import numpy as np
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion, detectable
-from pytest_anubis.validator.learning.leave_one_out import left_out_losses
+from pytest_anubis.validator.learning.leave_one_out import leave_one_out_losses
 from pytest_anubis.validator.learning.tails import (
     LOOSEST,
     Tail,
-    believed,
     fit_tail,
+    in_healthy_tail,
     nodes_needed,
     tolerance_limit,
 )
 from pytest_anubis.validator.similarity.usable_rows import distinct_codes, name_codes
 
 REACH = 1.5
-"""A limit is never extrapolated further than this times the largest healthy distance seen."""
+"""With too few nodes for the rate a threshold is never extrapolated further than this times the largest
+healthy distance seen: a tail of few values may bend upwards by chance, and a fault must not hide behind
+it."""
+CONFIDENCE = 0.9
+"""Confidence of the stated rate where nobody states another: 230 nodes; 95 % would take 299."""
 
 
 class HealthyTail(NamedTuple):
-    """What one metric's healthy distances say about limits.
+    """What one metric's healthy distances say about thresholds.
 
     Attributes:
         tail: The fitted tail.
@@ -52,11 +56,11 @@ class HealthyTail(NamedTuple):
     strays: frozenset[str]
 
 
-class FleetLimits(NamedTuple):
-    """Limits of all criteria of a baseline.
+class FleetThresholds(NamedTuple):
+    """Thresholds of all criteria of a baseline.
 
     Attributes:
-        criteria: With limit, spread and detectable loss filled in, in the given order.
+        criteria: With threshold, spread and detectable loss filled in, in the given order.
         factor: The common rarity; None when there are too few nodes.
         confidence: Confidence of the rate; None when it holds on average only.
         nodes: How many healthy nodes the common rarity rests on.
@@ -85,8 +89,8 @@ def healthy_tail(learned: LearnedCriterion, *, criteria: int = 1) -> HealthyTail
     if criterion is None or criterion.metric.better == "equal":
         return None
     usable = learned.rows.usable
-    inside = believed(learned.losses, usable & ~learned.flagged, usable, criteria)
-    distances = left_out_losses(learned, inside)
+    inside = in_healthy_tail(learned.losses, usable & ~learned.flagged, usable, criteria)
+    distances = leave_one_out_losses(learned, inside)
     tail = fit_tail(distances[inside])
     names, codes = name_codes(learned.population.nodes)
     codes_inside = codes[inside]
@@ -103,28 +107,28 @@ def healthy_tail(learned: LearnedCriterion, *, criteria: int = 1) -> HealthyTail
     )
 
 
-def fleet_limits(
+def fleet_thresholds(
     learned: Sequence[LearnedCriterion],
     tails: Sequence[HealthyTail | None],
     *,
     error_rate: float | None,
-    confidence: float | None = 0.9,
-) -> FleetLimits:
-    """Set every criterion's learned limit so that a healthy node is rejected at the stated rate.
+    confidence: float | None = CONFIDENCE,
+) -> FleetThresholds:
+    """Set every criterion's learned threshold so that a healthy node is rejected at the stated rate.
 
     With too few nodes for the rate, alpha alone decides, except for a metric whose healthy samples do not
-    even agree to alpha with each other: there the extrapolated tail widens the limit, so that noise
+    even agree to alpha with each other: there the extrapolated tail widens the spread, so that noise
     rejects nobody.
 
     Args:
         learned: The criteria of one class, all of which have one.
         tails: Their healthy tails, None for exact metrics.
-        error_rate: Chance that a healthy node is beyond any limit; None for alpha alone.
+        error_rate: Chance that a healthy node is beyond any threshold; None for alpha alone.
         confidence: Wanted confidence of that rate; less is used, and said, if nodes do not suffice.
     """
     criteria = [item.criterion for item in learned if item.criterion is not None]
     if error_rate is None:
-        return FleetLimits(tuple(criteria), None, None, 0, "")
+        return FleetThresholds(tuple(criteria), None, None, 0, "")
     units = [len(item.losses) / max(item.criterion.nodes, 1) for item in learned if item.criterion]
     far = math.log(max(sum(units), 1.0) / error_rate)
     scores = _scores([tail for tail in tails if tail is not None])
@@ -139,11 +143,11 @@ def fleet_limits(
     note = _note(len(scores), error_rate, confidence, reached, factor is None)
     out = []
     for criterion, tail in zip(criteria, tails, strict=True):
-        out.append(_limited(criterion, tail, factor, far, note))
-    return FleetLimits(tuple(out), factor, reached, len(scores), note)
+        out.append(_with_threshold(criterion, tail, factor, far, note))
+    return FleetThresholds(tuple(out), factor, reached, len(scores), note)
 
 
-def _limited(
+def _with_threshold(
     criterion: Criterion, tail: HealthyTail | None, factor: float | None, far: float, note: str
 ) -> Criterion:
     if tail is None:
@@ -155,12 +159,12 @@ def _limited(
         noisy = criterion.repeatability is not None and criterion.repeatability < criterion.alpha
         if not noisy or distance <= 1 - criterion.alpha:
             return replace(criterion, spread=tail.tail.scale, notes=(*criterion.notes, note))
-    limit = 1 - min(distance, LOOSEST)
+    threshold = 1 - min(distance, LOOSEST)
     return replace(
         criterion,
-        limit=limit,
+        learned=threshold,
         spread=tail.tail.scale,
-        detectable=detectable(criterion.metric.better, criterion.alpha, limit),
+        detectable=detectable(criterion.metric.better, criterion.alpha, threshold),
         notes=(*criterion.notes, note) if note else criterion.notes,
     )
 

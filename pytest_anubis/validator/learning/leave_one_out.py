@@ -6,13 +6,15 @@ import numpy as np
 
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion
+from pytest_anubis.validator.similarity.centre import FEWEST
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
 
 LARGEST = 1 << 22
-"""Beyond this many quantiles of units one node moves the median by less than its own resolution."""
+"""Beyond this many quantiles of units (16,384 units of 256) one node hardly moves the median, and sorting
+them all would cost more memory than learning does."""
 
 
-def left_out_losses(learned: LearnedCriterion, members: BoolArray) -> FloatArray:
+def leave_one_out_losses(learned: LearnedCriterion, members: BoolArray) -> FloatArray:
     """Return every member's one-sided loss to the median centre of all other nodes, shape (n,).
 
     The median without a node follows from the sorted columns: taking k of n values away moves its place
@@ -31,7 +33,7 @@ def left_out_losses(learned: LearnedCriterion, members: BoolArray) -> FloatArray
     columns = rows.quantile_columns(size)[:, members].astype(np.float64)
     _, codes = name_codes(learned.population.nodes)
     _, owner, counts = np.unique(codes[members], return_inverse=True, return_counts=True)
-    if len(counts) < 3:
+    if len(counts) < FEWEST:
         return out
     centres = np.empty((size, len(counts)))
     order = np.argsort(columns, axis=1, kind="stable")

@@ -1,10 +1,10 @@
-"""Limits for a baseline of one machine: its runs are the units, and their spread is the noise.
+"""Thresholds for a baseline of one machine: its runs are the units, and their spread is the noise.
 
 A future run of the same healthy machine differs from the centre of K learned runs by a shift that is
 common to the whole run (neighbours, clocks, memory layout) and by the shape noise of a finite sample.
 The shift's scale is estimated from K runs only, so it is shrunk towards what all metrics of the machine
-have in common (moderated variances: Smyth 2004, doi:10.2202/1544-6115.1027), and the limit is the
-Student-t prediction bound of a next run, at a chance that keeps the whole node at its error rate.
+have in common (moderated variances: Smyth 2004, doi:10.2202/1544-6115.1027), and the threshold is
+the Student-t prediction bound of a next run, at a chance that keeps the whole node at its error rate.
 """
 
 from __future__ import annotations
@@ -16,43 +16,54 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pytest_anubis.core.baseline import ALPHA, ERROR_RATE
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.similarity.usable_rows import Rows, name_codes
 
 FLOOR = 1e-3
-"""Least believable run-to-run standard deviation, relative."""
-PRIOR = 0.01
-"""Run-to-run standard deviation assumed (with `PRIOR_DEGREES`) where too few metrics tell of their own."""
-PRIOR_DEGREES = 2.0
+"""Least run-to-run standard deviation that is taken as found, relative: a few runs may agree by chance to
+less than the next one will."""
+PRIOR, PRIOR_DEGREES = 0.01, 2.0
+"""Run-to-run standard deviation that is assumed where too few metrics tell of their own, and the runs that it
+counts as: between links that repeat to .1 % and shared hosts whose runs differ by several percent. A
+judgement, with little weight."""
 QUIET_DRIFT, NOISY_DRIFT, NOISY = 1.15, 2.0, 0.04
 """The next runs come later than the learned ones came after each other, and what makes a metric noisy
-(neighbours) comes in bursts: on twelve cloud machines measured for months the spread around five runs was
-1.2 to 1.4 times as wide as among them, with tails that grow with the noise. The spread is widened by the
-first factor for a quiet metric, and up to the second one for a metric with this much noise or more."""
+(neighbours) comes in bursts: on twelve cloud machines measured for months the spread around five runs was 1.2
+to 1.4 times as wide as among them, with tails that grow with the noise. The spread is widened by the first
+factor for a quiet metric, and up to the second one for a metric with this much noise or more."""
 MOST_DEGREES = 8.0
-"""Strongest pull towards the common variance: metrics of one machine do differ in noise."""
+"""Strongest pull towards the common variance, in degrees of freedom (runs, less one): metrics of one machine
+do differ in noise."""
 ENOUGH_METRICS = 6
+"""Fewest metrics whose common variance is estimated: of six the scatter of their logarithms is known to a
+third (1 / sqrt(2 * 5))."""
 ODD = 0.01
 """A metric whose spread has a smaller chance under the others' common variance is not one of them."""
 ENOUGH_FOR_TREND = 12
+"""Fewest metrics through which a line is drawn from the noise within runs to that between them: two
+parameters from fewer would follow chance."""
 BATCHES = 5
+"""Parts of a run whose means tell the noise within it: as many as a measurement has bursts on a host."""
 LARGEST = 0.9
+"""Largest loss that a threshold may allow: a value so far down is no noise, however few the runs."""
 LASTING = 0.5
-"""Share of the variance between runs that further looks within half a minute do not average out."""
+"""Share of the variance between runs that further looks within half a minute do not average out. A judgement:
+`benchmarks/validator_machine.py` shows the rejections of healthy runs and the power that follow."""
 
 
-class MachineLimit(NamedTuple):
+class MachineThreshold(NamedTuple):
     """What one metric of one machine may lose.
 
     Attributes:
         confirmed: Similarity below which a sample is outside the machine's own spread once further looks
             have confirmed it.
-        hasty: The same for a single look.
+        unconfirmed: The same before that.
         scale: Standard deviation of a single look about the centre, relative.
     """
 
     confirmed: float
-    hasty: float
+    unconfirmed: float
     scale: float
 
 
@@ -95,27 +106,47 @@ def run_spread(population: Population, rows: Rows, centre: FloatArray) -> RunSpr
 
 def _within(population: Population, rows: Rows) -> float:
     """Return the relative standard error of a run's mean, from the means of batches of each run."""
-    shares = []
-    for row in np.flatnonzero(rows.usable).tolist():
-        values = population.sample(row)
-        if len(values) >= 2 * BATCHES and values.mean() > 0:
-            means = np.array([part.mean() for part in np.array_split(values, BATCHES)])
-            shares.append(float(means.var(ddof=1)) / BATCHES / float(values.mean()) ** 2)
-    return math.sqrt(math.fsum(shares) / len(shares)) if shares else 0.0
+    known = within_variances(population, rows)
+    known = known[~np.isnan(known)]
+    return math.sqrt(math.fsum(known) / len(known)) if len(known) else 0.0
 
 
-def machine_limits(
-    spreads: Sequence[RunSpread], *, error_rate: float = 0.01, alpha: float = 0.95
-) -> list[MachineLimit]:
-    """Return the learned limits of each metric of one machine.
+def within_variances(population: Population, rows: Rows) -> FloatArray:
+    """Return each row's relative variance of its mean, from the means of successive batches.
 
-    A metric can only reject beyond both limits, so one whose spread keeps it within alpha anyway costs
+    Args:
+        population: Samples in time order.
+        rows: Its usable rows.
+
+    Returns:
+        Shape (n,), NaN for what is unusable, too short or zero throughout.
+    """
+    out = np.full(rows.total, np.nan)
+    sizes = np.diff(population.offsets)
+    for size in np.unique(sizes[rows.usable]):
+        if size < 2 * BATCHES:
+            continue
+        index = np.flatnonzero(rows.usable & (sizes == size))
+        matrix = population.values[np.asarray(population.offsets)[index][:, None] + np.arange(size)]
+        means = np.stack([p.mean(axis=1) for p in np.array_split(matrix, BATCHES, axis=1)], axis=1)
+        whole = matrix.mean(axis=1)
+        some = whole > 0
+        out[index[some]] = means[some].var(axis=1, ddof=1) / BATCHES / whole[some] ** 2
+    return out
+
+
+def machine_thresholds(
+    spreads: Sequence[RunSpread], *, error_rate: float = ERROR_RATE, alpha: float = ALPHA
+) -> list[MachineThreshold]:
+    """Return the learned thresholds of each metric of one machine.
+
+    A metric can only reject beyond both thresholds, so one whose spread keeps it within alpha anyway costs
     nothing of the error rate; the noisy ones share it in equal parts.
 
     Args:
         spreads: One entry per metric, in any order.
-        error_rate: Chance that any metric of a healthy run is beyond both its limits.
-        alpha: Practical limit.
+        error_rate: Chance that any metric of a healthy run is beyond both its thresholds.
+        alpha: Practical threshold.
 
     Returns:
         One entry per metric, in the order of `spreads`.
@@ -133,18 +164,18 @@ def machine_limits(
     once = scale * drift * np.sqrt(1 + centre)
     lasting = scale * drift * np.sqrt(LASTING + centre)
     shape = np.array([s.shape for s in spreads])
-    hasty, confirmed = (
-        _bound(sigma, shape, total, error_rate, 1 - alpha) for sigma in (once, lasting)
+    unconfirmed, confirmed = (
+        _prediction(sigma, shape, total, error_rate, 1 - alpha) for sigma in (once, lasting)
     )
     return [
-        MachineLimit(max(limit, wide), wide, sigma)
-        for limit, wide, sigma in zip(
-            confirmed.tolist(), hasty.tolist(), once.tolist(), strict=True
+        MachineThreshold(max(tight, wide), wide, sigma)
+        for tight, wide, sigma in zip(
+            confirmed.tolist(), unconfirmed.tolist(), once.tolist(), strict=True
         )
     ]
 
 
-def _bound(
+def _prediction(
     scale: FloatArray, shape: FloatArray, degrees: FloatArray, error_rate: float, practical: float
 ) -> FloatArray:
     """Return the similarity that a healthy run with this standard deviation stays above."""
@@ -168,7 +199,7 @@ def _share(
         1 - stdtr(degrees, -np.log1p(-room) / scale)
     )  # what alpha alone would let through
     low, high = error_rate / len(scale), error_rate
-    for _ in range(50):
+    for _ in range(50):  # halves the interval of the logarithm each time: to the last digit
         middle = math.sqrt(low * high)
         if float(np.minimum(alone, middle).sum()) > error_rate:
             high = middle
@@ -238,13 +269,13 @@ def _trend(
 ) -> tuple[FloatArray, int]:
     """Return the line through log variances over log noise within, and how many parameters it took."""
     flat = np.full(len(logs), float(logs[order].mean()))
-    known = within > FLOOR / 10
+    known = within > FLOOR / 10  # less is the rounding of equal values, not noise
     if int(known.sum()) < ENOUGH_FOR_TREND:
         return flat, 1
     chosen = order[known[order]]
     noise, target = 2 * np.log(within[chosen]), logs[chosen]
     spread = float(((noise - noise.mean()) ** 2).sum())
-    if spread < 1e-9:
+    if spread < 1e-9:  # all alike: no line
         return flat, 1
     slope = float(((noise - noise.mean()) * (target - target.mean())).sum()) / spread
     slope = min(max(slope, 0.0), 1.0)
@@ -256,8 +287,8 @@ def _trend(
 def _inverse_trigamma(value: float) -> float:
     from scipy.special import polygamma
 
-    low, high = 1e-3, 1e6
-    for _ in range(80):
+    low, high = 1e-3, 1e6  # half degrees of freedom: from 1e6 down to 1e-6 of variance of the log
+    for _ in range(80):  # to the last digit
         middle = math.sqrt(low * high)
         if float(polygamma(1, middle)) > value:
             low = middle

@@ -1,4 +1,4 @@
-"""A second population: a coherent group of units that differs from the majority."""
+"""Subpopulations: a coherent group of units that differs from the majority."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Finding
 from pytest_anubis.core.sample import FloatArray, Population
-from pytest_anubis.validator.similarity.centre import median_centre
+from pytest_anubis.validator.similarity.centre import FEWEST, median_centre
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
     Rows,
@@ -17,11 +17,15 @@ from pytest_anubis.validator.similarity.usable_rows import (
 )
 
 SHARE = 0.1
+"""Smallest share of the nodes that is worth a finding: less are defects, which the learning leaves out."""
 COHERENT = 0.5
+"""More than this share of those aside must be alike: scattered defects are no population."""
 SEPARATES = 0.95
+"""Share of a subpopulation that an attribute's value must name, and of the majority that it must not: one in
+twenty may be mislabelled or sick."""
 
 
-def second_population(
+def subpopulation_findings(
     population: Population,
     rows: Rows,
     centre: FloatArray,
@@ -37,7 +41,7 @@ def second_population(
         rows: Its usable rows.
         centre: The majority's centre.
         alpha: Units less alike than this (two-sided) are aside.
-        attributes: Node -> attributes of its hardware class, to name what separates the two.
+        attributes: Node -> attributes of its hardware class, to name what separates it from the majority.
         sides: The units' distances below and above the centre, if they are known already.
 
     Returns:
@@ -73,12 +77,12 @@ def _cluster(
     one_node = everyone == 1
     members = int(mask.sum()) if one_node else len(nodes)
     whole = int(rows.usable.sum()) if one_node else everyone
-    if members < 3 or members <= SHARE * whole:
+    if members < FEWEST or members <= SHARE * whole:
         return []
     own = median_centre(rows.quantile_columns(rows.grid()), mask)
     below, above = rows.sides(own)
     close = mask & (np.nan_to_num(below + above, nan=1.0) <= 1 - alpha)
-    if close.sum() < max(3, COHERENT * mask.sum()):
+    if close.sum() < max(FEWEST, COHERENT * mask.sum()):
         return []  # scattered defects are no population
     who = f"{members} of {whole} {'units' if one_node else 'nodes'}"
     mixed = np.isin(nodes, distinct_codes(codes[rows.usable & ~mask]))
@@ -104,16 +108,16 @@ def _cluster(
 
 def separating_attribute(
     population: Population,
-    second: BoolArray,
+    members: BoolArray,
     majority: BoolArray,
     attributes: Mapping[str, Mapping[str, str]] | None,
 ) -> str:
-    """Name the attribute (or device name) whose value tells the two populations apart, or return ''.
+    """Name the attribute (or device name) whose value tells a subpopulation from the majority, or return ''.
 
-    A value separates when at least 95 % of the second population have it and at most 5 % of the
+    A value separates when at least 95 % of its members have it and at most 5 % of the
     majority do; the cleanest one wins, ties go to the first name in order.
     """
-    ours = np.flatnonzero(second)
+    ours = np.flatnonzero(members)
     theirs = np.flatnonzero(majority)
     if not len(ours) or not len(theirs):
         return ""

@@ -10,20 +10,32 @@ import numpy as np
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 
-SHARE = 0.1
-"""The largest tenth of a metric's distances is its tail."""
+SHARE, LEAST_EXCESSES = 0.1, 10
+"""The largest tenth of a metric's distances is its tail; of few distances ten, or half of them."""
 FLOOR = 2e-4
-"""Least believable scale of a tail: differences of a hundredth of a percent mean nothing."""
-SHRINK = 40.0
-SHAPE = 0.1
-HEAVIEST = 0.6
+"""Least scale of a tail that is taken as found: differences of a hundredth of a percent mean nothing."""
+SHRINK, SHAPE = 40.0, 0.1
+"""A fitted shape counts as its excesses, beside forty that say .1, slightly heavier than exponential: with a
+hundred nodes of eight devices (80 excesses) the data have two thirds of the weight, with twenty nodes (16)
+under a third. `benchmarks/validator_thresholds.py` prints the rates and the power that follow."""
+LIGHTEST, HEAVIEST = -0.5, 0.6
+"""Range of a fitted shape before it is shrunk: the estimator has a finite variance below .5 (Hosking and
+Wallis 1987), and at .6 its error is as large as what it says. What is below 0 after shrinking counts as 0: a
+tail that ends would promise too much."""
+PLOTTING = 0.35
+"""Plotting position (rank - .35) / n of the probability-weighted moments (Hosking and Wallis 1987)."""
 MOST_REFITTED = 1000
-"""Excesses up to which a tail is fitted anew without each node."""
+"""Excesses up to which a tail is fitted anew without each node: time and memory grow with the square; of
+more, one node's few hardly bend the shape."""
 LOOSEST = 0.35
-"""No learned limit lets a larger loss pass, whatever the noise."""
+"""No learned threshold lets a larger loss pass, whatever the noise: one that misses a third of the
+performance protects nobody."""
 STRAY = 10.0
-"""A unit is a stray when the tail of the others expects one such distance in `STRAY` fleets; over all
-metrics together, since a healthy node that is called a stray anywhere is missing among the worst."""
+"""A unit is a stray when the tail of the others expects one such distance in `STRAY` fleets; over all metrics
+together, since a healthy node that is called a stray anywhere is missing among the worst."""
+
+ROUNDING = 1e-9
+"""Whole numbers of nodes that are missed by less are meant: 1 / .01 - 1 is 99 but for rounding."""
 
 
 class Tail(NamedTuple):
@@ -104,7 +116,7 @@ def fit_tail(distances: FloatArray) -> Tail:
     """
     ordered = np.sort(distances)
     n = len(ordered)
-    count = min(max(int(n * SHARE), min(10, n // 2)), n - 1)
+    count = min(max(int(n * SHARE), min(LEAST_EXCESSES, n // 2)), n - 1)
     start = float(ordered[n - count - 1])
     excess = ordered[n - count :] - start
     scale, shape = (
@@ -117,26 +129,26 @@ def _scale_and_shape(excess: FloatArray, kept: BoolArray) -> tuple[FloatArray, F
     """Return scales and shapes (k,) of tails from the excesses (n,), ascending, that are kept (k, n)."""
     count = kept.sum(axis=1)
     mean = kept @ excess / count
-    rank = (np.cumsum(kept, axis=1) - 0.35) / count[:, None]
+    rank = (np.cumsum(kept, axis=1) - PLOTTING) / count[:, None]
     lower = (kept * (1 - rank)) @ excess / count
     room = mean - 2 * lower
     shape = np.where(room > 0, 2 - mean / np.where(room > 0, room, 1.0), HEAVIEST)
-    shape = (count * np.clip(shape, -0.5, HEAVIEST) + SHRINK * SHAPE) / (count + SHRINK)
+    shape = (count * np.clip(shape, LIGHTEST, HEAVIEST) + SHRINK * SHAPE) / (count + SHRINK)
     shape = np.maximum(shape, 0.0)
     return np.maximum(mean * (1 - shape), FLOOR), shape
 
 
-def believed(
+def in_healthy_tail(
     losses: FloatArray, inside: BoolArray, usable: BoolArray, criteria: int = 1
 ) -> BoolArray:
-    """Return the units that belong to the healthy ones' own tail, those within the practical limit first.
+    """Return the units that belong to the healthy ones' own tail, those within the practical threshold first.
 
     Units beyond it are taken back as long as the tail of those inside makes such a distance likely; what
     a gap separates stays out.
 
     Args:
         losses: Shape (n,), one-sided distances to the centre.
-        inside: Shape (n,), units within the practical limit; at least two.
+        inside: Shape (n,), units within the practical threshold; at least two.
         usable: Shape (n,), units with a sample.
         criteria: How many criteria are learned together.
     """
@@ -153,14 +165,14 @@ def believed(
 
 
 def nodes_needed(rate: float, confidence: float | None) -> int:
-    """Return how many nodes a limit at this rate needs: on average (None) or with a confidence.
+    """Return how many nodes a threshold at this rate needs: on average (None) or with a confidence.
 
     The largest of n healthy values is exceeded by the next one with chance 1 / (n + 1), and it lies
     beyond the 1 - rate quantile with chance 1 - (1 - rate)^n.
     """
     if confidence is None:
-        return math.ceil(1 / rate - 1 - 1e-9)
-    return math.ceil(math.log1p(-confidence) / math.log1p(-rate) - 1e-9)
+        return math.ceil(1 / rate - 1 - ROUNDING)
+    return math.ceil(math.log1p(-confidence) / math.log1p(-rate) - ROUNDING)
 
 
 def tolerance_limit(values: FloatArray, rate: float, confidence: float | None) -> float | None:
@@ -181,7 +193,7 @@ def tolerance_limit(values: FloatArray, rate: float, confidence: float | None) -
         return None
     ordered = np.sort(values)[::-1]
     if confidence is None:
-        return float(ordered[max(math.floor(rate * (n + 1) + 1e-9), 1) - 1])
+        return float(ordered[max(math.floor(rate * (n + 1) + ROUNDING), 1) - 1])
     place = 1
     # P(at least r of n exceed the true quantile) must stay at or above the confidence.
     while place < n and float(bdtrc(place, n, rate)) >= confidence:

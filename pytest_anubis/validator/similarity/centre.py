@@ -8,9 +8,19 @@ from pytest_anubis.core.baseline import Method as Method
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows
 
+FEWEST = 3
+"""Fewest units that have a middle: of two that differ nobody can say which is the odd one."""
 AT_ONCE = 1 << 19
+"""Up to this many elements all pairs are one array (4 MiB of doubles); beyond, one unit at a time."""
 PAIRS = 1 << 25
-"""Up to this many elements every pair is compared; beyond, means over pairs by prefix sums."""
+"""Up to this many elements every pair is compared (a fraction of a second); beyond, means over pairs by
+prefix sums, whose time grows with the units instead of their square (`benchmarks/validator_speed.py`)."""
+MOST_STEPS = 8192
+"""Most steps of an exact quantile function: 32 sizes of 256 values each without a common divisor."""
+GRID_STEPS = 1024
+"""Steps where exact ones would be too many: a step is a tenth of a percent of a sample's values."""
+ROUNDING = 1e-12
+"""Sums that differ by less, relative, are equal but for rounding (doubles: 2e-16 an operation)."""
 
 
 def median_centre(columns: FloatArray, members: BoolArray) -> FloatArray:
@@ -59,23 +69,24 @@ def total_distances(columns: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def exact_columns(
-    rows: Rows, members: BoolArray, most: int = 8192
+    rows: Rows, members: BoolArray, most: int = MOST_STEPS
 ) -> tuple[FloatArray, FloatArray]:
     """Return the members' quantile functions on steps fine enough to lose nothing, with step widths.
 
     The steps are the union of the multiples of 1/n over all sample sizes n; if that is more than
-    ``most`` of them, a plain grid of 1,024 quantiles is used instead.
+    ``most`` of them, a plain grid of `GRID_STEPS` quantiles is used instead.
 
     Returns:
         Arrays of shape (g, members) and (g,).
     """
     sizes = sorted({block.values.shape[1] for block in rows.blocks if members[block.index].any()})
+    # Each size has its own multiples, so beyond four times as many the union need not be tried.
     if sum(sizes) > 4 * most:
-        edges = np.arange(1025) / 1024
+        edges = np.arange(GRID_STEPS + 1) / GRID_STEPS
     else:
         edges = np.unique(np.concatenate([np.arange(n + 1) / n for n in sizes]))
         if len(edges) > most:
-            edges = np.arange(1025) / 1024
+            edges = np.arange(GRID_STEPS + 1) / GRID_STEPS
     middle = (edges[1:] + edges[:-1]) / 2
     out = np.empty((len(middle), rows.total))
     for block in rows.blocks:
@@ -115,10 +126,10 @@ def medoid_row(rows: Rows, members: BoolArray) -> int:
     g, n = columns.shape
     if g * n * n <= PAIRS:
         total = total_unlikeness(columns, weights)
-        rounding = 1e-12 * n
+        rounding = ROUNDING * n
     else:
         total = total_distances(columns, weights)
-        rounding = 1e-12 * float(columns.max()) * n
+        rounding = ROUNDING * float(columns.max()) * n
     best = np.flatnonzero(total <= total.min() + rounding)
     if len(best) > 1:
         best = best[np.lexsort(columns[::-1, best])]

@@ -17,8 +17,15 @@ from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray
 
 LOW, HIGH = 1e-100, 1e30
+"""Between them values are compared as they are: sums of float32 values below 1e30 stay finite (they end at
+3.4e38), and float64 ones above 1e-100 do not vanish when weighted. Others are scaled by the largest first."""
 CHUNK = 1 << 18
-"""Elements handled at once: small enough to stay in a cache."""
+"""Elements handled at once: 2 MiB of doubles stay in a core's cache."""
+TINY = 1e-300
+"""Stands for zero in a denominator: smaller than any value that is measured."""
+LEAST_SIMILARITY = 1e-9
+"""Stands for zero where a loss is turned into a larger value: a billion times as large is as good as
+never."""
 
 
 class SampleError(ValueError):
@@ -150,6 +157,17 @@ def _compare(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
     above = float(np.maximum(left - right, 0) @ steps.width)
     union = float(np.maximum(left, right) @ steps.width)
     return min(below / union, 1.0), min(above / union, 1.0)
+
+
+def uniformly_worse(value: float, alike: float, better: Direction) -> float:
+    """Return the value that a constant must have to be so alike to a better constant, one-sided.
+
+    Args:
+        value: The better constant, non-negative.
+        alike: Similarity, 0 to 1.
+        better: ``higher`` or ``lower``.
+    """
+    return value * alike if better == "higher" else value / max(alike, LEAST_SIMILARITY)
 
 
 def similarity(a: npt.ArrayLike, b: npt.ArrayLike) -> float:

@@ -10,9 +10,10 @@ import pytest
 import pytest_anubis.validator.similarity.distance  # noqa: F401  # numpy is loaded once, not anew in every test
 from pytest_anubis.cli.commands.certify_command import order
 from pytest_anubis.cli.main import main
-from pytest_anubis.core.run import PlannedTest, RunRecord
+from pytest_anubis.core.measurement import PlannedTest
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.certificates import overlaps
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 SUITE = """
 import pathlib, time

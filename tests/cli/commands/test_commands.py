@@ -25,6 +25,9 @@ def test_speed(anubis_metric):
 """
 
 
+IN_PROCESS = "--pytest-args=--anubis-in-process"
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -42,12 +45,13 @@ def anubis(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def pytest_here(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    process = [*("-p", "no:cacheprovider"), "--anubis-in-process"]
+    command = [sys.executable, "-m", "pytest", *process, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_learn_judge_report_history(here: Path) -> None:
-    learned = anubis("learn", "test_suite.py", "--rounds", "3")
+    learned = anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS)
     assert learned.returncode == 0, learned.stdout + learned.stderr
     assert "round 3 of 3" in learned.stdout
     (baseline,) = (here / "baselines").glob("*.json")
@@ -80,8 +84,7 @@ def test_learn_judge_report_history(here: Path) -> None:
     assert "is it fast?" in goals.stdout
     assert "PASS" in goals.stdout
     (here / "test_other.py").write_text("def test_other():\n    pass\n")
-    command = [sys.executable, "-m", "pytest", "--anubis", "-q", "test_other.py"]
-    subprocess.run(command, cwd=here, check=False, capture_output=True)
+    pytest_here("--anubis", "-q", "test_other.py")
     assert (
         anubis("goals", "test_suite.py").stdout == goals.stdout
     )  # the latest run says nothing of it
@@ -123,7 +126,7 @@ def test_runs_of_many_nodes_are_learned_and_judged(here: Path) -> None:
 
 
 def test_baselines_are_listed_compared_promoted_and_expired(here: Path) -> None:
-    assert anubis("learn", "test_suite.py", "--rounds", "3").returncode == 0
+    assert anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS).returncode == 0
     (path,) = (here / "baselines").glob("*.json")
     assert path.name in anubis("baseline", "list").stdout
     assert "speed" in anubis("baseline", "show", str(path)).stdout
@@ -146,7 +149,14 @@ def test_baselines_are_listed_compared_promoted_and_expired(here: Path) -> None:
         (["learn", "test_suite.py", "--alpha", "2"], "between 0 and 1"),
         (["report", "no-such-run"], "no such run"),
         (["report"], "no runs yet"),
-        (["judge", "nowhere", "--baseline", "nowhere"], "no such folder"),
+        (
+            ["judge", "nowhere", "--baseline", "nowhere"],
+            "--baseline nowhere: no such file or folder",
+        ),
+        (["report", "--baseline", "nowhere"], "--baseline nowhere: no such file or folder"),
+        (["doctor", "--baseline", "nowhere"], "--baseline nowhere: no such file or folder"),
+        (["baseline", "backtest", "x", "--baseline", "y"], "--new FILE: name the new baseline"),
+        (["baseline", "backtest", "x", "--new", "y"], "y: cannot be read"),
         (["goals", "nowhere"], "not found"),
         (["import", "table", "nowhere.csv"], "nowhere.csv"),
         (["baseline", "show", "nowhere.json"], "nowhere.json"),
@@ -193,15 +203,14 @@ def test_every_command_has_a_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_folder_of_baselines_that_cannot_be_searched_costs_a_report_its_plots_only(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pytest_anubis.cli.main import main
-    from pytest_anubis.store.baselines import baseline_files as baselines
+    from pytest_anubis.cli.commands import report_command
 
     assert pytest_here("--anubis", "test_suite.py").returncode == 20
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "baselines")
 
-    monkeypatch.setattr(baselines, "find_baseline", refuse)
+    monkeypatch.setattr(report_command, "find_baseline", refuse)
     assert main(["report", "--json", "run.json"]) == 0
     assert "plots without criteria" in capsys.readouterr().err
     assert (here / "run.json").is_file()
@@ -215,12 +224,12 @@ def test_a_baseline_that_cannot_be_used_is_counted(here: Path) -> None:
     assert done.returncode == 2
     assert "2 of 2 baselines cannot be used" in done.stderr
     assert "Traceback" not in done.stderr
-    refused = pytest_here("--anubis", "test_suite.py", "--anubis-baselines=baselines/folder.json")
+    refused = pytest_here("--anubis", "test_suite.py", "--anubis-baseline=baselines/folder.json")
     assert refused.returncode == 20  # an empty folder of baselines is none
 
 
 def test_a_folder_in_place_of_the_baseline_is_one_line(here: Path) -> None:
-    assert anubis("learn", "test_suite.py", "--rounds", "3").returncode == 0
+    assert anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS).returncode == 0
     (path,) = (here / "baselines").glob("*.json")
     path.unlink()
     path.mkdir()

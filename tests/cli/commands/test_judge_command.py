@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_anubis.core.events import BlockerFound, Event, TestRepeated, WorkerDied
 from tests.cli.commands.test_commands import anubis
 
 HEAD = "node,device,benchmark,metric,unit,better,value"
@@ -134,7 +135,7 @@ def journal(
     *,
     looks: int = 1,
     planned: str = "",
-    more: dict[str, Any] | None = None,
+    more: Event | None = None,
 ) -> None:
     """Write the journal of one finished measuring run.
 
@@ -147,12 +148,11 @@ def journal(
         planned: A second test that never reports.
         more: A further event.
     """
+    from pytest_anubis.core.events import Measured, RunFinished, RunStarted, TestsPlanned
     from pytest_anubis.core.inventory import Accelerator, Inventory
-    from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.core.measurement import Measurement, PlannedTest
     from pytest_anubis.core.metric import Metric
-    from pytest_anubis.core.run import PlannedTest
     from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain
-    from pytest_anubis.store.journal import journal_events as events
     from pytest_anubis.store.journal.journal_file import Journal
 
     card = Accelerator(index=0, vendor="nvidia", name="H100", vbios=vbios, serial=node)
@@ -160,7 +160,7 @@ def journal(
     run = f"run-{node}"
     writer = Journal.create(here / "store", run)
     writer.write(
-        events.run_started_event(
+        RunStarted(
             run=run,
             node=node,
             started="2026-01-01T00:00:00+00:00",
@@ -180,11 +180,11 @@ def journal(
         looks=looks,
     )
     if planned:
-        writer.write(events.planned_event([PlannedTest(test=planned, benchmark=planned)]))
+        writer.write(TestsPlanned(tests=(PlannedTest(test=planned, benchmark=planned),)))
     if more is not None:
         writer.write(more)
-    writer.write(events.measurement_event(measurement))
-    writer.write(events.run_finished_event(exit_status=0, ended="2026-01-01T00:01:00+00:00"))
+    writer.write(Measured(measurement=measurement))
+    writer.write(RunFinished(exit_status=0, ended="2026-01-01T00:01:00+00:00"))
     writer.close()
 
 
@@ -289,7 +289,7 @@ def test_a_node_whose_test_never_reported_is_not_accepted(learned: Path) -> None
 
 
 def test_a_node_with_a_worker_that_died_is_not_accepted(learned: Path) -> None:
-    died = {"event": "worker_died", "lane": "cuda:0", "text": "signal 11"}
+    died = WorkerDied(lane="cuda:0", text="signal 11")
     journal(learned, "dead", 100, more=died)
     done = anubis("judge", "store", "--json", "out.json")
     assert done.returncode == 20
@@ -299,8 +299,8 @@ def test_a_node_with_a_worker_that_died_is_not_accepted(learned: Path) -> None:
 
 def test_a_node_with_a_hidden_device_or_a_repeated_test_is_no_clean_one(learned: Path) -> None:
     text = "cuda:1 is hidden by CUDA_VISIBLE_DEVICES=0 and not tested"
-    journal(learned, "hiding", 100, more={"event": "hindrance", "text": text})
-    told = {"event": "test_repeated", "test": "suite.py::test_flaky", "text": "assert 0"}
+    journal(learned, "hiding", 100, more=BlockerFound(text=text))
+    told = TestRepeated(test="suite.py::test_flaky", text="assert 0")
     journal(learned, "flaky", 100, more=told)
     done = anubis("judge", "store", "--json", "out.json")
     assert done.returncode == 20
@@ -328,11 +328,11 @@ def test_a_loss_that_further_looks_confirmed_is_rejected_here_as_in_the_run(lear
         criterion.update(limit=0.95, hasty=0.6)
     path.write_text(json.dumps(data))
     assert anubis("baseline", "promote", str(path)).returncode == 0
-    journal(learned, "hasty", 80)
+    journal(learned, "single", 80)
     journal(learned, "confirmed", 80, looks=16)
     done = anubis("judge", "store", "--json", "out.json")
     assert done.returncode == 1, done.stdout + done.stderr
     found = decisions(done, learned / "out.json")
-    assert found == {"hasty": "ACCEPTED", "confirmed": "REJECTED"}
+    assert found == {"single": "ACCEPTED", "confirmed": "REJECTED"}
     listed = {node["node"]: node["listed"] for node in judged(learned / "out.json")["nodes"]}
-    assert "cannot show such a loss" in listed["hasty"][0]
+    assert "cannot show such a loss" in listed["single"][0]

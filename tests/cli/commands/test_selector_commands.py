@@ -137,31 +137,41 @@ def test_simulate_compares_policies(here: Path, capsys: pytest.CaptureFixture[st
 def test_defects_are_recorded_listed_and_closed(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = ("history", "found", "--node", "n05", "--benchmark", "a.py::test_a")
+    found = ("history", "defect", "add", "--node", "n05", "--benchmark", "a.py::test_a")
     assert main([*found, "--component", "storage.disk", "--on", "2026-01-02"]) == 0
     number = said(capsys).split()[1]
-    assert main(["history", "close", number, "--as", "false-alarm"]) == 0
+    assert main(["history", "defect", "close", number, "--as", "false-alarm"]) == 0
     said(capsys)
-    assert main(["history", "defects", "--node", "n05"]) == 0
+    assert main(["history", "defect", "list", "--node", "n05"]) == 0
     (line,) = [line for line in said(capsys).splitlines() if line.startswith(f"{number:>6}")]
     assert "false alarm" in line
     assert "a.py::test_a" in line
 
 
 def test_incidents_are_listed_and_taken_out(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = ("history", "add", "--node", "n05", "--kind", "psu", "--started", "2026-01-02")
+    told = (
+        "history",
+        "incident",
+        "add",
+        "--node",
+        "n05",
+        "--kind",
+        "psu",
+        "--started",
+        "2026-01-02",
+    )
     assert main(told) == 0
     assert said(capsys) == "incident added\n"
     assert main([*told, "--duration", "90m"]) == 0
     assert said(capsys) == "this incident was known already\n"
-    assert main(["history", "incidents", "--node", "n05", "--limit", "1000"]) == 0
+    assert main(["history", "incident", "list", "--node", "n05", "--limit", "1000"]) == 0
     (line,) = [line for line in said(capsys).splitlines() if " psu " in line]
     assert "1 h 30 min" in line
-    assert main(["history", "withdraw", line.split()[0]]) == 0
+    assert main(["history", "incident", "withdraw", line.split()[0]]) == 0
     said(capsys)
-    assert main(["history", "incidents", "--limit", "1000"]) == 0
+    assert main(["history", "incident", "list", "--limit", "1000"]) == 0
     assert "psu" not in said(capsys)
-    assert main(["history", "incidents", "--limit", "2"]) == 0
+    assert main(["history", "incident", "list", "--limit", "2"]) == 0
     assert len(said(capsys).splitlines()) == 4  # header, two of them, and how many more
 
 
@@ -193,11 +203,11 @@ def test_a_fleets_database_serves_all_commands(
     there = ("--store", new_database(postgres_url, "commands"))
     lines = [f"n{i % 3},nic,2026-0{1 + i % 9}-1{i % 7}T0{i % 8}:00:00Z,1" for i in range(40)]
     Path("i.csv").write_text("\n".join(["node,kind,started,duration", *dict.fromkeys(lines)]))
-    assert main(["history", "import", "i.csv", "--add-nodes", *there]) == 0
+    assert main(["history", "incident", "import", "i.csv", "--add-nodes", *there]) == 0
     for name in ("a", "b", "a"):
-        found = ("history", "found", "--node", "n1", "--benchmark", f"t.py::test_{name}")
+        found = ("history", "defect", "add", "--node", "n1", "--benchmark", f"t.py::test_{name}")
         assert main([*found, "--component", "network.loopback", "--kind", "nic", *there]) == 0
-    assert main(["history", "close", "2", "--as", "false-alarm", *there]) == 0
+    assert main(["history", "defect", "close", "2", "--as", "false-alarm", *there]) == 0
     assert main(["history", "state", "--node", "n2", "--as", "removed", *there]) == 0
     assert main(["risk", *there, "--save", "model.json"]) == 0
     capsys.readouterr()
@@ -210,7 +220,7 @@ def test_a_fleets_database_serves_all_commands(
     assert not Path(".anubis").exists()
 
 
-# What cannot be used is refused with one line that says how to mend it.
+# What cannot be used is refused with one line that says how to fix it.
 
 
 @pytest.mark.parametrize(
@@ -227,23 +237,61 @@ def test_a_fleets_database_serves_all_commands(
         (("risk", "--load", "m", "--model", "cox"), "give one of them"),
         (("simulate", "--nodes", "10"), "at least 64"),
         (("simulate", "--seeds", "0"), "at least 1"),
-        (("history", "found", "--node", "n99", "--benchmark", "x"), "'n99' is unknown"),
-        (("history", "found", "--node", "n05", "--benchmark", "x", "--on", "2099-01-01"), "future"),
-        (("history", "found", "--node", "n05", "--benchmark", " "), "name at least one"),
-        (("history", "add", "--node", "n05", "--kind", "nic", "--started", "2099-01-01"), "future"),
+        (("history", "defect", "add", "--node", "n99", "--benchmark", "x"), "'n99' is unknown"),
         (
-            *(("history", "add", "--node", "n99", "--kind", "nic", "--started", "2026-01-01"),),
+            ("history", "defect", "add", "--node", "n05", "--benchmark", "x", "--on", "2099-01-01"),
+            "future",
+        ),
+        (("history", "defect", "add", "--node", "n05", "--benchmark", " "), "name at least one"),
+        (
+            (
+                "history",
+                "incident",
+                "add",
+                "--node",
+                "n05",
+                "--kind",
+                "nic",
+                "--started",
+                "2099-01-01",
+            ),
+            "future",
+        ),
+        (
+            *(
+                (
+                    "history",
+                    "incident",
+                    "add",
+                    "--node",
+                    "n99",
+                    "--kind",
+                    "nic",
+                    "--started",
+                    "2026-01-01",
+                ),
+            ),
             "'n99' is unknown",
         ),
         (
             (
-                *("history", "add", "--node", "n05", "--kind", "nic", "--started", "2026-01-01"),
+                *(
+                    "history",
+                    "incident",
+                    "add",
+                    "--node",
+                    "n05",
+                    "--kind",
+                    "nic",
+                    "--started",
+                    "2026-01-01",
+                ),
                 "--duration=-2h",
             ),
             "negative",
         ),
-        (("history", "close", "9999", "--as", "confirmed"), "no defect 9999"),
-        (("history", "withdraw", "9999"), "no incident 9999"),
+        (("history", "defect", "close", "9999", "--as", "confirmed"), "no defect 9999"),
+        (("history", "incident", "withdraw", "9999"), "no incident 9999"),
         (("history", "state", "--node", "n99", "--as", "repair"), "'n99' is unknown"),
         (("history", "state", "--node", "n05", "--as", "repair", "--on", "2099-01-01"), "future"),
     ],
@@ -323,6 +371,6 @@ def test_the_environment_says_where_the_history_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_ANUBIS_HISTORY", str(past))
-    assert main(("history", "incidents")) == 0
+    assert main(("history", "incident", "list")) == 0
     assert "nic" in said(capsys)
     assert "no history yet" in refused(capsys, "risk", "--store", "elsewhere")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.distributed.containment.test_containment_runs import (
     BENCHMARKS,
     CAUSES,
@@ -92,7 +93,7 @@ def test_workers_that_never_start_are_given_up(
     )
     result, record = run(pytester, workers, *([gpus] if node == "accelerators" else []))
     assert result.ret == 20
-    deaths = [event for event in record.events if event["event"] == "worker_died"]
+    deaths = [event for event in record.events if isinstance(event, WorkerDied)]
     assert 3 <= len(deaths) <= 12
     assert not record.results
     result.stdout.fnmatch_lines(["*no worker came as far as running a test*"])

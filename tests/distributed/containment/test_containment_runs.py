@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.certificates import (
@@ -21,7 +22,7 @@ from pytest_anubis.distributed.dispatch.certificates import (
     save_certificates,
 )
 from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 BENCHMARKS = """
 import ctypes, os, signal, time
@@ -248,7 +249,7 @@ def test_worker_that_dies_at_start_again_and_again(
     )
     result = run(pytester, "-n", "auto", gpus)
     record = journal_of(pytester)
-    deaths = [event for event in record.events if event["event"] == "worker_died"]
+    deaths = [event for event in record.events if isinstance(event, WorkerDied)]
     assert result.ret == record.exit_status == 20
     if where == "everywhere":
         assert 3 <= len(deaths) <= 40

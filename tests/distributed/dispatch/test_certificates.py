@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.events import TestRan
+from pytest_anubis.core.measurement import Measurement, PlannedTest
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.run import PlannedTest, RunRecord
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.certificates import (
     Certificate,
     CertificateError,
@@ -42,7 +43,7 @@ def run(
             for name, numbers in values.items()
         ),
         events=tuple(
-            {"event": "ran", "test": name, "start": start, "end": end}
+            TestRan(test=name, worker="gw0", start=start, end=end)
             for name, (start, end) in (spans or {}).items()
         ),
     )

@@ -15,7 +15,7 @@ from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.history.incident_records import add_incident
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 NODE, DAY = "recorded", 86400.0
 

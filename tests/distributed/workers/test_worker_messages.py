@@ -4,20 +4,31 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.core.events import (
+    Attempted,
+    Event,
+    Measured,
+    TestRan,
+    TestsPlanned,
+    TestStarted,
+)
+from pytest_anubis.core.measurement import Measurement, PlannedTest
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run_state import RunState
 from pytest_anubis.distributed.containment.watchdog import LEAVING, Deadline
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.settings import Settings
+from pytest_anubis.store.journal.journal_events import event_to_plain
 
-MEASUREMENT = {
-    "event": "measurement",
-    "test": "t",
-    "benchmark": "t",
-    "component": "c",
-    "device": "node",
-    "metric": {"name": "rate", "unit": "GB/s", "better": "higher"},
-    "values": [1.0, 2.0],
-    "seconds": 0.1,
-}
+MEASUREMENT = Measurement(
+    test="t",
+    benchmark="t",
+    component="c",
+    device="node",
+    metric=Metric(name="rate", unit="GB/s", better="higher"),
+    values=(1.0, 2.0),
+    seconds=0.1,
+)
 
 
 class Watchdog:
@@ -36,12 +47,21 @@ class Ear:
     """A listener with its journal and its watchdog."""
 
     def __init__(self, costs: dict[str, float] | None = None) -> None:
-        self.journal: list[dict[str, Any]] = []
+        self.journal: list[Event] = []
+        self.state = RunState()
         self.watchdog = Watchdog()
-        self.listener = Listener(Settings(), self.journal.append, self.watchdog, costs)  # type: ignore[arg-type]  # a stand-in
+        self.listener = Listener(Settings(), self.sink, self.watchdog, costs)  # type: ignore[arg-type]  # a stand-in
+
+    def sink(self, event: Event) -> None:
+        self.journal.append(event)
+        self.state.apply(event)
 
     def hear(self, kind: str, content: Any, worker: str = "gw0") -> None:
         self.listener.hear(worker, "node", (kind, content))
+
+    def told(self, event: Event, worker: str = "gw0") -> None:
+        """Hear of an event as a worker sends it."""
+        self.hear("event", event_to_plain(event), worker)
 
     def collect(self, **changes: Any) -> None:
         described = {
@@ -63,26 +83,28 @@ def ear() -> Ear:
 
 
 def test_plan_of_all_workers_stands_in_the_journal_once(ear: Ear) -> None:
-    plan = {"event": "planned", "tests": [{"test": "t"}]}
+    plan = TestsPlanned(tests=(PlannedTest(test="t", metrics=("rate",), cost=20.0),))
     for worker in ("gw0", "gw1", "gw2"):
-        ear.hear("event", dict(plan), worker)
-    ear.hear("event", {"event": "planned", "tests": []}, "idle")
+        ear.told(plan, worker)
+    ear.told(TestsPlanned(tests=()), "idle")
     assert ear.journal == [plan]
 
 
 def test_start_of_a_test_names_worker_and_lane(ear: Ear) -> None:
-    ear.hear("event", {"event": "test_started", "test": "t"}, "gw3")
-    assert ear.journal == [{"event": "test_started", "test": "t", "worker": "gw3", "lane": "node"}]
+    ear.told(TestStarted(test="t"), "gw3")
+    assert ear.journal == [TestStarted(test="t", worker="gw3", lane="node")]
 
 
 def test_measurements_are_kept_for_a_crash_of_this_attempt_only(ear: Ear) -> None:
     for _ in range(2):
-        ear.hear("event", {"event": "test_started", "test": "t"})
-        ear.hear("event", dict(MEASUREMENT))
-    assert [event["event"] for event in ear.journal].count("measurement") == 2
-    (kept,) = ear.listener.kept("t")
-    assert kept.values == (1.0, 2.0)
-    assert ear.listener.kept("t") == []
+        ear.told(TestStarted(test="t"))
+        ear.told(Attempted(measurement=MEASUREMENT))
+        ear.told(Measured(measurement=MEASUREMENT))
+    assert ear.journal.count(Measured(measurement=MEASUREMENT)) == 2
+    assert ear.journal.count(Attempted(measurement=MEASUREMENT)) == 2
+    assert ear.state.measured("t") == ear.state.attempts("t") == [MEASUREMENT]
+    ear.told(TestStarted(test="t"))
+    assert ear.state.measured("t") == ear.state.attempts("t") == []
 
 
 def test_watchdog_learns_what_is_done_and_until_when(ear: Ear) -> None:
@@ -92,9 +114,9 @@ def test_watchdog_learns_what_is_done_and_until_when(ear: Ear) -> None:
     ear.hear("doing", ["end", ""])
     deadlines = [deadline.seconds if deadline else None for _, _, deadline, _ in ear.watchdog.told]
     assert deadlines == [200.0, None, LEAVING]
-    (ran,) = [event for event in ear.journal if event["event"] == "ran"]
-    assert ran["test"] == "t"
-    assert 0.0 == ran["start"] <= ran["end"]
+    (ran,) = [event for event in ear.journal if isinstance(event, TestRan)]
+    assert (ran.test, ran.worker) == ("t", "gw0")
+    assert 0.0 == ran.start <= ran.end
 
 
 def test_measured_duration_prolongs_a_deadline_and_never_shortens_it() -> None:
@@ -105,9 +127,19 @@ def test_measured_duration_prolongs_a_deadline_and_never_shortens_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [None, ("doing", ["test", "never collected"]), ("event", {}), ("tasks", [{}]), 7]
+    "message",
+    [
+        None,
+        ("doing", ["test", "never collected"]),
+        ("event", {}),
+        ("event", {"event": "measurement", "test": "t"}),
+        ("event", {"event": "test_finished"}),
+        ("tasks", [{}]),
+        7,
+    ],
 )
 def test_message_that_makes_no_sense_closes_no_channel(ear: Ear, message: Any) -> None:
     ear.listener.hear("gw0", "node", message)
     (trouble,) = ear.listener.troubles
     assert trouble.startswith("a message of gw0 could not be used: ")
+    assert ear.journal == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -16,7 +15,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     read_inventory,
 )
 from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
-from pytest_anubis.hardware.inventory.nvml import Nvml, deprecated_bindings
+from pytest_anubis.hardware.inventory.nvml import Nvml
 from pytest_anubis.hardware.telemetry.host_sensors import (
     MEMORY_TEMPERATURE,
     POWER,
@@ -191,17 +190,6 @@ def test_library_that_misbehaves_does_not_stop_the_inventory() -> None:
     fake.answers["nvmlDeviceGetMemoryInfo"] = "nonsense"
     (note,) = read_inventory(pynvml=fake).unreadable
     assert note.startswith("nvml: AttributeError")
-
-
-def test_deprecated_distribution_is_detected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert deprecated_bindings() is None
-    folder = tmp_path / "pynvml-13.0.1.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Name: pynvml\nVersion: 13.0.1\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert "pynvml 13.0.1 is installed: uninstall it" in (deprecated_bindings() or "")
 
 
 def test_machine_without_nvidia_is_no_error() -> None:

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
+from pytest_anubis.core.events import Attempted, BenchmarksChosen, BlockerFound, UnknownEvent
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
@@ -19,7 +20,7 @@ CRITERION = Criterion(
     benchmark="suites/t.py::test_rate",
     metric=METRIC,
     centre=(99.0, 100.0, 101.0),
-    limit=0.97,
+    learned=0.97,
     repeatability=0.99,
     detectable=0.06,
     units=12,
@@ -48,12 +49,25 @@ def test_a_run_is_strict_json_with_all_values() -> None:
         values=(1.0, math.nan, math.inf),
         telemetry=(("power (W)", (1.0, -math.inf)),),
     )
-    record = RunRecord(run="r", node="n", measurements=(measured,), events=({"x": [math.nan]},))
+    choice = {"risk_before": math.nan, "chosen": ["b"]}
+    events = (
+        UnknownEvent(data={"event": "x", "x": [math.nan]}),
+        BlockerFound(text="cuda:1 is hidden"),
+        BenchmarksChosen(choice=choice),
+        Attempted(measurement=measured),
+    )
+    record = RunRecord(run="r", node="n", measurements=(measured,), events=events)
     plain = json.loads(run_json(record), parse_constant=refuse)
     assert plain["schema"] == SCHEMA
     assert plain["measurements"][0]["values"] == [1.0, "NaN", "Infinity"]
     assert plain["measurements"][0]["telemetry"] == [["power (W)", [1.0, "-Infinity"]]]
-    assert plain["events"] == [{"x": ["NaN"]}]
+    assert plain["events"][:3] == [
+        {"event": "x", "x": ["NaN"]},
+        {"event": "blocker", "text": "cuda:1 is hidden"},
+        {"event": "selection", "risk_before": "NaN", "chosen": ["b"]},
+    ]
+    assert plain["events"][3]["event"] == "attempt"
+    assert "NaN" in str(plain["events"][3])
     assert plain["node_verdict"] is None
 
 
@@ -74,10 +88,10 @@ def test_a_criterion_is_one_row_with_centre_limit_and_smallest_loss() -> None:
 
 
 def test_group_and_pooled_criteria_are_told_apart() -> None:
-    pooled = replace(CRITERION, scope="node", group="slot 1", limit=None, detectable=None)
+    pooled = replace(CRITERION, scope="node", group="slot 1", learned=None, detectable=None)
     row = learned_lines(replace(BASELINE, criteria=(pooled,)))[2]
     assert "t.py::test_rate (slot 1) [node]" in row
-    assert row.split()[-2:] == ["0.9500", "-"]  # without a learned limit alpha decides
+    assert row.split()[-2:] == ["0.9500", "-"]  # without a learned threshold alpha decides
 
 
 def test_a_wide_baseline_is_cut_and_says_so() -> None:
@@ -108,6 +122,6 @@ def test_findings_and_exclusions_name_their_place() -> None:
 
 
 def test_a_baseline_of_one_machine_says_so() -> None:
-    assert "2 nodes, 3 runs, practical limits only" in baseline_line(BASELINE)
+    assert "2 nodes, 3 runs, practical thresholds only" in baseline_line(BASELINE)
     alone = replace(BASELINE, one_machine=True, error_rate=0.01)
     assert "3 runs of this one machine (nodes: 1), error rate 0.01 a node" in baseline_line(alone)

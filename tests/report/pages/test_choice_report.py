@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.core.events import BenchmarksChosen, BlockerFound, Event, UnknownEvent
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.pages.choice_report import (
     choice_lines,
     chosen_lines,
     explain_lines,
-    find_event,
     selection_block,
 )
 from pytest_anubis.report.pages.risk_report import NodeOutlook, fleet_line, risk_lines, risk_page
@@ -24,7 +25,6 @@ def choice(**changes: Any) -> dict[str, Any]:
     """Two of three benchmarks, one of them drawn by chance."""
     pruned = {"benchmark": "c", "cost_seconds": 90.0, "gain": 0.01, "reason": "too dear"}
     return {
-        "event": "selection",
         "mode": "risk",
         "method": "exact",
         "chosen": ["a", "b"],
@@ -49,6 +49,11 @@ def choice(**changes: Any) -> dict[str, Any]:
         "full_risk": 0.001,
         **changes,
     }
+
+
+def run(*events: Event) -> RunRecord:
+    """A run in which this happened besides its tests."""
+    return RunRecord(run="r", node="n", events=events)
 
 
 def test_the_choice_in_words() -> None:
@@ -89,15 +94,18 @@ def test_every_benchmark_has_its_reason() -> None:
 
 def test_html_is_escaped_and_whole() -> None:
     evil = {"benchmark": EVIL, "cost_seconds": 1.0, "gain": 0.0, "reason": EVIL}
-    text = selection_block([{"event": "other"}, choice(pruned=[evil], notes=[EVIL], basis=EVIL)])
+    text = selection_block(choice(pruned=[evil], notes=[EVIL], basis=EVIL))
     assert EVIL not in text
     assert text.count("&lt;script&gt;") == 4
 
 
 def test_without_a_choice_nothing_is_said() -> None:
-    assert selection_block([]) == ""
-    assert chosen_lines([{"event": "other"}]) == []
-    assert find_event([{"event": "selection"}]) is None
+    cut = {key: item for key, item in choice().items() if key != "notes"}
+    for nothing in (None, {}, {"mode": "risk"}, cut):
+        assert selection_block(nothing) == ""
+        assert chosen_lines(nothing) == []
+    assert run().choice is None
+    assert run(BlockerFound(text="cuda:1 is hidden")).choice is None
 
 
 plain = st.none() | st.text(max_size=3) | st.floats() | st.lists(st.integers(), max_size=2)
@@ -105,9 +113,9 @@ plain = st.none() | st.text(max_size=3) | st.floats() | st.lists(st.integers(), 
 
 @given(st.dictionaries(st.sampled_from(sorted(choice())), plain, max_size=4))
 def test_a_damaged_journal_does_not_break_the_page(damage: dict[str, Any]) -> None:
-    event = {**choice(), **damage, "event": "selection"}
-    assert selection_block([event]).startswith("<p>")
-    assert chosen_lines([event])
+    event = {**choice(), **damage}
+    assert selection_block(event).startswith("<p>")
+    assert chosen_lines(event)
 
 
 def node(name: str, probability: float, **more: Any) -> NodeOutlook:
@@ -204,17 +212,18 @@ def test_explanations_of_extremes() -> None:
 
 def test_many_that_were_left_out_are_folded_away() -> None:
     one = {"benchmark": "c", "cost_seconds": 90.0, "gain": 0.01, "reason": "too dear"}
-    few, many = (selection_block([choice(pruned=[one] * count)]) for count in (12, 13))
+    few, many = (selection_block(choice(pruned=[one] * count)) for count in (12, 13))
     assert "<details open>" in few
     assert "<details>" in many
     assert many.count("too dear") == 13
-    assert "<table" not in selection_block([choice(pruned=[])])
+    assert "<table" not in selection_block(choice(pruned=[]))
 
 
 def test_the_latest_choice_counts() -> None:
     early, late = choice(cost=1.0), choice(cost=2.0)
-    assert find_event([early, late, {"event": "other"}]) == late
-    assert chosen_lines([early, late]) == choice_lines(late)
+    twice = [BenchmarksChosen(choice=one) for one in (early, late)]
+    assert run(*twice, UnknownEvent(data={"event": "other"})).choice == late
+    assert chosen_lines(run(*twice).choice) == choice_lines(late)
 
 
 def test_the_full_set_does_not_squeeze_the_plot() -> None:

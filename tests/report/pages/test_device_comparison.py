@@ -36,10 +36,10 @@ def shade(svg: str) -> tuple[int, int]:
     st.sampled_from(["higher", "lower", "equal"]),
 )
 def test_any_devices_make_a_well_formed_picture(
-    devices: list[Device], expected: float | None, bound: float | None, better: str
+    devices: list[Device], expected: float | None, limit: float | None, better: str
 ) -> None:
     clean = [d for d in devices if d.name.isprintable()]
-    svg = peers_plot(clean, unit="GB/s", better=better, expected=expected, bound=bound)
+    svg = peers_plot(clean, unit="GB/s", better=better, expected=expected, limit=limit)
     drawn = sum(math.isfinite(device.value) for device in clean)
     assert (svg == "") == (drawn == 0)
     if svg:
@@ -52,13 +52,13 @@ def test_a_bad_device_lies_in_the_shade_with_its_name_and_another_shape(
     better: str, value: float
 ) -> None:
     good = [Device(f"cuda:{i}", 100.0 + 0.1 * i, Outcome.PASS) for i in range(7)]
-    bound = 95.0 if better == "higher" else 105.0
+    limit = 95.0 if better == "higher" else 105.0
     svg = peers_plot(
         [*good, Device("cuda:7", value, Outcome.FAIL)],
         unit="x",
         better=better,
         expected=100.0,
-        bound=bound,
+        limit=limit,
     )
     left, right = shade(svg)
     diamonds = re.findall(r"d='M(\d+) \d+l13 13", svg)
@@ -99,7 +99,7 @@ def case(benchmark: str, device: str, value: float, outcome: Outcome | None = No
         metric="rate",
         device=device,
         expected=100.0,
-        bound=95.0,
+        limit=95.0,
     )
     return Case(measurement, verdict)
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import Baseline, Exclusion, Finding
-from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.run import PlannedTest, RunRecord
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.pages import dossier as page_module

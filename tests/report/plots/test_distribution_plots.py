@@ -48,9 +48,9 @@ def points(path: str) -> list[tuple[int, int]]:
 
 @given(values, values, directions, st.none() | st.floats(min_value=0, max_value=1e15), st.text())
 def test_any_cdf_plot_is_small_well_formed_and_in_single_quotes(
-    sample: list[float], centre: list[float], better: str, bound: float | None, label: str
+    sample: list[float], centre: list[float], better: str, limit: float | None, label: str
 ) -> None:
-    svg = cdf_plot(sample, centre, unit="GB/s", better=better, bound=bound, label=plain(label))
+    svg = cdf_plot(sample, centre, unit="GB/s", better=better, limit=limit, label=plain(label))
     if not any(map(math.isfinite, sample + centre)):
         assert svg == ""
         return
@@ -82,8 +82,8 @@ def test_the_curve_climbs_by_the_share_of_values_up_to_each_point() -> None:
     ("better", "bad", "good"), [("higher", 90.0, 110.0), ("lower", 110.0, 90.0)]
 )
 def test_the_shade_lies_on_the_worse_side(better: str, bad: float, good: float) -> None:
-    bound = 95.0 if better == "higher" else 105.0
-    svg = cdf_plot([bad, good], HEALTHY, unit="s", better=better, bound=bound)
+    limit = 95.0 if better == "higher" else 105.0
+    svg = cdf_plot([bad, good], HEALTHY, unit="s", better=better, limit=limit)
     shade = next(e for e in parsed(svg).iter("path") if (e.get("fill") or "").startswith("rgba"))
     corners = points(shade.get("d", "").replace("Z", ""))
     sample = sorted({x for x, _ in points(path_of(svg, SAMPLE))})[1:-1]
@@ -97,7 +97,7 @@ def test_the_shade_lies_on_the_worse_side(better: str, bad: float, good: float) 
 
 
 def test_an_exact_metric_has_no_shade() -> None:
-    assert "beyond the limit" not in cdf_plot([0, 0, 3], [0], unit="count", better="equal", bound=0)
+    assert "beyond the limit" not in cdf_plot([0, 0, 3], [0], unit="count", better="equal", limit=0)
 
 
 def test_one_far_value_does_not_flatten_the_rest_and_is_told() -> None:
@@ -124,7 +124,7 @@ def test_any_fan_is_well_formed(
     samples: list[list[float]], centre: list[float], bad: dict[str, list[float]]
 ) -> None:
     named = {plain(name): sample for name, sample in bad.items()}
-    svg = fan_plot(samples, centre, unit="s", bad=named, better="lower", bound=3.0)
+    svg = fan_plot(samples, centre, unit="s", bad=named, better="lower", limit=3.0)
     if svg:
         parsed(svg)
         assert '"' not in svg
@@ -133,7 +133,7 @@ def test_any_fan_is_well_formed(
 def test_a_fan_of_many_units_stays_small_and_names_what_was_left_out() -> None:
     samples = [[unit + 0.1 * i for i in range(200)] for unit in range(1000)]
     bad = {f"node{n} <cuda>": [5000.0 + n] * 30 for n in range(200)}
-    svg = fan_plot(samples, HEALTHY, unit="s", bad=bad, better="lower", bound=110.0)
+    svg = fan_plot(samples, HEALTHY, unit="s", bad=bad, better="lower", limit=110.0)
     assert len(svg) < 20_000
     assert "1000 units, 200 left out" in svg
     assert "left out: node0 &lt;cuda&gt;" in svg
@@ -247,12 +247,12 @@ def test_nine_lines_are_told_apart() -> None:
 def test_the_smallest_numbers_can_be_drawn(tiny: float) -> None:
     svg = frontier_plot([("none", [(0.0, tiny), (tiny, 0.0)])], x_label="x", y_label="y")
     assert svg.startswith("<svg")
-    assert cdf_plot([0.0, tiny], [tiny], unit="x", better="higher", bound=tiny).startswith("<svg")
+    assert cdf_plot([0.0, tiny], [tiny], unit="x", better="higher", limit=tiny).startswith("<svg")
 
 
 def test_names_are_escaped_everywhere() -> None:
     pictures = (
-        cdf_plot([1, 2], [1], unit=EVIL, better="higher", bound=1, label=EVIL),
+        cdf_plot([1, 2], [1], unit=EVIL, better="higher", limit=1, label=EVIL),
         fan_plot([[1, 2]], [1], unit=EVIL, bad={EVIL: [1.0]}, label=EVIL),
         strip_plot([1, 2], unit=EVIL, label=EVIL),
         spark([1, 2], label=EVIL),

@@ -16,11 +16,11 @@ from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecor
 from pytest_anubis.selector import NodeRisk, SelectorError, joint_risk
 from pytest_anubis.selector.choice.choice_inputs import (
     UNKNOWN_COST,
-    Ground,
+    ChoiceInputs,
+    ChoiceRequest,
     Offer,
-    Wish,
     choose,
-    freeze,
+    gather_inputs,
 )
 from pytest_anubis.selector.choice.choice_record import choice_record
 from pytest_anubis.selector.risk.forecast import RiskModel, fit_risk, look_ahead
@@ -58,22 +58,22 @@ def offers(*costs: float | None) -> list[Offer]:
     ]
 
 
-def ground(**changes: Any) -> Ground:
+def inputs(**changes: Any) -> ChoiceInputs:
     facts: dict[str, Any] = {
         "risks": (NodeRisk(node="n1", probability=0.3),),
         "horizon": DAY,
         "defects": defects("a", "a", "a", "b", "cd"),
     }
-    return Ground(**(facts | changes))
+    return ChoiceInputs(**(facts | changes))
 
 
 @pytest.mark.parametrize("lacking", [("incidents",), ("defects",), ("incidents", "defects")])
 @pytest.mark.parametrize("mode", ["risk", "cost", "budget"])
 def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: Any) -> None:
-    known = () if "defects" in lacking else ground().defects
-    wish = Wish(mode=mode, budget=1.0, explore=0.0)
-    found = choose(ground(lacking=lacking, defects=known), offers(5, 6, 7, 8), wish)
-    record = to_plain(choice_record(found, wish))
+    known = () if "defects" in lacking else inputs().defects
+    request = ChoiceRequest(mode=mode, budget=1.0, explore=0.0)
+    found = choose(inputs(lacking=lacking, defects=known), offers(5, 6, 7, 8), request)
+    record = to_plain(choice_record(found, request))
     if mode == "budget" and known:  # a budget needs no risk
         assert found.plan.cost <= 1.0
         assert record["lacking"] == []
@@ -84,9 +84,9 @@ def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: A
 
 
 def test_an_unknown_risk_is_nowhere_a_figure() -> None:
-    wish = Wish(mode="budget", budget=5.0, explore=0.0)
-    found = choose(ground(lacking=("incidents",)), offers(5, 6, 7, 8), wish)
-    record = to_plain(choice_record(found, wish))
+    request = ChoiceRequest(mode="budget", budget=5.0, explore=0.0)
+    found = choose(inputs(lacking=("incidents",)), offers(5, 6, 7, 8), request)
+    record = to_plain(choice_record(found, request))
     assert record["chosen"] == ["a"]
     assert {record["residual_risk"], record["full_risk"], record["target"]} == {None}
     assert found.risk_after(NAMES) is None
@@ -97,16 +97,16 @@ def test_an_unknown_risk_is_nowhere_a_figure() -> None:
 
 def test_costs_are_measured_else_declared_else_like_the_others() -> None:
     measured = {"a": 100.0}
-    found = choose(ground(durations=measured), offers(1, 2, None, 4), Wish(mode="all"))
+    found = choose(inputs(durations=measured), offers(1, 2, None, 4), ChoiceRequest(mode="all"))
     assert found.plan.full_cost == 100 + 2 + 4 + 4  # 4 is the median of 100, 2 and 4
     assert found.unpriced == ("c",)
-    alone = choose(ground(), offers(None, None, None, None), Wish(mode="all"))
+    alone = choose(inputs(), offers(None, None, None, None), ChoiceRequest(mode="all"))
     assert alone.plan.full_cost == 4 * UNKNOWN_COST
 
 
 def test_tests_of_devices_that_wait_for_each_other_add_up() -> None:
     two = [Offer(benchmark="a", declared=10.0, turns=2), Offer(benchmark="b", declared=1.0)]
-    assert choose(ground(durations={"a": 8.0}), two, Wish(mode="all")).plan.full_cost == 17
+    assert choose(inputs(durations={"a": 8.0}), two, ChoiceRequest(mode="all")).plan.full_cost == 17
 
 
 @given(st.sets(st.sampled_from(NAMES)), st.floats(0, 0.99), st.floats(0, 0.99))
@@ -115,7 +115,7 @@ def test_the_risk_that_is_left_falls_with_what_passed(
     passed: set[str], one: float, two: float
 ) -> None:
     risks = (NodeRisk(node="n1", probability=one), NodeRisk(node="n2", probability=two))
-    found = choose(ground(risks=risks), offers(5, 6, 7, 8), Wish(mode="all"))
+    found = choose(inputs(risks=risks), offers(5, 6, 7, 8), ChoiceRequest(mode="all"))
     left = found.risk_after(sorted(passed))
     assert left is not None
     assert left <= joint_risk([one, two]) + 1e-12
@@ -129,10 +129,12 @@ def test_the_risk_that_is_left_falls_with_what_passed(
 @given(st.permutations(NAMES), st.integers(0, 5), st.sampled_from(["risk", "cost", "budget"]))
 @settings(deadline=None)
 def test_the_choice_does_not_depend_on_the_order(order: list[str], seed: int, mode: Any) -> None:
-    wish = Wish(mode=mode, p0=0.1, budget=12.0, explore=0.5, seed=seed)
+    request = ChoiceRequest(mode=mode, p0=0.1, budget=12.0, explore=0.5, seed=seed)
     plain = {offer.benchmark: offer for offer in offers(5, 6, 7, 8)}
-    first = to_plain(choice_record(choose(ground(), list(plain.values()), wish), wish))
-    second = to_plain(choice_record(choose(ground(), [plain[name] for name in order], wish), wish))
+    first = to_plain(choice_record(choose(inputs(), list(plain.values()), request), request))
+    second = to_plain(
+        choice_record(choose(inputs(), [plain[name] for name in order], request), request)
+    )
     assert first == second
     assert json.loads(json.dumps(first, allow_nan=False)) == first
 
@@ -142,7 +144,7 @@ def test_the_choice_does_not_depend_on_the_order(order: list[str], seed: int, mo
 
 def test_a_bad_node_is_riskier_and_a_new_one_gets_what_is_usual() -> None:
     known = fleet(nodes=12, each=3)
-    found = freeze(known, ["n0", "n11", "new"], now=NOW, horizon=DAY)
+    found = gather_inputs(known, ["n0", "n11", "new"], now=NOW, horizon=DAY)
     risk = {item.node: item.probability for item in found.risks}
     assert risk["n0"] < risk["n11"]
     assert 0 < risk["new"] < 1
@@ -226,7 +228,7 @@ def test_a_history_that_makes_no_sense_is_refused(incident: Incident, words: str
     known = fleet()
     wrong = FleetHistory(nodes=known.nodes, incidents=(*known.incidents, incident))
     with pytest.raises(SelectorError, match=words):
-        freeze(wrong, ["n1"], now=NOW, horizon=DAY)
+        gather_inputs(wrong, ["n1"], now=NOW, horizon=DAY)
 
 
 def test_a_kept_model_that_missed_much_says_so() -> None:
@@ -253,7 +255,7 @@ def test_a_history_that_begins_this_moment_tells_no_risk() -> None:
         incidents=(Incident(node="n1", kind="nic", started=NOW),),
         defects=defects("a"),
     )
-    assert freeze(young, ["n1"], now=NOW, horizon=DAY).lacking == ("incidents",)
+    assert gather_inputs(young, ["n1"], now=NOW, horizon=DAY).lacking == ("incidents",)
     with pytest.raises(SelectorError, match="begins this moment"):
         fit_risk(young, now=NOW)
 
@@ -266,7 +268,7 @@ def test_an_incident_that_a_node_is_first_heard_of_by_ends_no_interval() -> None
     assert found.model.events == 1
     assert found.text == "exponential model of 1 of 10 incidents on 9 nodes"
     assert RiskModel.from_plain(found.to_plain()).text == found.text
-    (risk,) = freeze(
+    (risk,) = gather_inputs(
         FleetHistory(nodes=nodes, incidents=(*first, later)), ["n2"], now=NOW, horizon=DAY
     ).risks
     assert risk.probability == pytest.approx(1 / 900, rel=0.02)  # one in 900 days of nodes

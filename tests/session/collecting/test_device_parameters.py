@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.store.journal.journal_file import read_journal
-from pytest_anubis.store.journal.run_remarks import remarks_of
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.places import RECORDED
 
 SUITE = """
@@ -49,6 +49,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.usefixtures("in_workers")
 def test_ids_are_the_same_under_any_number_of_workers(suite: pytest.Pytester) -> None:
     plans = []
     for number, workers in enumerate(["-n0", "-n2", "-nauto"]):
@@ -76,6 +77,7 @@ def test_a_node_without_accelerators_has_its_host_once(suite: pytest.Pytester) -
     ]
 
 
+@pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", ["-n2", "-nauto"])
 def test_what_the_user_hides_is_left_alone_and_said(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: str
@@ -88,7 +90,7 @@ def test_what_the_user_hides_is_left_alone_and_said(
     result.stdout.fnmatch_lines([f"anubis: {hidden}"])
     assert record.node_verdict is not None
     assert f"{hidden} and not tested" in record.node_verdict.blocking
-    assert remarks_of(record).obstacles == (f"run hidden: {hidden} and not tested",)
+    assert evidence_of(record).blockers == (f"run hidden: {hidden} and not tested",)
     uuids = {f"cuda:{i}": card["uuid"] for i, card in enumerate(record.inventory["accelerators"])}
     both = f"{uuids['cuda:5']},{uuids['cuda:2']}"
     assert Path("seen-node").read_text() == both
@@ -98,6 +100,7 @@ def test_what_the_user_hides_is_left_alone_and_said(
         assert Path(f"seen-{name}").read_text() == f"{place} {sees}"
 
 
+@pytest.mark.usefixtures("in_workers")
 def test_redaction_does_not_reach_the_binding_of_workers(suite: pytest.Pytester) -> None:
     _, record = run(suite, "secret", "-nauto", "--anubis-redact", "--anubis-mode=measure")
     assert {card["uuid"] for card in record.inventory["accelerators"]} == {"redacted"}

@@ -76,8 +76,8 @@ def test_a_close_call_is_looked_at_again_while_there_is_time(deadline: float | N
         benchmark="b",
         metric=Metric(name="rate", unit="GB/s", better="higher"),
         centre=(105.0, 106.0, 107.0),
-        limit=0.96,
-        hasty=0.8,
+        learned=0.96,
+        unconfirmed=0.8,
     )
     first = Stage([99.0, 100.0, 101.0] * 3, Seen(), 1.0)
     stages = look_closer(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.places import RECORDED
 
 SUITE = """
@@ -43,7 +43,7 @@ def run(pytester: pytest.Pytester, change: dict[str, Any]) -> dict[str, Measurem
     (pytester.path / "node.json").write_text(json.dumps(data))
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE)
-    options = ("--anubis-inventory=node.json", "--anubis-run-id=r", "-n0")
+    options = ("--anubis-inventory=node.json", "--anubis-run-id=r")
     pytester.runpytest_subprocess("--anubis", *options, timeout=60)
     record = read_journal(pytester.path / ".anubis/runs/r")
     return {m.metric.name: m for m in record.measurements}

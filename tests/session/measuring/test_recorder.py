@@ -10,7 +10,7 @@ from typing import Any, Self
 import pytest
 
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import Learn
 
 SUITE = """
@@ -183,12 +183,13 @@ def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
 ) -> None:
     from pytest_anubis.core.verdict import Decision
     from pytest_anubis.store.collected_runs import read_runs
-    from pytest_anubis.validator.judging.column_judging import OUTCOMES, REASONS
-    from pytest_anubis.validator.judging.fleet_judging import judge_fleet
+    from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
+    from pytest_anubis.validator.deciding.run_decision import evidence_of
+    from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 
     pytester.makepyfile(test_suite=SUITE)
     learned = learn()
-    criteria = tuple(replace(c, limit=0.97, hasty=0.6) for c in learned.criteria)
+    criteria = tuple(replace(c, learned=0.97, unconfirmed=0.6) for c in learned.criteria)
     (path,) = (pytester.path / "baselines").glob("*.json")
     path.unlink()
     save_baseline(replace(learned, criteria=criteria, digest=""), path.parent)
@@ -202,7 +203,14 @@ def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
     (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
     (in_run,) = [v for v in read_journal(journal).verdicts if v.metric == "speed"]
     judged = judge_fleet(
-        runs.populations, {baseline.hardware_class: baseline}, remarks=runs.remarks
+        runs.populations,
+        {baseline.hardware_class: baseline},
+        evidence={
+            (run.hardware_class, run.node): evidence_of(
+                run, runs.unmeasured.get((run.run, run.node), ())
+            )
+            for run in runs.journals
+        },
     )
     (columns,) = [c for c in judged.columns if c.population.metric.name == "speed"]
     afterwards = columns.verdict(0, baseline)

@@ -61,7 +61,8 @@ def test_a_truncated_baseline_is_one_line_and_exit_4(
     assert len([line for line in result.stderr.lines if line.strip()]) == 1
 
 
-@pytest.mark.parametrize("processes", [[], ["-n0"], ["-n2"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("processes", [["--anubis-in-process"], ["-n0"], ["-n2"]])
 def test_junit_holds_every_metric_and_the_right_counts(
     project: pytest.Pytester, learn: Learn, processes: list[str]
 ) -> None:
@@ -81,7 +82,8 @@ def test_junit_holds_every_metric_and_the_right_counts(
     assert found["anubis.speed.verdict"] == "FAIL"
 
 
-@pytest.mark.parametrize("processes", [[], ["-n2"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("processes", [["--anubis-in-process"], ["-n2"]])
 def test_the_html_report_has_verdict_plot_and_inventory(
     project: pytest.Pytester, learn: Learn, processes: list[str]
 ) -> None:

@@ -167,7 +167,7 @@ def test_throttling_from_half_way_makes_a_test_marginal_and_names_the_onset(
     project: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str]]
 ) -> None:
     key, attributes = hardware_class
-    # A loss of 6 % over the whole run is within the practical limit of this baseline.
+    # A loss of 6 % over the whole run is within the practical threshold of this baseline.
     samples = [
         [100 * (1 + 0.001 * (node - 6)) * (1 + 0.001 * (i % 21 - 10)) for i in range(42)]
         for node in range(13)

@@ -132,6 +132,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("fault", list(FAULTS))
 @pytest.mark.parametrize("workers", [["-n0"], ["-nauto"], ["-p", "no:xdist"]])
 def test_a_fault_rejects_in_every_way_to_run_and_stands_in_every_file(
@@ -156,6 +157,7 @@ def test_a_fault_rejects_in_every_way_to_run_and_stands_in_every_file(
     assert words in ET.tostring(suite, encoding="unicode")
 
 
+@pytest.mark.usefixtures("in_workers")
 def test_a_clean_node_runs_in_workers(eight: pytest.Pytester) -> None:
     options = ("--anubis", "--anubis-inventory=node.json", "-nauto")
     result = eight.runpytest_subprocess(*options, timeout=60)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.store.journal.journal_file import read_journal
-from pytest_anubis.store.journal.run_remarks import remarks_of
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}
@@ -44,7 +44,8 @@ def card():
 @pytest.mark.anubis("""
 
 
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"], ["-n2"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"], ["-n2"]])
 def test_an_error_in_teardown_after_a_pass_rejects(
     project: pytest.Pytester, learn: Learn, workers: list[str]
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_resumed_run_does_not_forget_how_tests_ended(
     ended(project, result)
 
 
+@pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
 @pytest.mark.parametrize("more", [[], ["-x"], ["--maxfail=2"]])
 def test_a_death_without_evidence_decides_nothing(
@@ -116,6 +118,20 @@ def test_a_benchmark_written_wrongly_is_a_usage_error_and_no_rejection(
     result.stdout.fnmatch_lines(["UNDECIDED: *", "benchmark written wrongly: *"])
 
 
+def test_a_benchmark_written_wrongly_stays_so_when_its_teardown_fails_too(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    project.makeconftest(
+        "import pytest\n@pytest.fixture(autouse=True)\ndef broken():\n    yield\n    raise OSError('x')\n"
+    )
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write('\n    anubis_metric.record("x", [1.0], unit="s", better="sideways")\n')
+    result = project.runpytest("--anubis")
+    assert result.ret == 4
+    result.stdout.fnmatch_lines(["UNDECIDED: *", "benchmark written wrongly: *"])
+
+
 def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     project.makepyfile(test_broken="import nowhere_to_be_found")
@@ -125,7 +141,7 @@ def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, le
     assert line.startswith("test_broken.py cannot be collected: ")
     (journal,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
     record = read_journal(journal)
-    assert remarks_of(record).obstacles == (f"run {record.run}: {line}",)
+    assert evidence_of(record).blockers == (f"run {record.run}: {line}",)
 
 
 def test_a_failure_that_no_test_explains_stands_in_the_way(
@@ -143,9 +159,9 @@ def test_a_fault_in_the_decision_is_one_line_and_loses_nothing(
 ) -> None:
     learn()
     project.makeconftest(
-        "from pytest_anubis.session.running import run_decision as decision\n"
-        "def decide(run, *, waived): raise RuntimeError('two\\nlines')\n"
-        "decision.decide = decide\n"
+        "from pytest_anubis.validator.deciding import run_decision as decision\n"
+        "def decide(run, baseline, **more): raise RuntimeError('two\\nlines')\n"
+        "decision.decide_run = decide\n"
     )
     result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-run-id=r")
     assert result.ret == 3
@@ -199,7 +215,8 @@ def pytest_runtest_protocol(item, nextitem):
 """
 
 
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
 def test_the_last_attempt_decides_and_the_failure_before_is_told(
     project: pytest.Pytester, learn: Learn, workers: list[str]
 ) -> None:
@@ -209,7 +226,7 @@ def test_the_last_attempt_decides_and_the_failure_before_is_told(
     result = project.runpytest_subprocess("--anubis", *workers, "--junitxml=out.xml")
     assert result.ret == 0
     verdict = ended(project, result)
-    assert verdict["counts"] == {"PASS": 1}
+    assert verdict["counts"] == [["PASS", 1]]
     (line,) = verdict["listed"]
     assert line.startswith("test_suite.py::test_speed[cpu]: an attempt failed and was repeated: ")
     assert "speed" in line.partition("repeated: ")[2]
@@ -221,14 +238,15 @@ def test_the_last_attempt_decides_and_the_failure_before_is_told(
     events = [json.loads(line) for line in path.read_text().splitlines()]
     assert [e["outcome"] for e in events if e["event"] == "verdict"] == ["FAIL", "PASS"]
     record = read_journal(path)
-    assert [(v.outcome, t) for v, t in zip(record.verdicts, record.verdict_tests, strict=True)] == [
+    assert [(v.outcome, v.test) for v in record.verdicts] == [
         ("PASS", "test_suite.py::test_speed[cpu]")
     ]
     strict = project.runpytest_subprocess("--anubis", *workers, "--anubis-require-all")
     assert strict.ret == 0  # healthy by now: nothing was repeated
 
 
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
 def test_a_failure_that_stays_rejects_however_often_it_is_repeated(
     project: pytest.Pytester, learn: Learn, workers: list[str]
 ) -> None:
@@ -237,7 +255,7 @@ def test_a_failure_that_stays_rejects_however_often_it_is_repeated(
     project.makeconftest(f"ATTEMPTS = 2\nNEXT = {json.dumps(SLOW)!r}\n" + REPEATING)
     result = project.runpytest_subprocess("--anubis", *workers)
     assert result.ret == 1
-    assert ended(project, result)["counts"] == {"FAIL": 1}
+    assert ended(project, result)["counts"] == [["FAIL", 1]]
 
 
 def test_with_all_required_a_repeated_failure_blocks(

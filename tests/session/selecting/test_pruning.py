@@ -13,7 +13,7 @@ import pytest
 
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.selector_story import (
     ALL,
     HERE,
@@ -142,6 +142,7 @@ def test_every_left_out_benchmark_is_explained(story: pytest.Pytester) -> None:
     assert not (story.path / ".anubis" / "runs").exists()
 
 
+@pytest.mark.usefixtures("in_workers")
 def test_workers_run_what_one_process_runs(story: pytest.Pytester) -> None:
     alone = ran(run(story, *RISK, "--collect-only", "-q"))
     result = run(story, *RISK, "-n2")
@@ -152,7 +153,8 @@ def test_workers_run_what_one_process_runs(story: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines([f"anubis: {len(alone)} of 30 benchmarks, *"])
 
 
-@pytest.mark.parametrize("extra", [(), ("-n1",)])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("extra", [("--anubis-in-process",), ("-n1",)])
 def test_nothing_runs_where_the_risk_is_accepted_already(
     story: pytest.Pytester, extra: tuple[str, ...]
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_anubis.session.soaking.cycle_reports import CycleFiles
 from pytest_anubis.session.soaking.soak import worst_code
-from pytest_anubis.store.journal.journal_file import read_journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.quiet import QUIET
 
 SUITE = """
@@ -191,7 +191,8 @@ def test_y(): pass
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n0"]])
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
 def test_one_interrupt_of_the_campaign_alone_ends_it_and_keeps_its_pages(
     pytester: pytest.Pytester, number: int, workers: list[str]
 ) -> None:

@@ -36,13 +36,13 @@ def criterion(name: str = "rate", **more: Any) -> Criterion:
         "metric": Metric(name=name, unit="GB/s", better="higher", question="µ?"),
         "component": "network",
         "centre": (1.0, 1.123456789012, 2.0),
-        "limit": 0.97,
+        "learned": 0.97,
         "repeatability": 0.99,
         "medians": (1.0, 1.5),
         "nodes": 12,
         "units": 96,
         "window": (3, 20),
-        "notes": ("a learned limit would need 230 nodes",),
+        "notes": ("a learned threshold would need 230 nodes",),
     }
     return Criterion(**(fields | more))
 
@@ -51,7 +51,7 @@ def baseline(**more: Any) -> Baseline:
     fields: dict[str, Any] = {
         "hardware_class": "cpu epyc/8",
         "attributes": {"cpu": "epyc"},
-        "criteria": (criterion(), criterion("latency", scope="node", window=None, limit=None)),
+        "criteria": (criterion(), criterion("latency", scope="node", window=None, learned=None)),
         "created": "2026-01-31T12:00:00Z",
         "nodes": ("n1", "n2"),
         "runs": ("r1",),

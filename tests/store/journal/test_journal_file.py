@@ -9,17 +9,32 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.core.baseline import Finding
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.events import (
+    Attempted,
+    BlockerFound,
+    Event,
+    Judged,
+    Measured,
+    NodeDecided,
+    RunFinished,
+    RunStarted,
+    TestFinished,
+    TestsPlanned,
+    TestStarted,
+    UnknownEvent,
+)
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.run import PlannedTest
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -28,9 +43,13 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
 )
-from pytest_anubis.store.journal import journal_events as events
-from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import Journal, journal_path, read_journal
+from pytest_anubis.store.journal.journal_events import (
+    JournalError,
+    event_from_plain,
+    event_to_plain,
+)
+from pytest_anubis.store.journal.journal_file import Journal, journal_path
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 METRIC = Metric(
     name="rate", unit="GB/s", better="higher", goal="fast links", question="fast?", action="reseat"
@@ -49,8 +68,12 @@ def measurement(values: tuple[float, ...] = (1.0, 2.5), **more: object) -> Measu
     return Measurement(**(fields | more))  # type: ignore[arg-type]
 
 
-def head(run: str = "r1") -> events.Event:
-    return events.run_started_event(
+def measured(values: tuple[float, ...] = (1.0, 2.5)) -> Measured:
+    return Measured(measurement=measurement(values))
+
+
+def head(run: str = "r1") -> RunStarted:
+    return RunStarted(
         run=run,
         node="n1",
         started="2026-01-01T00:00:00Z",
@@ -60,6 +83,7 @@ def head(run: str = "r1") -> events.Event:
         purpose="learn",
         inventory={"cores": 2},
         settings={"store": ".anubis"},
+        baseline="sha256:0123",
     )
 
 
@@ -69,6 +93,7 @@ VERDICT = MetricVerdict(
     text="slow",
     benchmark="test_a.py::test_x",
     metric="rate",
+    test="test_a.py::test_x[cuda:0]",
     value=1.0,
     similarity=0.5,
     reference=Reference.FLEET,
@@ -83,7 +108,9 @@ DECISION = NodeVerdict(
     counts=(("FAIL", 1),),
     residual_risk=0.25,
 )
-FINDING = Finding(kind="second-population", text="two firmwares")
+FINDING = UnknownEvent(
+    data={"event": "finding", "kind": "second-population", "text": "two firmwares"}
+)
 SAMPLE = measurement(
     disturbance=("cpu pressure 30 %",),
     attempts=2,
@@ -98,33 +125,49 @@ PLAN = PlannedTest(test=SAMPLE.test, benchmark=SAMPLE.benchmark, metrics=("rate"
 LOST = PlannedTest(test="test_b", benchmark="test_b", component="disk")
 
 
+def refuse(word: str) -> float:
+    raise AssertionError(f"{word} is not JSON")
+
+
+def without_time(event: Event) -> dict[str, Any]:
+    """Return an event of another version as it was before the journal said when."""
+    assert isinstance(event, UnknownEvent)
+    plain = dict(event.data)
+    assert plain.pop("at") > 0
+    return plain
+
+
 def test_a_whole_run_comes_back(tmp_path: Path) -> None:
     with Journal.create(tmp_path, "r1") as journal:
         journal.write(head())
-        journal.write(events.planned_event([PLAN, LOST]))
-        journal.write(events.started_event(SAMPLE.test))
-        journal.write(events.measurement_event(SAMPLE, "n1"))
-        journal.write(events.verdict_event(VERDICT))
-        journal.write(events.finished_event(RESULT))
-        journal.write(events.finding_event(FINDING))
-        journal.write({"event": "crash", "worker": "gw0"})
-        journal.write(events.node_verdict_event(DECISION))
-        journal.write(events.run_finished_event(exit_status=1, ended="2026-01-01T00:01:00Z"))
+        journal.write(TestsPlanned(tests=(PLAN, LOST)))
+        journal.write(TestStarted(test=SAMPLE.test))
+        journal.write(Measured(measurement=SAMPLE))
+        journal.write(Judged(verdict=VERDICT))
+        journal.write(TestFinished(result=RESULT))
+        journal.write(FINDING)
+        journal.write(UnknownEvent(data={"event": "crash", "worker": "gw0"}))
+        journal.write(NodeDecided(verdict=DECISION))
+        journal.write(RunFinished(exit_status=1, ended="2026-01-01T00:01:00Z"))
     record = read_journal(tmp_path / "runs" / "r1")
-    assert record == read_journal(journal_path(tmp_path, "r1"))
+    assert repr(record) == repr(read_journal(journal_path(tmp_path, "r1")))  # a NaN equals nothing
     assert (record.run, record.node, record.purpose, record.profile) == (
         "r1", "n1", "learn", "smoke",
     )  # fmt: skip
     assert record.inventory == {"cores": 2}
     assert record.attributes == {"cpu": "x"}
+    assert record.settings == {"store": ".anubis"}
+    assert record.head == head()
     assert record.planned == (PLAN, LOST)
     assert record.measurements[0].telemetry[0][1][0] == 300.0
     assert math.isnan(record.measurements[0].telemetry[0][1][1])
     assert record.measurements[0].values == SAMPLE.values
     assert record.verdicts == (VERDICT,)
     assert record.node_verdict == DECISION
-    assert record.findings == (FINDING,)
-    assert record.events[0]["worker"] == "gw0"
+    assert [without_time(event) for event in record.events] == [
+        FINDING.data,
+        {"event": "crash", "worker": "gw0"},
+    ]
     assert record.exit_status == 1
     assert record.warnings == ()
     assert record.results[0] == RESULT
@@ -132,11 +175,72 @@ def test_a_whole_run_comes_back(tmp_path: Path) -> None:
     assert record.results[1].component == "disk"
 
 
+SCHEMA_1 = """
+{"event":"run_started","format":"anubis-journal","schema":1,"run":"r1","node":"n1","started":\
+"2026-01-01T00:00:00Z","hardware_class":"cpu-x","attributes":{"cpu":"x"},"profile":"smoke","purpose":\
+"learn","inventory":{"cores":2},"settings":{"store":".anubis"},"baseline":"sha256:0123","at":1.5}
+{"event":"planned","tests":[{"test":"test_a.py::test_x[cuda:0]","benchmark":"test_a.py::test_x",\
+"component":"","device":"","metrics":["rate"],"cost":2.0}],"at":1.5}
+{"event":"test_started","test":"test_a.py::test_x[cuda:0]","worker":"gw0","lane":"cuda:0","at":1.5}
+{"event":"attempt",SAMPLE}
+{"event":"measurement",SAMPLE}
+{"event":"verdict","outcome":"FAIL","reason":"beyond","reference":"fleet","count":2,"text":"slow",\
+"benchmark":"test_a.py::test_x","metric":"rate","scope":"unit","value":1.0,"similarity":0.5,\
+"disturbance":["steal"],"test":"test_a.py::test_x[cuda:0]","at":1.5}
+{"event":"test_finished","test":"test_a.py::test_x[cuda:0]","benchmark":"test_a.py::test_x",\
+"component":"","outcome":"failed","text":"slow","seconds":0.0,"metrics":1,"at":1.5}
+{"event":"finding","kind":"second-population","text":"two firmwares","at":1.5}
+{"event":"hindrance","text":"cuda:2 is hidden","at":1.5}
+{"event":"node_verdict","node":"n1","decision":"REJECTED","headline":"slow link","components":\
+["network"],"blocking":[],"listed":[],"counts":{"FAIL":1},"baseline":"","residual_risk":0.25,"at":1.5}
+{"event":"run_finished","exit_status":1,"ended":"2026-01-01T00:01:00Z","at":1.5}
+""".replace(
+    "SAMPLE",
+    """"test":"test_a.py::test_x[cuda:0]","benchmark":"test_a.py::test_x","component":"network",\
+"device":"cuda:0","metric":{"name":"rate","unit":"GB/s","better":"higher","goal":"fast links",\
+"question":"fast?","action":"reseat"},"values":[1.0,2.5],"seconds":1.5,"node":"n1","group":"stage0",\
+"disturbance":["cpu pressure 30 %"],"attempts":2,"telemetry":[{"name":"power","values":[300.0,"NaN"]}],\
+"at":1.5""",
+)
+"""What the version before this one wrote."""
+
+
+def test_a_journal_of_schema_1_still_tells_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(SCHEMA_1.lstrip())
+    record = read_journal(path)
+    assert record.warnings == ()
+    assert record.head == head()
+    assert record.planned == (PLAN,)
+    assert record.results == (RESULT,)
+    assert record.verdicts == (VERDICT,)
+    assert record.node_verdict == DECISION
+    assert record.blockers == ("cuda:2 is hidden",)
+    assert (record.exit_status, record.ended) == (1, "2026-01-01T00:01:00Z")
+    attempt, finding, hindrance = record.events
+    assert isinstance(attempt, Attempted)
+    for found in (attempt.measurement, *record.measurements):
+        assert replace(found, telemetry=()) == replace(SAMPLE, telemetry=())
+        ((name, (power, lost)),) = found.telemetry
+        assert (name, power) == ("power", 300.0)
+        assert math.isnan(lost)
+    assert len(record.measurements) == 1
+    assert without_time(finding) == FINDING.data
+    assert hindrance == BlockerFound(text="cuda:2 is hidden")
+
+
 @given(st.lists(st.floats(), max_size=20))
 def test_every_float_survives_strict_json(values: list[float]) -> None:
-    event = events.measurement_event(measurement(tuple(values)))
-    text = json.dumps(event, allow_nan=False)
-    back = events.measurement_from_event(json.loads(text)).values
+    with tempfile.TemporaryDirectory() as folder:
+        with Journal.create(Path(folder), "r") as journal:
+            journal.write(head("r"))
+            journal.write(measured(tuple(values)))
+        lines = journal.path.read_text().splitlines()
+        record = read_journal(journal.path)
+    for line in lines:
+        json.loads(line, parse_constant=refuse)
+    assert record.warnings == ("journal.jsonl: the run never finished",)
+    ((back,),) = [(one.values,) for one in record.measurements]
     assert len(back) == len(values)
     assert all(
         a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(values, back, strict=True)
@@ -152,9 +256,9 @@ def test_every_float_survives_strict_json(values: list[float]) -> None:
 )
 def test_reading_hostile_events_gives_an_event_or_one_clear_line(value: object) -> None:
     for name in ("metric", "values", "benchmark", "seconds", "disturbance", "telemetry"):
-        event = events.measurement_event(measurement()) | {name: value}
+        event = event_to_plain(measured()) | {name: value}
         try:
-            events.measurement_from_event(event)
+            event_from_plain(event)
         except JournalError as error:
             said = str(error)
         else:
@@ -167,27 +271,33 @@ def test_numpy_and_odd_values_are_written(tmp_path: Path) -> None:
     with Journal.create(tmp_path, "r") as journal:
         journal.write(head("r"))
         journal.write(
-            {
-                "event": "telemetry",
-                "n": np.int64(3),
-                "series": np.array([1.0, math.inf]),
-                "deep": {"x": [math.nan]},
-                "path": Path("a"),
-                "odd": "\ud800",
-            }
+            UnknownEvent(
+                data={
+                    "event": "telemetry",
+                    "n": np.int64(3),
+                    "series": np.array([1.0, math.inf]),
+                    "deep": {"x": [math.nan]},
+                    "path": Path("a"),
+                    "odd": "\ud800",
+                }
+            )
         )
-    event = read_journal(journal.path).events[0]
-    assert event["n"] == 3
-    assert event["series"] == [1.0, "Infinity"]
-    assert event["deep"] == {"x": ["NaN"]}
-    assert event["path"] == "a"
+    (event,) = read_journal(journal.path).events
+    assert without_time(event) == {
+        "event": "telemetry",
+        "n": 3,
+        "series": [1.0, "Infinity"],
+        "deep": {"x": ["NaN"]},
+        "path": "a",
+        "odd": "\ud800",
+    }
 
 
 def test_a_truncated_last_line_is_reported_and_the_rest_kept(tmp_path: Path) -> None:
     with Journal.create(tmp_path, "r") as journal:
         journal.write(head("r"))
-        journal.write(events.measurement_event(measurement()))
-        journal.write(events.measurement_event(measurement()))
+        journal.write(measured())
+        journal.write(measured())
     data = journal.path.read_bytes()
     journal.path.write_bytes(data[:-20])
     record = read_journal(journal.path)
@@ -199,7 +309,7 @@ def test_a_truncated_last_line_is_reported_and_the_rest_kept(tmp_path: Path) -> 
 def test_any_prefix_is_a_record_or_one_clear_line(tmp_path: Path, cut: int) -> None:
     with Journal.create(tmp_path, "r") as journal:
         journal.write(head("r"))
-        journal.write(events.measurement_event(measurement()))
+        journal.write(measured())
     journal.path.write_bytes(journal.path.read_bytes()[:cut])
     try:
         said = read_journal(journal.path).run
@@ -223,7 +333,7 @@ def test_a_bad_line_in_the_middle_is_named_and_skipped(tmp_path: Path) -> None:
     ]
     with journal.path.open("ab") as out:
         out.write(b"\n".join(bad) + b"\n")
-        out.write(json.dumps(events.measurement_event(measurement())).encode() + b"\n")
+        out.write(json.dumps(event_to_plain(measured())).encode() + b"\n")
     record = read_journal(journal.path)
     assert len(record.measurements) == 1
     for number in range(2, 2 + len(bad)):
@@ -233,10 +343,10 @@ def test_a_bad_line_in_the_middle_is_named_and_skipped(tmp_path: Path) -> None:
 def test_resuming_closes_a_torn_line_and_goes_on(tmp_path: Path) -> None:
     with Journal.create(tmp_path, "r") as journal:
         journal.write(head("r"))
-        journal.write(events.measurement_event(measurement()))
+        journal.write(measured())
     journal.path.write_bytes(journal.path.read_bytes()[:-5])
     with Journal.open_existing(journal.path.parent) as again:
-        again.write(events.measurement_event(measurement((7.0,))))
+        again.write(measured((7.0,)))
     record = read_journal(journal.path)
     assert [m.values for m in record.measurements] == [(7.0,)]
     assert any("line 2:" in text for text in record.warnings)
@@ -248,7 +358,14 @@ def test_resuming_closes_a_torn_line_and_goes_on(tmp_path: Path) -> None:
         (b"", "empty"),
         (b'{"event": "measurement"}\n', "not an Anubis journal"),
         (b'{"event": "run_started", "format": "anubis-journal", "schema": 99}\n', "schema 99"),
-        (b'{"event": "run_started", "format": "anubis-journal", "schema": 1}\n', "run: missing"),
+        (
+            b'{"event": "run_started", "format": "anubis-journal", "schema": 1}\n',
+            r"\brun\b.* missing",
+        ),
+        (
+            b'{"event": "run_started", "format": "anubis-journal", "schema": 2}\n',
+            r"\brun\b.* missing",
+        ),
         (b"\x00\x01\x02", "not a journal"),
     ],
 )
@@ -295,11 +412,11 @@ def test_a_full_disk_warns_once_and_what_it_refused_comes_later(
         return real(descriptor, data)
 
     monkeypatch.setattr(os, "write", full)
-    journal.write(events.measurement_event(measurement((1.0,))))
+    journal.write(measured((1.0,)))
     monkeypatch.setattr(os, "write", half)
-    journal.write(events.measurement_event(measurement((2.0,))))
+    journal.write(measured((2.0,)))
     monkeypatch.setattr(os, "write", real)
-    journal.write(events.measurement_event(measurement((3.0,))))
+    journal.write(measured((3.0,)))
     journal.close()
     journal.close()
     record = read_journal(journal.path)
@@ -314,9 +431,9 @@ def test_a_disk_that_stays_full_is_counted_and_kills_nothing(tmp_path: Path) -> 
     descriptor = os.open("/dev/full", os.O_WRONLY)
     journal = Journal(tmp_path / "x", descriptor, said.append)
     for _ in range(3):
-        journal.write(events.measurement_event(measurement()))
+        journal.write(measured())
     journal.close()
-    journal.write({"event": "late"})
+    journal.write(UnknownEvent(data={"event": "late"}))
     assert journal.lost == 4
     assert len(said) == 2
     assert "incomplete" in said[-1]
@@ -327,12 +444,12 @@ def test_kill_9_loses_at_most_the_event_in_flight(tmp_path: Path) -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from pytest_anubis.store.journal.journal_file import Journal\n"
-        "from pytest_anubis.store.journal import journal_events as events\n"
+        "from pytest_anubis.core.events import RunStarted, UnknownEvent\n"
         "j = Journal.create(Path(sys.argv[1]), 'r')\n"
-        "j.write(events.run_started_event(run='r', node='n', started=''))\n"
+        "j.write(RunStarted(run='r', node='n', started=''))\n"
         "i = 0\n"
         "while True:\n"
-        "    j.write({'event': 'tick', 'i': i})\n"
+        "    j.write(UnknownEvent(data={'event': 'tick', 'i': i}))\n"
         "    print(i, flush=True)\n"
         "    i += 1\n"
     )
@@ -348,4 +465,6 @@ def test_kill_9_loses_at_most_the_event_in_flight(tmp_path: Path) -> None:
     complete = [line for line in (*seen, *rest) if line.strip()]
     record = read_journal(journal_path(tmp_path, "r"))
     assert len(record.events) >= len(complete) - 1
-    assert [event["i"] for event in record.events] == list(range(len(record.events)))
+    assert [without_time(event) for event in record.events] == [
+        {"event": "tick", "i": i} for i in range(len(record.events))
+    ]

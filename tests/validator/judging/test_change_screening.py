@@ -10,19 +10,24 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Problem, population_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import JudgedColumns, find_changes, judge_columns
+from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 from pytest_anubis.validator.judging.change_screening import least_change
-from pytest_anubis.validator.judging.fleet_judging import judge_fleet
 
 
 def judged(
     rows: FloatArray | list[FloatArray],
     better: Direction = "higher",
     problems: dict[int, Problem] | None = None,
-    limit: float | None = None,
+    learned: float | None = None,
 ) -> JudgedColumns:
     metric = Metric(name="rate", unit="GB/s", better=better)
     criterion = Criterion(
-        benchmark="b", metric=metric, centre=(99.0, 100.0, 101.0), alpha=0.85, limit=limit, nodes=9
+        benchmark="b",
+        metric=metric,
+        centre=(99.0, 100.0, 101.0),
+        alpha=0.85,
+        learned=learned,
+        nodes=9,
     )
     population = population_of(list(rows), metric=metric, benchmark="b", problems=problems)
     return find_changes(judge_columns(population, criterion))
@@ -74,7 +79,7 @@ def test_short_sorted_and_disturbed_samples_are_left_alone() -> None:
 def test_a_change_within_the_metrics_own_noise_does_not_count() -> None:
     rows = quiet(3)
     rows[1, 30:] *= 0.88
-    assert judged(rows, limit=0.8).changes == {}
+    assert judged(rows, learned=0.8).changes == {}
     assert least_change(None) == 0.05
 
 

@@ -100,6 +100,26 @@ def test_a_disturbed_device_is_no_peer_and_cannot_reject() -> None:
     assert {v.outcome for v in verdicts[:3]} == {Outcome.PASS}
 
 
+@pytest.mark.parametrize(
+    ("kind", "outcome", "reason"),
+    [
+        ("failed", Outcome.FAIL, Reason.TEST_FAILED),
+        ("missing", Outcome.NOT_TESTED, Reason.NOT_REPORTED),
+        ("waived", Outcome.NOT_TESTED, Reason.WAIVED),
+        ("unit", Outcome.INCONCLUSIVE, Reason.WRONG_UNIT),
+        ("invalid", Outcome.INCONCLUSIVE, Reason.INVALID),
+    ],
+)
+def test_a_problem_means_beside_peers_what_it_means_against_a_fleet(
+    kind: str, outcome: Outcome, reason: Reason
+) -> None:
+    problems = {3: Problem(kind=kind, text="told")}
+    (judged,) = judge_by_peers([nodes(noise(2, 8), problems=problems)])
+    verdict = judged.verdict(3)
+    assert (verdict.outcome, verdict.reason) == (outcome, reason)
+    assert "told" in verdict.text
+
+
 def test_exact_results_are_compared_with_what_most_devices_say() -> None:
     samples = [np.zeros(3) for _ in range(8)]
     samples[5] = np.array([0.0, 2.0, 0.0])
@@ -117,7 +137,7 @@ def test_the_order_of_the_devices_does_not_matter(seed: int, order: list[int]) -
     (first,) = judge_by_peers([nodes(samples)])
     (second,) = judge_by_peers([nodes([samples[i] for i in order])])
     np.testing.assert_allclose(first.similarity[list(order)], second.similarity, atol=1e-12)
-    np.testing.assert_allclose(first.limit[list(order)], second.limit, atol=1e-9)
+    np.testing.assert_allclose(first.learned[list(order)], second.learned, atol=1e-9)
 
 
 def test_samples_of_different_lengths_are_compared() -> None:

@@ -10,7 +10,7 @@ from pytest_anubis.validator import backtest, judge_columns, settle_shift
 
 METRIC = Metric(name="rate", unit="GB/s", better="higher")
 CRITERION = Criterion(
-    benchmark="b", metric=METRIC, centre=(99.0, 100.0, 101.0), limit=0.98, nodes=9
+    benchmark="b", metric=METRIC, centre=(99.0, 100.0, 101.0), learned=0.98, nodes=9
 )
 
 
@@ -64,7 +64,7 @@ def test_few_nodes_or_healthy_ones_have_no_shift() -> None:
     assert outcomes(np.ones(20))[1] == []
 
 
-def test_a_backtest_names_what_would_flip() -> None:
+def test_a_backtest_names_what_would_change() -> None:
     factors = np.ones(50)
     factors[0], factors[1] = 0.5, 0.93
     old = Baseline(hardware_class="", criteria=(CRITERION,), created="-")
@@ -74,7 +74,7 @@ def test_a_backtest_names_what_would_flip() -> None:
     assert (result.rejected_before, result.rejected_after) == (2, 1)
     assert result.newly_passed == ("n1",)
     assert result.newly_rejected == ()
-    assert [(f.node, f.before, f.after) for f in result.flips] == [
+    assert [(f.node, f.before, f.after) for f in result.changes] == [
         ("n1", Outcome.FAIL, Outcome.PASS)
     ]
     assert result.per_thousand == 0
@@ -84,4 +84,4 @@ def test_a_backtest_names_what_would_flip() -> None:
     assert back.per_thousand == 1000 / 49
     assert back.stated is None
     gone = backtest([nodes(factors)], old, Baseline(hardware_class="", criteria=(), created="-"))
-    assert {f.after for f in gone.flips} == {Outcome.NOT_TESTED}
+    assert {f.after for f in gone.changes} == {Outcome.NOT_TESTED}

@@ -10,7 +10,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator import judge_by_history, judge_by_peers, judge_node
-from pytest_anubis.validator.judging.fleet_judging import judge_fleet
+from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
 METRIC = Metric(name="rate", unit="GB/s", better="higher")
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -12,22 +13,22 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Problem, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator import judge_columns, judge_population, judge_populations, judge_sample
-from pytest_anubis.validator.judging.column_judging import OUTCOMES
+from pytest_anubis.validator import judge_columns, judge_populations, judge_sample
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 from pytest_anubis.validator.similarity.pooling import pooled
 
 GOOD = [100.0, 101.0, 99.0, 100.0]
 
 
 def criterion(
-    limit: float | None = None, better: Direction = "higher", scope: str = "unit", **more: object
+    learned: float | None = None, better: Direction = "higher", scope: str = "unit", **more: object
 ) -> Criterion:
     return Criterion(
         benchmark="b",
         metric=Metric(name="rate", unit="GB/s", better=better, action="replace it"),
         component="memory",
         centre=(99.0, 100.0, 101.0),
-        limit=limit,
+        learned=learned,
         nodes=312,
         units=312,
         medians=tuple(float(x) for x in range(95, 106)),
@@ -51,9 +52,9 @@ def judge(values: object, c: Criterion | None, **more: object) -> MetricVerdict:
     return judge_sample(values, c, b, node="n", device="d", **more)  # type: ignore[arg-type]
 
 
-# The verdict table of the design: (loss, learned limit) -> cell.
+# The verdict table of the design: (loss, learned threshold) -> cell.
 @pytest.mark.parametrize(
-    ("value", "limit", "outcome", "reason"),
+    ("value", "learned", "outcome", "reason"),
     [
         (99, None, Outcome.PASS, Reason.WITHIN),
         (94, None, Outcome.FAIL, Reason.BEYOND),
@@ -66,11 +67,11 @@ def judge(values: object, c: Criterion | None, **more: object) -> MetricVerdict:
     ],
 )
 def test_the_verdict_table(
-    value: float, limit: float | None, outcome: Outcome, reason: Reason
+    value: float, learned: float | None, outcome: Outcome, reason: Reason
 ) -> None:
-    verdict = judge([value] * 4, criterion(limit))
+    verdict = judge([value] * 4, criterion(learned))
     assert (verdict.outcome, verdict.reason) == (outcome, reason)
-    worse = judge([100 * 100 / value] * 4, criterion(limit, better="lower"))
+    worse = judge([100 * 100 / value] * 4, criterion(learned, better="lower"))
     assert (worse.outcome, worse.reason) == (outcome, reason)
 
 
@@ -81,7 +82,7 @@ def test_a_verdict_explains_itself() -> None:
     assert verdict.similarity == pytest.approx(0.9)
     assert verdict.threshold == verdict.practical == 0.95
     assert verdict.learned == 0.97
-    assert verdict.bound == pytest.approx(95)
+    assert verdict.limit == pytest.approx(95)
     assert verdict.percentile == 0
     assert verdict.population == "312 nodes"
     assert verdict.baseline == "sha256:abc"
@@ -94,10 +95,10 @@ def test_a_verdict_explains_itself() -> None:
 @pytest.mark.parametrize(("better", "sign"), [("higher", 1), ("lower", -1)])
 def test_the_bound_is_where_a_uniformly_worse_sample_crosses(better: Direction, sign: int) -> None:
     c = criterion(0.97, better=better)
-    bound = judge([100.0] * 4, c).bound
-    assert bound is not None
-    inside = [x * (bound / 100 + sign * 1e-6) for x in c.centre]
-    outside = [x * (bound / 100 - sign * 1e-6) for x in c.centre]
+    limit = judge([100.0] * 4, c).limit
+    assert limit is not None
+    inside = [x * (limit / 100 + sign * 1e-6) for x in c.centre]
+    outside = [x * (limit / 100 - sign * 1e-6) for x in c.centre]
     assert judge(inside, c).outcome is Outcome.PASS
     assert judge(outside, c).outcome is Outcome.MARGINAL
 
@@ -160,37 +161,108 @@ def test_one_machine_says_so() -> None:
     assert verdict.population == "5 runs of one machine"
 
 
-directions = st.sampled_from(["higher", "lower", "equal"])
+values = st.one_of(st.floats(50, 150), st.sampled_from([0.0, 95.0, 100.0]))
+odd = st.sampled_from([math.nan, math.inf, -math.inf, -1.0])
+samples_of = st.lists(
+    st.one_of(
+        st.lists(values, min_size=1, max_size=6),
+        st.lists(st.one_of(values, odd), max_size=3),
+        st.builds(lambda value, count: [value] * count, values, st.integers(1, 5)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+thresholds = st.one_of(st.none(), st.floats(0.5, 1.0))
 
 
 @given(
-    st.lists(st.lists(st.floats(50, 150), min_size=1, max_size=4), min_size=1, max_size=8),
-    directions,
-    st.one_of(st.none(), st.floats(0.5, 1.0)),
-    st.floats(0.5, 1.0),
-    st.lists(st.integers(1, 20), min_size=8, max_size=8),
+    samples=samples_of,
+    centre=st.one_of(st.lists(values, min_size=1, max_size=5).map(sorted), st.just([0.0])),
+    better=st.sampled_from(["higher", "lower", "equal"]),
+    alpha=st.floats(0.5, 0.99),
+    learned=thresholds,
+    unconfirmed=thresholds,
+    least=st.integers(1, 3),
+    medians=st.lists(values, max_size=4).map(sorted),
+    looks=st.lists(st.integers(1, 20), min_size=8, max_size=8),
+    disturbed=st.sets(st.integers(0, 7)),
+    group=st.sampled_from(["", "stage 1"]),
+    known=st.booleans(),
+    against=st.sampled_from(["criterion", "criterion", "other unit", "nothing"]),
 )
-def test_columns_and_single_samples_get_the_same_verdict(
+def test_columns_and_single_samples_get_the_same_verdict_in_every_field(
     samples: list[list[float]],
+    centre: list[float],
     better: Direction,
-    limit: float | None,
-    hasty: float,
+    alpha: float,
+    learned: float | None,
+    unconfirmed: float | None,
+    least: int,
+    medians: list[float],
     looks: list[int],
+    disturbed: set[int],
+    group: str,
+    known: bool,
+    against: str,
 ) -> None:
-    wide = None if limit is None or better == "equal" else min(limit, hasty)
-    c = criterion(None if better == "equal" else limit, better=better, least=2, hasty=wide)
-    population = replace(
-        population_of(samples, metric=c.metric, benchmark="b"),
-        looks={row: count for row, count in enumerate(looks[: len(samples)]) if count > 1},
+    """The two ways share the table, not the way to the similarity; so all that follows is compared."""
+    c = replace(
+        criterion(learned, better=better, least=least, unconfirmed=unconfirmed),
+        medians=tuple(medians),
+        centre=tuple(centre[:1] if better == "equal" else centre),
+        alpha=alpha,
+        group=group,
     )
-    judged = judge_columns(population, c)
+    b = baseline(c) if known else None
+    metric = replace(c.metric, unit="MB/s") if against == "other unit" else c.metric
+    population = replace(
+        population_of(samples, metric=metric, benchmark="b", group=group, component="memory"),
+        looks={row: count for row, count in enumerate(looks[: len(samples)]) if count > 1},
+        problems={
+            row: Problem(kind="disturbed", text="steal") for row in disturbed if row < len(samples)
+        },
+    )
+    chosen = None if against == "nothing" else c
+    judged = judge_columns(population, chosen, baseline=b)
     for row, sample in enumerate(samples):
-        single = judge_sample(sample, c, looks=looks[row])
-        assert judged.verdict(row).outcome == single.outcome
-        assert judged.verdict(row).reason == single.reason
+        single = judge_sample(
+            sample,
+            chosen,
+            b,
+            metric=metric,
+            benchmark="b",
+            component="memory",
+            node=f"n{row}",
+            device="node",
+            group=group,
+            disturbance=("steal",) if row in disturbed else (),
+            looks=looks[row],
+        )
+        alike = single.similarity
+        edges = [edge for edge in (alpha, learned, unconfirmed) if edge is not None]
+        if alike is not None and any(abs(alike - edge) < 1e-9 for edge in edges):
+            continue  # on the edge rounding decides
+        assert_same(judged.verdict(row, b), single)
         assert OUTCOMES[judged.outcome[row]] == single.outcome
-        if single.similarity is not None:
-            assert judged.similarity[row] == pytest.approx(single.similarity, abs=1e-12)
+        assert REASONS[judged.reason[row]] == single.reason
+        if row not in disturbed:  # whose similarity is in the verdict alone
+            assert_close(judged.similarity[row], alike)
+            assert_close(judged.threshold[row], single.threshold)
+
+
+def assert_close(number: float, other: float | None) -> None:
+    assert number == pytest.approx(math.nan if other is None else other, abs=1e-9, nan_ok=True)
+
+
+def assert_same(one: MetricVerdict, other: MetricVerdict) -> None:
+    for field in fields(MetricVerdict):
+        left, right = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(right, float):
+            assert left == pytest.approx(right, rel=1e-9, abs=1e-9), field.name
+        elif field.name == "text":  # a digit may be rounded otherwise
+            assert re.sub(r"\d", "#", left) == re.sub(r"\d", "#", right)
+        else:
+            assert left == right, field.name
 
 
 def test_a_failed_or_missing_test_is_its_own_verdict_never_slow() -> None:
@@ -207,7 +279,8 @@ def test_a_failed_or_missing_test_is_its_own_verdict_never_slow() -> None:
             5: Problem(kind="disturbed", text="steal"),
         },
     )
-    verdicts = judge_population(population, baseline(c))
+    [judged] = judge_populations([population], baseline(c))
+    verdicts = list(judged.verdicts(baseline(c)))
     assert [(v.outcome, v.reason) for v in verdicts] == [
         (Outcome.PASS, Reason.WITHIN),
         (Outcome.FAIL, Reason.TEST_FAILED),
@@ -231,7 +304,7 @@ def test_units_and_pooled_nodes_are_judged() -> None:
         nodes=["n"] * 8,
         devices=[f"cuda:{i}" for i in range(8)],
     )
-    verdicts = judge_population(population, b)
+    verdicts = [v for judged in judge_populations([population], b) for v in judged.verdicts(b)]
     assert [v.outcome for v in verdicts] == [Outcome.PASS] * 7 + [Outcome.FAIL, Outcome.PASS]
     assert (verdicts[-1].device, verdicts[-1].scope, verdicts[-1].count) == ("node", "node", 8)
 
@@ -259,7 +332,7 @@ def test_another_hardware_class_is_no_baseline_never_close_enough() -> None:
     population = population_of(
         [GOOD], metric=criterion().metric, benchmark="b", hardware_class="other"
     )
-    [verdict] = judge_population(population, baseline(criterion()))
-    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.NO_BASELINE)
     [columns] = judge_populations([population], baseline(criterion()))
+    [verdict] = columns.verdicts()
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.NO_BASELINE)
     assert np.isnan(columns.similarity).all()

@@ -8,7 +8,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import closer_look, judge_sample
-from pytest_anubis.validator.judging.sequential_test import STAGES
+from pytest_anubis.validator.judging.sequential_test import MOST_LOOKS
 
 CRITERION = Criterion(
     benchmark="b",
@@ -17,25 +17,23 @@ CRITERION = Criterion(
 )
 
 
-def stage(
-    rng: np.random.Generator, loss: float, noise: float = 0.02, count: int = 30
-) -> FloatArray:
+def look(rng: np.random.Generator, loss: float, noise: float = 0.02, count: int = 30) -> FloatArray:
     return np.asarray(100 / (1 - loss) * np.exp(rng.normal(0, noise, count)))
 
 
 def measure(rng: np.random.Generator, loss: float, noise: float = 0.02) -> tuple[Outcome, int]:
-    stages = [stage(rng, loss, noise)]
-    while closer_look(stages, CRITERION) == "more":
-        stages.append(stage(rng, loss, noise, 6))
-    return judge_sample(np.concatenate(stages), CRITERION).outcome, len(stages)
+    looks = [look(rng, loss, noise)]
+    while closer_look(looks, CRITERION) == "more":
+        looks.append(look(rng, loss, noise, 6))
+    return judge_sample(np.concatenate(looks), CRITERION).outcome, len(looks)
 
 
 def test_a_clear_pass_stops_at_once_and_a_loss_is_confirmed_first() -> None:
     rng = np.random.default_rng(0)
     assert measure(rng, 0.0) == (Outcome.PASS, 1)
-    outcome, stages = measure(rng, 0.3)
+    outcome, looks = measure(rng, 0.3)
     assert outcome is Outcome.FAIL
-    assert 1 < stages <= STAGES
+    assert 1 < looks <= MOST_LOOKS
 
 
 @pytest.mark.parametrize(("loss", "outcome"), [(0.03, Outcome.PASS), (0.07, Outcome.FAIL)])
@@ -45,20 +43,20 @@ def test_the_stated_error_holds_on_both_sides(loss: float, outcome: Outcome) -> 
     wrong = np.mean([found is not outcome for found, _ in results])
     assert wrong <= 0.02
     if outcome is Outcome.PASS:
-        assert np.mean([1 + (stages - 1) / 5 for _, stages in results]) < 3  # in whole measurements
+        assert np.mean([1 + (looks - 1) / 5 for _, looks in results]) < 3  # in whole measurements
 
 
 def test_it_is_bounded_even_on_the_line() -> None:
     rng = np.random.default_rng(2)
     results = [measure(rng, 0.0525, noise=0.05) for _ in range(30)]
-    assert max(stages for _, stages in results) == STAGES
+    assert max(looks for _, looks in results) == MOST_LOOKS
 
 
 def test_one_burst_alone_never_rejects() -> None:
     rng = np.random.default_rng(3)
-    burst = stage(rng, 0.15)
+    burst = look(rng, 0.15)
     assert closer_look([burst], CRITERION) == "more"
-    later = [burst, stage(rng, 0.0)]
+    later = [burst, look(rng, 0.0)]
     assert closer_look(later, CRITERION) == "more"
 
 

@@ -52,11 +52,11 @@ def test_a_quiet_metric_gets_a_tighter_limit_than_alpha_and_a_noisy_one_a_looser
     tight, loose = baseline.find("b", "quiet"), baseline.find("b", "noisy")
     assert tight is not None
     assert loose is not None
-    assert tight.limit is not None
-    assert loose.limit is not None
-    assert tight.limit > 0.97
-    assert loose.limit < 0.95
-    assert loose.detectable == pytest.approx(1 / loose.limit - 1)
+    assert tight.learned is not None
+    assert loose.learned is not None
+    assert tight.learned > 0.97
+    assert loose.learned < 0.95
+    assert loose.detectable == pytest.approx(1 / loose.learned - 1)
     assert tight.detectable == pytest.approx(1 / 0.95 - 1)
     assert baseline.confidence == 0.9
     assert baseline.factor is not None
@@ -74,16 +74,16 @@ def test_the_stated_rate_holds_on_held_out_nodes() -> None:
         for criterion in baseline.criteria:
             if criterion.metric.name == f"m{m}":
                 judged = judge_columns(population(f"m{m}", v[nodes:]), criterion)
-                limit = criterion.limit if criterion.limit is not None else criterion.alpha
-                beyond |= (judged.similarity.reshape(held, -1) < limit).any(axis=1)
-    # Stated 1 %; the 99.9 % binomial bound for 600 nodes at 2 % (the limit itself is an estimate).
+                threshold = criterion.learned if criterion.learned is not None else criterion.alpha
+                beyond |= (judged.similarity.reshape(held, -1) < threshold).any(axis=1)
+    # Stated 1 %; the 99.9 % binomial bound for 600 nodes at 2 % (the threshold itself is an estimate).
     assert beyond.mean() < 0.04
 
 
 def test_too_few_nodes_fall_back_to_alpha_and_say_how_many_are_needed() -> None:
     baseline = learn(population("m", noise(0, 40)))
     assert baseline.factor is None
-    assert all(c.limit is None for c in baseline.criteria)
+    assert all(c.learned is None for c in baseline.criteria)
     [finding] = [f for f in baseline.findings if f.kind == "few-nodes"]
     assert "99 are needed" in finding.text
     assert "230" in finding.text
@@ -94,11 +94,11 @@ def test_too_few_nodes_fall_back_to_alpha_and_say_how_many_are_needed() -> None:
 
 def test_no_error_rate_means_alpha_alone() -> None:
     baseline = learn(population("m", noise(0, 240)), error_rate=None)
-    assert all(c.limit is None for c in baseline.criteria)
+    assert all(c.learned is None for c in baseline.criteria)
     assert baseline.findings == ()
 
 
-def test_faulty_nodes_do_not_widen_the_limit() -> None:
+def test_faulty_nodes_do_not_lower_the_threshold() -> None:
     clean = noise(0, 240)
     dirty = clean.copy()
     dirty[:50] *= 2
@@ -106,9 +106,9 @@ def test_faulty_nodes_do_not_widen_the_limit() -> None:
     with_faults = learn(population("m", dirty)).find("b", "m")
     assert pure is not None
     assert with_faults is not None
-    assert pure.limit is not None
-    assert with_faults.limit is not None
-    assert abs(pure.limit - with_faults.limit) < 0.005
+    assert pure.learned is not None
+    assert with_faults.learned is not None
+    assert abs(pure.learned - with_faults.learned) < 0.005
     assert np.median(with_faults.centre) == pytest.approx(float(np.median(pure.centre)), rel=0.01)
 
 
@@ -187,7 +187,7 @@ def test_one_machine_drops_nothing_and_its_spread_decides() -> None:
     assert baseline.one_machine
     assert baseline.exclusions == ()
     assert all(c.scope == "unit" and c.nodes == 1 and c.units == 5 for c in baseline.criteria)
-    assert all(c.limit is not None and 0.85 < c.limit < 0.99 for c in baseline.criteria)
+    assert all(c.learned is not None and 0.85 < c.learned < 0.99 for c in baseline.criteria)
     assert all("one machine" in c.notes[0] for c in baseline.criteria)
 
 
@@ -216,16 +216,16 @@ def test_one_machine_accepts_itself_and_sees_a_tenth_less() -> None:
 def test_a_machine_with_wild_runs_does_not_reject_itself() -> None:
     wild = learn(*runs(3, 1, 5, between=0.08))
     [criterion] = wild.criteria
-    assert criterion.limit is not None
-    assert criterion.limit < 0.85
+    assert criterion.learned is not None
+    assert criterion.learned < 0.85
     assert criterion.detectable is not None
     assert criterion.detectable > 0.15
 
 
-def test_more_runs_tighten_the_limit() -> None:
+def test_more_runs_raise_the_threshold() -> None:
     few = learn(*runs(1, 20, 3)).criteria
     many = learn(*runs(1, 20, 20)).criteria
-    mean = [np.mean([c.limit or 0 for c in criteria]) for criteria in (few, many)]
+    mean = [np.mean([c.learned or 0 for c in criteria]) for criteria in (few, many)]
     assert mean[0] < mean[1]
 
 

@@ -1,4 +1,4 @@
-"""Limits of one machine: what its runs' spread allows, for one look and for a confirmed loss."""
+"""Thresholds of one machine: what its runs' spread allows, for one look and for a confirmed loss."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import judge_sample
 from pytest_anubis.validator.judging.column_judging import judge_columns
-from pytest_anubis.validator.judging.sequential_test import CONFIRM
-from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_limits
+from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
+from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_thresholds
 
 QUIET = [RunSpread(0.01 + 0.0005 * i, 5, 0.0, 0.008) for i in range(12)]
 NOISY = [RunSpread(0.3 + 0.02 * i, 5, 0.0, 0.008) for i in range(5)]
@@ -29,37 +29,39 @@ spreads = st.builds(
 
 
 def test_noisy_metrics_do_not_widen_the_quiet_ones() -> None:
-    alone = machine_limits(QUIET)
-    beside = machine_limits(QUIET + NOISY)[: len(QUIET)]
+    alone = machine_thresholds(QUIET)
+    beside = machine_thresholds(QUIET + NOISY)[: len(QUIET)]
     for mine, theirs in zip(alone, beside, strict=True):
         # A little: the error rate is shared with more metrics.
         assert 1 - theirs.confirmed < 1.2 * (1 - mine.confirmed)
-    assert all(limit.confirmed < 0.5 for limit in machine_limits(QUIET + NOISY)[len(QUIET) :])
+    assert all(
+        threshold.confirmed < 0.5 for threshold in machine_thresholds(QUIET + NOISY)[len(QUIET) :]
+    )
 
 
 def test_quiet_metrics_show_a_slowdown_of_ten_percent() -> None:
-    assert all(limit.confirmed > 1 / 1.1 for limit in machine_limits(QUIET))
+    assert all(threshold.confirmed > 1 / 1.1 for threshold in machine_thresholds(QUIET))
 
 
-def test_more_runs_tighten_the_limits() -> None:
-    few = machine_limits(QUIET)
-    many = machine_limits([spread._replace(runs=20) for spread in QUIET])
+def test_more_runs_raise_the_thresholds() -> None:
+    few = machine_thresholds(QUIET)
+    many = machine_thresholds([spread._replace(runs=20) for spread in QUIET])
     assert all(b.confirmed > a.confirmed for a, b in zip(few, many, strict=True))
 
 
 @given(st.lists(spreads, min_size=1, max_size=12))
-def test_a_hasty_loss_never_has_the_tighter_limit(found: list[RunSpread]) -> None:
-    for limit in machine_limits(found):
-        assert 0 < limit.hasty <= limit.confirmed < 1
-        assert limit.scale > 0
+def test_an_unconfirmed_loss_never_has_the_higher_threshold(found: list[RunSpread]) -> None:
+    for threshold in machine_thresholds(found):
+        assert 0 < threshold.unconfirmed <= threshold.confirmed < 1
+        assert threshold.scale > 0
 
 
 CRITERION = Criterion(
     benchmark="b",
     metric=Metric(name="rate", unit="GB/s", better="higher"),
     centre=(100.0,),
-    limit=0.92,
-    hasty=0.8,
+    learned=0.92,
+    unconfirmed=0.8,
 )
 
 
@@ -71,12 +73,12 @@ CRITERION = Criterion(
         (75.0, Outcome.FAIL, Outcome.FAIL),
     ],
 )
-def test_a_loss_that_nobody_confirmed_has_the_wider_limit(
+def test_a_loss_that_nobody_confirmed_has_the_lower_threshold(
     value: float, once: Outcome, confirmed: Outcome
 ) -> None:
     values = np.full(10, value)
     assert judge_sample(values, CRITERION).outcome is once
-    assert judge_sample(values, CRITERION, looks=CONFIRM).outcome is confirmed
+    assert judge_sample(values, CRITERION, looks=CONFIRMING_LOOKS).outcome is confirmed
     population = population_of(
         [values], metric=CRITERION.metric, benchmark="b", nodes=["n"], runs=["r"]
     )

@@ -1,0 +1,305 @@
+"""What can happen in a run, one type an event: the words of which every journal consists.
+
+An event is made where it happens, handed to the run's sink once, written to the journal and applied to the
+run's state (`run_state.RunState`), in this order. Nobody else interprets events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from pytest_anubis.core.field_types import Flat
+from pytest_anubis.core.measurement import Measurement, PlannedTest, Purpose, TestResult
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """A run begins: the first event of every journal.
+
+    Attributes:
+        run: Id of the run.
+        node: Name of the node that is measured.
+        started: ISO 8601, UTC.
+        hardware_class: Key of the node's hardware class.
+        attributes: What the key was made of.
+        profile: ``smoke``, ``standard`` or ``soak``.
+        purpose: ``measure``, ``learn`` or ``acceptance``.
+        inventory: The node's inventory as plain data.
+        settings: The settings of the run as plain data, without passwords.
+        baseline: Digest of the baseline that the run is judged with; empty if none.
+    """
+
+    kind: ClassVar[str] = "run_started"
+    run: str
+    node: str
+    started: str = ""
+    hardware_class: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    profile: str = ""
+    purpose: Purpose = "measure"
+    inventory: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    baseline: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestsPlanned:
+    """The run means to execute these tests; several events add up."""
+
+    __test__ = False
+
+    kind: ClassVar[str] = "planned"
+    tests: tuple[PlannedTest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestStarted:
+    """A test begins: after a crash it names the one in flight; a repeated test begins again.
+
+    Attributes:
+        test: Node id.
+        worker: Worker that runs it; empty in the main process.
+        lane: Lane of that worker.
+    """
+
+    __test__ = False
+
+    kind: ClassVar[str] = "test_started"
+    test: str
+    worker: str = ""
+    lane: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A metric was measured; what is here is never lost."""
+
+    kind: ClassVar[str] = "measurement"
+    measurement: Annotated[Measurement, Flat()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted:
+    """Values that were disturbed and measured again, or a lead-in: nothing is concluded from them."""
+
+    kind: ClassVar[str] = "attempt"
+    measurement: Annotated[Measurement, Flat()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A verdict was reached; it knows its test, or has none when the whole run was looked at."""
+
+    kind: ClassVar[str] = "verdict"
+    verdict: Annotated[MetricVerdict, Flat()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestFinished:
+    """A test ended."""
+
+    __test__ = False
+
+    kind: ClassVar[str] = "test_finished"
+    result: Annotated[TestResult, Flat()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestRepeated:
+    """An attempt of a test failed and another plugin repeats it: the last attempt counts.
+
+    Attributes:
+        test: Node id.
+        phase: pytest's phase of the failure.
+        text: Its first line.
+    """
+
+    __test__ = False
+
+    kind: ClassVar[str] = "test_repeated"
+    test: str
+    phase: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockerFound:
+    """Something stands between the node and acceptance and has no verdict.
+
+    Examples are a device that the user hides, a file that cannot be collected, a failure that no test
+    explains.
+
+    Attributes:
+        text: What, in one line.
+    """
+
+    kind: ClassVar[str] = "blocker"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDied:
+    """A worker process ended before its time.
+
+    Attributes:
+        worker: Its name.
+        lane: Its lane.
+        test: The test that it was running; empty if none.
+        text: How it died, in words.
+    """
+
+    kind: ClassVar[str] = "worker_died"
+    worker: str = ""
+    lane: str = ""
+    test: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneGivenUp:
+    """The workers of a lane died again and again: nothing more runs there."""
+
+    kind: ClassVar[str] = "lane_given_up"
+    lane: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """Where and when a test is expected to run; seconds since the first test's start."""
+
+    test: str
+    lane: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPredicted:
+    """What a distributed run will look like.
+
+    Attributes:
+        tests: One slot a test.
+        wall: Seconds that the tests will take.
+        serial: Seconds that they would take one after the other.
+    """
+
+    kind: ClassVar[str] = "placed"
+    tests: tuple[Slot, ...]
+    wall: float
+    serial: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestRan:
+    """Where and when a test really ran; seconds since the first test's start."""
+
+    __test__ = False
+
+    kind: ClassVar[str] = "ran"
+    test: str
+    worker: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimed:
+    """How long all tests of a distributed run took, and how long had been predicted; seconds."""
+
+    kind: ClassVar[str] = "dispatched"
+    wall: float
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A run that was broken off goes on.
+
+    Attributes:
+        started: ISO 8601, UTC.
+        done: How many tests are not repeated.
+        interrupted: Tests that had begun and never ended.
+    """
+
+    kind: ClassVar[str] = "resumed"
+    started: str = ""
+    done: int = 0
+    interrupted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalErrorFound:
+    """A fault of ours or of a hook while the run was decided."""
+
+    kind: ClassVar[str] = "internal_error"
+    text: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarksChosen:
+    """The Selector's choice as plain data, see `selector.choice.choice_record`."""
+
+    kind: ClassVar[str] = "selection"
+    choice: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDecided:
+    """The decision about the node."""
+
+    kind: ClassVar[str] = "node_verdict"
+    verdict: Annotated[NodeVerdict, Flat()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """The run came to its end: the last event of a journal that is complete.
+
+    Attributes:
+        exit_status: pytest's exit status.
+        ended: ISO 8601, UTC.
+    """
+
+    kind: ClassVar[str] = "run_finished"
+    exit_status: int
+    ended: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownEvent:
+    """An event of another version: kept as it is, and nothing is concluded from it.
+
+    Attributes:
+        data: The event as plain data.
+    """
+
+    kind: ClassVar[str] = ""
+    data: Mapping[str, Any]
+
+
+Event = (
+    RunStarted
+    | TestsPlanned
+    | TestStarted
+    | Measured
+    | Attempted
+    | Judged
+    | TestFinished
+    | TestRepeated
+    | BlockerFound
+    | WorkerDied
+    | LaneGivenUp
+    | PlanPredicted
+    | TestRan
+    | RunTimed
+    | Resumed
+    | InternalErrorFound
+    | BenchmarksChosen
+    | NodeDecided
+    | RunFinished
+    | UnknownEvent
+)

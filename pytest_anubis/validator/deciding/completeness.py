@@ -1,0 +1,98 @@
+"""Completeness: what was planned and did not report, failed or was skipped gets a verdict of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+
+
+def verdicts_of_tests(
+    planned: Sequence[PlannedTest],
+    results: Mapping[str, TestResult],
+    judged: Collection[tuple[str, str]],
+    *,
+    node: str,
+    explained: Collection[tuple[str, str]] = (),
+) -> list[MetricVerdict]:
+    """Return one verdict for every test whose end no metric verdict speaks for.
+
+    Args:
+        planned: Every test that was collected for this run.
+        results: Node id -> how the test ended, for those that ended.
+        judged: (benchmark, device) of every test with at least one metric verdict.
+        node: Name of the node.
+        explained: (benchmark, device) of every test with a metric verdict that rejects: that is why it
+            failed. A test may fail although its metrics pass: in its teardown, or as a strict xfail.
+
+    Returns:
+        FAIL for a test that failed by itself, INCONCLUSIVE for one whose worker died or that is written
+        wrongly, NOT_TESTED for one that was skipped or never reported; nothing for plain tests that passed.
+    """
+    verdicts = []
+    for plan in planned:
+        result = results.get(plan.test)
+        spoken_for = (plan.benchmark, plan.device) in judged
+        if result is None or result.outcome == "not reported":
+            if plan.benchmark:
+                verdicts.append(
+                    _verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported")
+                )
+            continue
+        if result.misuse:
+            text = f"the benchmark is written wrongly: {result.text}"
+            verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.INVALID, text))
+        elif result.outcome in ("failed", "error"):
+            if (plan.benchmark, plan.device) in explained:
+                continue
+            text = f"the test itself failed: {result.text}"
+            verdicts.append(_verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text))
+        elif result.outcome == "crashed":
+            text = f"the process died during the test: {result.text}"
+            verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
+        elif result.outcome == "skipped" and plan.benchmark and not spoken_for:
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, result.text))
+        elif result.outcome == "xfailed" and plan.benchmark and not spoken_for:
+            text = f"failed as its xfail mark expects: {result.text}"
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.WAIVED, text))
+    return verdicts
+
+
+def rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> set[tuple[str, str]]:
+    """Return (benchmark, device) of every verdict that makes its test fail.
+
+    Args:
+        verdicts: Those that count; a waived one explains nothing.
+        fail_on: ``fail`` or ``marginal``.
+    """
+    bad = (Outcome.FAIL, Outcome.MARGINAL) if fail_on == "marginal" else (Outcome.FAIL,)
+    return {(verdict.benchmark, verdict.device) for verdict in verdicts if verdict.outcome in bad}
+
+
+def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
+    """Return the verdict of a test that failed as its xfail mark expects: listed, and it rejects nothing."""
+    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
+        return verdict
+    return replace(
+        verdict,
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.WAIVED,
+        text=f"failed as its xfail mark expects: {verdict.text}",
+    )
+
+
+def _verdict(
+    plan: PlannedTest, node: str, outcome: Outcome, reason: Reason, text: str
+) -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome,
+        reason=reason,
+        text=text,
+        benchmark=plan.benchmark or plan.test,
+        metric="",
+        component=plan.component,
+        node=node,
+        device=plan.device,
+    )

@@ -1,0 +1,224 @@
+"""Judging the collected runs of a whole fleet: every unit in columns, then every node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Baseline, Finding
+from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.sample import Population
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.deciding.node_decision import judge_node
+from pytest_anubis.validator.judging.change_screening import MOST, find_changes
+from pytest_anubis.validator.judging.column_judging import (
+    JudgedColumns,
+    judge_columns,
+    judge_populations,
+)
+from pytest_anubis.validator.judging.history_judging import judge_latest
+from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
+from pytest_anubis.validator.judging.population_shift import class_findings, settle_shift
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
+
+_PASS = OUTCOMES.index(Outcome.PASS)
+_UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JudgedFleet:
+    """Everything that was judged.
+
+    Attributes:
+        columns: The verdicts on every population's units, and on pooled nodes where there are criteria.
+        baselines: Hardware class -> the baseline that decided.
+        nodes: One verdict a node and hardware class, sorted by name.
+        findings: What concerns a class as a whole: most of its nodes moved together, or more samples
+            than can be searched looked as if they had changed within their run.
+    """
+
+    columns: tuple[JudgedColumns, ...]
+    baselines: Mapping[str, Baseline]
+    nodes: tuple[NodeVerdict, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+def judge_fleet(
+    populations: Sequence[Population],
+    baselines: Mapping[str, Baseline],
+    *,
+    fail_on: Literal["fail", "marginal"] = "fail",
+    require_all: bool = False,
+    started: Mapping[tuple[str, str], str] | None = None,
+    evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> JudgedFleet:
+    """Judge all units and all nodes of collected runs.
+
+    The fleet decides where the class has a baseline with a criterion; elsewhere the other devices of the
+    node do, or for its latest run its own earlier runs; these can reject or warn, but never accept. A
+    class most of whose nodes moved together is one finding. Samples of enough values are searched for
+    changes within the run.
+
+    Args:
+        populations: Of any hardware classes; criteria never cross classes.
+        baselines: Hardware class -> baseline; a class without one is undecided.
+        fail_on: ``marginal`` rejects on MARGINAL as well.
+        require_all: What has no criterion blocks acceptance.
+        started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
+        evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
+            nothing was measured on it.
+        progress: Called with (done, all) after every population.
+    """
+    by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
+    for population in populations:
+        by_class.setdefault(population.hardware_class, []).append(population)
+    done, columns, nodes = 0, [], []
+    findings: list[Finding] = []
+    for key in sorted(by_class):
+        baseline = baselines.get(key)
+        gathered = _Nodes({node: r for (of, node), r in (evidence or {}).items() if of == key})
+        shifts: list[Finding] = []
+        for judged in _judge_class(by_class[key], baseline, started or {}):
+            columns.append(judged)
+            gathered.add(judged, baseline)
+            if judged.shift is not None:
+                shifts.append(judged.shift)
+            if judged.unsearched:
+                findings.append(_unsearched(judged))
+            done += 1
+            if progress is not None:
+                progress(min(done, len(populations)), len(populations))
+        nodes += gathered.decide(baseline, fail_on, require_all)
+        findings += class_findings(key, shifts)
+    return JudgedFleet(
+        columns=tuple(columns),
+        baselines=dict(baselines),
+        nodes=tuple(sorted(nodes, key=lambda verdict: verdict.node)),
+        findings=tuple(findings),
+    )
+
+
+def _judge_class(
+    populations: Sequence[Population],
+    baseline: Baseline | None,
+    started: Mapping[tuple[str, str], str],
+) -> Iterator[JudgedColumns]:
+    lonely: list[Population] = []
+    if baseline is None:
+        lonely = list(populations)
+    else:
+        for judged in judge_populations(populations, baseline):
+            if judged.criterion is None and len(judged.population):
+                lonely.append(judged.population)
+            else:
+                yield find_changes(settle_shift(judged)[0])
+    besides = [_undecided(beside, baseline) for beside in judge_by_peers(lonely)]
+    alone = [place for place, one in enumerate(besides) if not isinstance(one, PeerColumns)]
+    for place, judged in zip(
+        alone, judge_latest([besides[place] for place in alone], started), strict=True
+    ):
+        besides[place] = judged
+    for one in besides:
+        yield find_changes(one)
+
+
+def _unsearched(judged: JudgedColumns) -> Finding:
+    population = judged.population
+    return Finding(
+        kind="not-searched",
+        benchmark=population.benchmark,
+        metric=population.metric.name,
+        text=(
+            f"{population.benchmark} {population.metric.name}: the {MOST} samples that differ most from "
+            f"their own beginning were searched for changes within the run, {judged.unsearched} more were "
+            "judged as a whole only; judge fewer runs at a time to search them all"
+        ),
+    )
+
+
+def _undecided(beside: PeerColumns, baseline: Baseline | None) -> JudgedColumns:
+    """Return the verdicts of peers, and those without a reference where no device has enough of them."""
+    if np.isnan(beside.similarity).all():
+        return judge_columns(beside.population, None, baseline=baseline)
+    return beside
+
+
+class _Nodes:
+    """Gathers per node what its verdict needs: every bad unit, and one good unit a metric.
+
+    A fleet has millions of passed units; that a metric of a node was judged is known from the first.
+    """
+
+    def __init__(self, evidence: Mapping[str, RunEvidence]) -> None:
+        self._evidence = evidence
+        self._verdicts = {name: list(one.verdicts) for name, one in evidence.items()}
+        self._counts = {
+            name: Counter(verdict.outcome.value for verdict in verdicts)
+            for name, verdicts in self._verdicts.items()
+        }
+
+    def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
+        population = judged.population
+        outcomes = judged.outcome
+        good = _passed(judged, baseline)
+        for name, passed in Counter(
+            name
+            for name, code in zip(population.nodes, outcomes.tolist(), strict=True)
+            if code == _PASS
+        ).items():
+            self._counts.setdefault(name, Counter())[Outcome.PASS.value] += passed
+            self._verdicts.setdefault(name, []).append(good)
+        told = (outcomes != _PASS) | (judged.reason == _UNDETECTABLE)
+        for row in np.flatnonzero(told).tolist():
+            name = population.nodes[row]
+            if outcomes[row] != _PASS:
+                self._counts.setdefault(name, Counter())[OUTCOMES[outcomes[row]].value] += 1
+            self._verdicts.setdefault(name, []).append(judged.verdict(row, baseline))
+
+    def decide(
+        self,
+        baseline: Baseline | None,
+        fail_on: Literal["fail", "marginal"],
+        require_all: bool,
+    ) -> list[NodeVerdict]:
+        found = []
+        for name, verdicts in self._verdicts.items():
+            evidence = self._evidence.get(name, RunEvidence())
+            verdict = judge_node(
+                verdicts,
+                baseline=baseline,
+                node=name,
+                blockers=evidence.blockers,
+                notes=evidence.notes,
+                fail_on=fail_on,
+                require_all=require_all,
+                residual_risk=evidence.residual_risk,
+            )
+            counts = self._counts[name]
+            found.append(
+                replace(
+                    verdict,
+                    counts=tuple((o.value, counts[o.value]) for o in Outcome if counts[o.value]),
+                )
+            )
+        return found
+
+
+def _passed(judged: JudgedColumns, baseline: Baseline | None) -> MetricVerdict:
+    """Say that a metric of some node was judged and passed, without the words that nobody will read."""
+    return MetricVerdict(
+        outcome=Outcome.PASS,
+        reason=Reason.WITHIN,
+        text="",
+        benchmark=judged.population.benchmark,
+        metric=judged.population.metric.name,
+        group=judged.population.group,
+        scope=judged.criterion.scope if judged.criterion is not None else "unit",
+        reference=judged.reference,
+        baseline=baseline.digest if baseline and judged.reference is Reference.FLEET else "",
+    )

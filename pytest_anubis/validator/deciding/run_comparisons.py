@@ -1,0 +1,175 @@
+"""What only a whole run, or earlier runs, can tell: pooled values, the other devices, the own history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.gather import Gather
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.changes.segments import Segments, segments, with_segments
+from pytest_anubis.validator.judging.change_screening import least_change
+from pytest_anubis.validator.judging.column_judging import judge_columns
+from pytest_anubis.validator.judging.history_judging import judge_by_history
+from pytest_anubis.validator.judging.peer_judging import judge_by_peers
+
+History = Callable[[], Sequence[Population]]
+"""Gives what the node measured in earlier runs; called only where needed, since reading takes time."""
+
+Key = tuple[str, str, str]
+"""Benchmark, metric, device."""
+
+_UNREFERENCED = (Reason.NO_BASELINE, Reason.NO_CRITERION)
+_CONCLUSIVE = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
+
+
+def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> list[MetricVerdict]:
+    """Judge what the tests could not judge one by one.
+
+    The node's pooled values are held against the baseline's criteria for whole nodes. A metric without a
+    criterion is compared with the other devices of this node, or else with its own earlier runs; a change
+    within its run is told in any case. None of these can accept a node.
+
+    Args:
+        run: The run, all tests reported.
+        baseline: What it is held against; None if there is nothing.
+        history: Earlier runs of this node.
+
+    Returns:
+        Further verdicts, each with its test; those on pooled values with that of the first device.
+    """
+    open_ones = {
+        (v.benchmark, v.metric, v.device): v for v in run.verdicts if v.reason in _UNREFERENCED
+    }
+    whole = [c for c in baseline.criteria if c.scope == "node"] if baseline else []
+    if not open_ones and not whole:
+        return []
+    broken = _failed_by_themselves(run)
+    latest = {
+        (m.benchmark, m.metric.name, m.device): m for m in run.measurements if m.test not in broken
+    }
+    found = list(_pooled(run, baseline, whole, list(latest.values())))
+    lonely = {key: latest[key] for key in open_ones if key in latest}
+    compared = _compared(run, lonely, open_ones, history)
+    return found + [replace(compared[key], test=lonely[key].test) for key in compared]
+
+
+def _failed_by_themselves(run: RunRecord) -> set[str]:
+    """Return the tests that failed otherwise than by a verdict on what they measured."""
+    judged = {v.test for v in run.verdicts if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)}
+    return {
+        result.test
+        for result in run.results
+        if result.outcome in ("error", "crashed")
+        or (result.outcome == "failed" and result.test not in judged)
+    }
+
+
+def _pooled(
+    run: RunRecord,
+    baseline: Baseline | None,
+    criteria: Sequence[Criterion],
+    measurements: Sequence[Measurement],
+) -> Iterator[MetricVerdict]:
+    for criterion in criteria:
+        name = (criterion.benchmark, criterion.metric.name, criterion.group)
+        mine = [m for m in measurements if (m.benchmark, m.metric.name, m.group) == name]
+        planned = {p.device for p in run.planned if p.benchmark == criterion.benchmark}
+        # Without a device the pooled values are of another kind; that device blocks by itself.
+        if len(mine) < 2 or planned != {m.device for m in mine}:
+            continue
+        for population in _populations(run, mine):
+            judged = judge_columns(population, criterion, baseline=baseline)
+            for verdict in judged.verdicts(baseline):
+                yield replace(verdict, test=mine[0].test)
+
+
+def _compared(
+    run: RunRecord,
+    lonely: Mapping[Key, Measurement],
+    open_ones: Mapping[Key, MetricVerdict],
+    history: History,
+) -> dict[Key, MetricVerdict]:
+    found: dict[Key, MetricVerdict] = {}
+    for judged in judge_by_peers(_populations(run, _beside_others(lonely.values()))):
+        for verdict in judged.verdicts():
+            _keep(found, verdict)
+    rest = [m for key, m in lonely.items() if key not in found]
+    for verdict in _by_history(run, rest, history):
+        _keep(found, verdict)
+    for key, measurement in lonely.items():
+        change = changes_of(measurement)
+        if key in found:
+            found[key] = with_segments(replace(found[key], evidence=measurement.evidence), change)
+        elif change.change and change.change.lasting and not measurement.disturbance:
+            found[key] = _alone(open_ones[key], change.sentence())
+    return found
+
+
+def _beside_others(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return those that more than one device has: a node of one device is spared the comparison."""
+    several: dict[tuple[str, str, str], list[Measurement]] = {}
+    for m in measurements:
+        several.setdefault((m.benchmark, m.metric.name, m.group), []).append(m)
+    return [m for members in several.values() if len(members) > 1 for m in members]
+
+
+def _keep(found: dict[Key, MetricVerdict], verdict: MetricVerdict) -> None:
+    if verdict.outcome in _CONCLUSIVE or verdict.reason is Reason.DISTURBED:
+        found[verdict.benchmark, verdict.metric, verdict.device] = verdict
+
+
+def _by_history(
+    run: RunRecord, measurements: Sequence[Measurement], history: History
+) -> Iterator[MetricVerdict]:
+    if measurements and (earlier := history()):
+        for judged in judge_by_history(_populations(run, measurements), earlier):
+            yield from judged.values()
+
+
+def _alone(verdict: MetricVerdict, change: str) -> MetricVerdict:
+    """Return the warning about a change where nothing else is known about the metric."""
+    return replace(
+        verdict,
+        outcome=Outcome.MARGINAL,
+        reason=Reason.CHANGE_POINT,
+        reference=Reference.SELF,
+        population="the earlier values of this run",
+        text=f"{verdict.metric} {change}; as a whole it could not be judged",
+        evidence=tuple(dict.fromkeys((*verdict.evidence, change))),
+    )
+
+
+def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[Population, ...]:
+    gather = Gather()
+    for m in measurements:
+        disturbed = Problem(kind="disturbed", text="; ".join(m.disturbance))
+        gather.add(
+            hardware_class=run.hardware_class,
+            benchmark=m.benchmark,
+            metric=m.metric,
+            component=m.component,
+            group=m.group,
+            node=run.node,
+            device=m.device,
+            run=run.run,
+            values=m.values,
+            problem=disturbed if m.disturbance else None,
+            looks=m.looks,
+        )
+    return gather.populations()
+
+
+def changes_of(measurement: Measurement, criterion: Criterion | None = None) -> Segments:
+    """Search a measurement, in time order, for a change that matters and is no noise of the metric.
+
+    Args:
+        measurement: What was recorded.
+        criterion: The metric's criterion, which knows its noise; None without one.
+    """
+    better = measurement.metric.better
+    return segments(measurement.values, better, least_change=least_change(criterion))

@@ -1,0 +1,170 @@
+"""The one decision about a run, from what is known of it: live, when its report is rebuilt, and when judged.
+
+`decide_run` goes by the verdicts that the run itself reached. Where collected runs are judged anew from their
+values, `evidence_of` says all else that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.run import RunEvidence, RunRecord
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.deciding.completeness import (
+    rejecting,
+    verdicts_of_tests,
+    waived_verdict,
+)
+from pytest_anubis.validator.deciding.node_decision import judge_node
+from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """What the Selector left out of a run.
+
+    Attributes:
+        verdicts: NOT_TESTED by decision, one a benchmark.
+        risk_after: From the benchmarks that passed to the probability of an incident that is left.
+        unneeded: Why nothing had to be measured at all; empty where something had to be.
+    """
+
+    verdicts: tuple[MetricVerdict, ...] = ()
+    risk_after: Callable[[Sequence[str]], float | None] = lambda _: None
+    unneeded: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDecision:
+    """What was decided.
+
+    Attributes:
+        node_verdict: The decision about the node.
+        added: Verdicts that go beyond those of the tests: on tests without any, on what was left out, from
+            comparing devices and runs.
+    """
+
+    node_verdict: NodeVerdict
+    added: tuple[MetricVerdict, ...]
+
+
+def decide_run(
+    run: RunRecord,
+    baseline: Baseline | None,
+    *,
+    fail_on: Literal["fail", "marginal"] = "fail",
+    require_all: bool = False,
+    history: History = tuple,
+    left_out: LeftOut | None = None,
+    cut_short: bool = False,
+) -> RunDecision:
+    """Decide about a run's node.
+
+    Args:
+        run: The run; a test that has not ended will not end any more.
+        baseline: What it was held against; None if there is none, or it is not at hand any more.
+        fail_on: Mildest verdict that rejects.
+        require_all: What is only listed blocks too.
+        history: Earlier runs of the node.
+        left_out: What the Selector left out; None where it took no part.
+        cut_short: The run never came to its end.
+    """
+    further = comparisons(run, baseline, history)
+    counted = _counted(run, further)
+    extra = verdicts_of_tests(
+        run.planned,
+        {result.test: result for result in run.results},
+        {(verdict.benchmark, verdict.device) for verdict in run.verdicts},
+        node=run.node,
+        explained=rejecting(counted, fail_on),
+    )
+    left_out = left_out or LeftOut()
+    extra += left_out.verdicts
+    blockers = run.blockers
+    if cut_short:
+        blockers = ("the run was cut short and never decided", *blockers)
+    node_verdict = judge_node(
+        [*counted, *extra],
+        # It had a baseline, whose criteria may be gone by now.
+        expected=() if baseline is None and run.baseline else None,
+        baseline=baseline,
+        node=run.node,
+        blockers=blockers,
+        notes=run.repeats,
+        fail_on=fail_on,
+        require_all=require_all,
+        residual_risk=left_out.risk_after(passed([*counted, *extra])),
+        unneeded=left_out.unneeded,
+    )
+    # Concluded at the end, and anew should the run be resumed: so they are no test's own.
+    added = tuple(replace(verdict, test="") for verdict in (*extra, *further))
+    return RunDecision(node_verdict=node_verdict, added=added)
+
+
+def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence:
+    """Return what judging a run's samples anew would miss.
+
+    Args:
+        run: The run; the values of its measurements are not looked at.
+        unmeasured: Tests that recorded nothing and of whose metrics no other run knows.
+    """
+    measured = {(m.benchmark, m.metric.name, m.device) for m in run.measurements}
+    verdicts = [
+        verdict
+        for verdict in run.verdicts
+        # What pooled or measured values were found to be is judged again from the values.
+        if verdict.scope == "unit"
+        and (verdict.benchmark, verdict.metric, verdict.device) not in measured
+    ]
+    told = {(verdict.benchmark, verdict.device) for verdict in verdicts}
+    silent = [plan for plan in run.planned if plan.test in unmeasured]
+    silent = [plan for plan in silent if (plan.benchmark, plan.device) not in told]
+    results = {result.test: result for result in run.results}
+    verdicts += verdicts_of_tests(silent, results, (), node=run.node)
+    return RunEvidence(
+        verdicts=tuple(verdicts),
+        # A node may have several runs: the line says which one is to be repeated or left out.
+        blockers=tuple(f"run {run.run}: {line}" for line in (*run.blockers, *_end(run))),
+        notes=tuple(f"run {run.run}: {line}" for line in run.repeats),
+        residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
+    )
+
+
+def _end(run: RunRecord) -> tuple[str, ...]:
+    if not run.ended:
+        return ("it never finished",)
+    if run.broken_off:
+        return (f"it was broken off (exit status {run.exit_status})",)
+    return ()
+
+
+def _counted(run: RunRecord, further: Sequence[MetricVerdict]) -> list[MetricVerdict]:
+    """Return the verdicts on metrics that count: those of the tests, and those from comparing them."""
+    settled = {
+        (verdict.benchmark, verdict.metric, verdict.device)
+        for verdict in further
+        if verdict.scope == "unit"
+    }
+    waived = run.waived
+    return [
+        waived_verdict(verdict) if verdict.test in waived else verdict
+        for verdict in (*run.verdicts, *further)
+        # That there is no baseline is said once, where it stands in the way of acceptance.
+        if verdict.reason is not Reason.NO_BASELINE
+        or (verdict.benchmark, verdict.metric, verdict.device) not in settled
+    ]
+
+
+def passed(verdicts: Sequence[MetricVerdict]) -> list[str]:
+    """Return the benchmarks that were found normal by a baseline, none of their metrics missing."""
+    near = (Reference.PEERS, Reference.SELF)
+    good = {
+        v.benchmark
+        for v in verdicts
+        if v.outcome in (Outcome.PASS, Outcome.MARGINAL) and v.reference not in near
+    }
+    bad = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
+    return sorted(good - {v.benchmark for v in verdicts if v.outcome in bad})

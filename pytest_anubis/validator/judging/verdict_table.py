@@ -1,0 +1,138 @@
+"""The verdict table, for one sample and for whole columns: two thresholds make four cells.
+
+| | loss within the practical threshold | beyond it |
+|---|---|---|
+| within the healthy spread (learned threshold) | PASS | PASS, listed: the metric cannot show such a loss |
+| beyond the healthy spread | MARGINAL | FAIL |
+
+Without a learned threshold the practical one stands for both; of an exact metric both are 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.sample import FloatArray, Problem
+from pytest_anubis.core.verdict import Outcome, Reason
+from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
+
+OUTCOMES = (
+    Outcome.PASS,
+    Outcome.MARGINAL,
+    Outcome.FAIL,
+    Outcome.INCONCLUSIVE,
+    Outcome.NOT_TESTED,
+)
+REASONS = tuple(Reason)
+PASS, MARGINAL, FAIL, INCONCLUSIVE, NOT_TESTED = range(5)
+Codes = npt.NDArray[np.int8]
+
+_CELLS = (
+    (Outcome.PASS, Reason.WITHIN),
+    (Outcome.PASS, Reason.UNDETECTABLE),
+    (Outcome.MARGINAL, Reason.UNUSUAL),
+    (Outcome.FAIL, Reason.BEYOND),
+)
+"""By `costly + 2 * unusual`: beyond the practical threshold, beyond the learned one."""
+_OUTCOME_OF = np.array([OUTCOMES.index(outcome) for outcome, _ in _CELLS], dtype=np.int8)
+_REASON_OF = np.array([REASONS.index(reason) for _, reason in _CELLS], dtype=np.int8)
+
+_OF_PROBLEM = {
+    "failed": (Outcome.FAIL, Reason.TEST_FAILED),
+    "missing": (Outcome.NOT_TESTED, Reason.NOT_REPORTED),
+    "disturbed": (Outcome.INCONCLUSIVE, Reason.DISTURBED),
+    "invalid": (Outcome.INCONCLUSIVE, Reason.INVALID),
+    "unit": (Outcome.INCONCLUSIVE, Reason.WRONG_UNIT),
+    "waived": (Outcome.NOT_TESTED, Reason.WAIVED),
+}
+
+
+class Call(NamedTuple):
+    """A cell of the verdict table and the similarity below which the outcome changes."""
+
+    outcome: Outcome
+    reason: Reason
+    threshold: float
+
+
+def decide(similarity: float, criterion: Criterion) -> Call:
+    """Apply the verdict table to the one-sided similarity of one sample."""
+    practical, learned = thresholds_of(criterion)
+    cell = (similarity < practical) + 2 * (similarity < learned)
+    return Call(*_CELLS[cell], learned if cell == 0 else min(practical, learned))
+
+
+def fill_verdicts(
+    similarity: FloatArray,
+    practical: float,
+    learned: FloatArray | float,
+    outcome: Codes,
+    reason: Codes,
+    threshold: FloatArray,
+) -> None:
+    """Apply the verdict table to all units at once.
+
+    Args:
+        similarity: Shape (n,), one-sided; NaN leaves a unit as it is.
+        practical: Practical threshold.
+        learned: Shape (n,) or a number, the learned threshold; NaN where there is none.
+        outcome: Shape (n,), filled in with indices into ``OUTCOMES``.
+        reason: Shape (n,), filled in with indices into ``REASONS``.
+        threshold: Shape (n,), filled in.
+    """
+    known = ~np.isnan(similarity)
+    alike = similarity[known]
+    tight = np.broadcast_to(np.where(np.isnan(learned), practical, learned), similarity.shape)[
+        known
+    ]
+    cell = (alike < practical) + 2 * (alike < tight)
+    outcome[known], reason[known] = _OUTCOME_OF[cell], _REASON_OF[cell]
+    threshold[known] = np.where(cell == 0, tight, np.minimum(practical, tight))
+
+
+def thresholds_of(criterion: Criterion) -> tuple[float, float]:
+    """Return the practical and the learned threshold as the table takes them."""
+    if criterion.metric.better == "equal":
+        return 1.0, 1.0
+    learned = criterion.alpha if criterion.learned is None else criterion.learned
+    return criterion.alpha, learned
+
+
+def criterion_for(alike: float, criterion: Criterion, looks: int = 1) -> Criterion:
+    """Return the criterion as it holds for one sample: too few looks confirm no loss."""
+    unconfirmed, learned = criterion.unconfirmed, criterion.learned
+    if unconfirmed is None or learned is None or alike >= learned or looks >= CONFIRMING_LOOKS:
+        return criterion
+    return replace(criterion, learned=unconfirmed)
+
+
+def learned_for(
+    similarity: FloatArray, criterion: Criterion, looks: Mapping[int, int]
+) -> FloatArray | float:
+    """Return the learned threshold as it holds for each unit: `criterion_for`, in columns.
+
+    Args:
+        similarity: Shape (n,), one-sided.
+        criterion: What the units are compared with.
+        looks: Row -> how many looks its values come from, of the rows with more than one.
+
+    Returns:
+        Shape (n,), or one number for all.
+    """
+    learned, exact = thresholds_of(criterion)[1], criterion.metric.better == "equal"
+    if exact or criterion.unconfirmed is None or criterion.learned is None:
+        return learned
+    confirmed = similarity >= learned
+    confirmed[[row for row, count in looks.items() if count >= CONFIRMING_LOOKS]] = True
+    return np.where(confirmed, learned, criterion.unconfirmed)
+
+
+def problem_verdict(problem: Problem) -> tuple[Outcome, Reason]:
+    """Return what a unit without a usable sample gets: a failed or missing test is never "slow"."""
+    return _OF_PROBLEM.get(problem.kind, (Outcome.INCONCLUSIVE, Reason.INVALID))

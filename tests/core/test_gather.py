@@ -1,0 +1,80 @@
+"""Samples become the same populations in whatever order and portions they come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core.gather import Gather
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import Problem
+
+SAMPLE = st.fixed_dictionaries(
+    {
+        "benchmark": st.sampled_from(["b1", "b2"]),
+        "metric": st.sampled_from(
+            [
+                Metric(name="m", unit="GB/s", better="higher"),
+                Metric(name="m", unit="MB/s", better="higher"),
+            ]
+        ),
+        "node": st.sampled_from(["n1", "n2", "n3"]),
+        "device": st.sampled_from(["d1", "d2"]),
+        "run": st.uuids().map(str),
+        "values": st.lists(st.sampled_from([0.0, 1.5, -1.0, float("inf")]), max_size=4),
+        "problem": st.none() | st.just(Problem(kind="failed", text="x")),
+    }
+)
+
+
+def gathered(samples: list[dict[str, Any]]) -> Gather:
+    gather = Gather()
+    for sample in samples:
+        gather.add(hardware_class="c", component="x", group="", **sample)
+    return gather
+
+
+def shown(gather: Gather) -> Any:
+    return [
+        (
+            (p.benchmark, p.metric, p.nodes, p.devices, p.runs, p.problems),
+            (p.values.tolist(), p.offsets.tolist()),
+        )
+        for p in gather.populations()
+    ]
+
+
+@given(st.lists(SAMPLE, max_size=12), st.randoms(), st.integers(0, 12))
+def test_order_and_portions_do_not_matter(
+    samples: list[dict[str, Any]], random: Any, cut: int
+) -> None:
+    whole = gathered(samples)
+    expected = shown(whole)
+    for population in whole.populations():
+        assert np.array_equal(population.offsets, np.sort(population.offsets))
+        for row in range(len(population)):
+            given_one = next(s for s in samples if s["run"] == population.runs[row])
+            same_unit = given_one["metric"].unit == population.metric.unit
+            assert population.sample(row).tolist() == (given_one["values"] if same_unit else [])
+            good = population.sample(row)
+            clean = len(good) > 0 and bool((np.isfinite(good) & (good >= 0)).all())
+            if row not in population.problems:
+                assert clean
+            if not clean:
+                assert row in population.problems
+    shuffled = samples.copy()
+    random.shuffle(shuffled)
+    assert shown(gathered(shuffled)) == expected
+    again = Gather()
+    for population in whole.populations():
+        again.add_population(population)
+    assert shown(again) == expected
+    if not any(s["metric"].unit == "MB/s" for s in samples):
+        parts = Gather()
+        for portion in (samples[:cut], samples[cut:]):
+            for population in gathered(portion).populations():
+                parts.add_population(population)
+        assert shown(parts) == expected

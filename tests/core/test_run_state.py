@@ -1,0 +1,252 @@
+"""What a run knows of itself is what its journal tells: for any events, in any order, cut anywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.core import events
+from pytest_anubis.core.events import (
+    Attempted,
+    BenchmarksChosen,
+    BlockerFound,
+    Event,
+    InternalErrorFound,
+    Judged,
+    LaneGivenUp,
+    Measured,
+    NodeDecided,
+    PlanPredicted,
+    Resumed,
+    RunFinished,
+    RunStarted,
+    RunTimed,
+    Slot,
+    TestFinished,
+    TestRan,
+    TestRepeated,
+    TestsPlanned,
+    TestStarted,
+    UnknownEvent,
+    WorkerDied,
+)
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.journal.journal_reading import read_state
+
+TESTS = ("a.py::test_x[cuda:0]", "a.py::test_x[cuda:1]", "b.py::test_y", "never planned")
+HEAD = RunStarted(run="r", node="n", started="2026-01-01T00:00:00Z", settings={"mode": "judge"})
+
+tests = st.sampled_from(TESTS)
+texts = st.text(max_size=8)
+numbers = st.floats(min_value=0, allow_nan=False)
+
+
+def measurement(test: str, values: tuple[float, ...] = (1.0,)) -> Measurement:
+    return Measurement(
+        test=test,
+        benchmark=test.partition("[")[0],
+        component="cpu",
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        device="cuda:0",
+        values=values,
+        telemetry=(("clock", values),),
+    )
+
+
+def verdict(test: str, outcome: Outcome = Outcome.PASS) -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome,
+        reason=Reason.WITHIN,
+        text="so",
+        benchmark=test,
+        metric="rate",
+        test=test,
+        value=2.0,
+    )
+
+
+def result(test: str, outcome: str = "passed") -> TestResult:
+    return TestResult(test=test, benchmark=test, outcome=outcome, metrics=1)
+
+
+DECISION = NodeVerdict(
+    node="n", decision=Decision.REJECTED, headline="slow", counts=(("FAIL", 1),), residual_risk=0.5
+)
+
+measurements = st.builds(measurement, tests, st.lists(numbers, max_size=3).map(tuple))
+any_event: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        TestsPlanned,
+        tests=st.lists(
+            st.builds(PlannedTest, test=tests, benchmark=texts, cost=st.none() | numbers),
+            max_size=3,
+        ).map(tuple),
+    ),
+    st.builds(TestStarted, test=tests, worker=texts, lane=texts),
+    st.builds(Measured, measurement=measurements),
+    st.builds(Attempted, measurement=measurements),
+    st.builds(Judged, verdict=st.builds(verdict, tests | st.just(""), st.sampled_from(Outcome))),
+    st.builds(
+        TestFinished,
+        result=st.builds(
+            result, tests, st.sampled_from(["passed", "failed", "xfailed", "crashed"])
+        ),
+    ),
+    st.builds(TestRepeated, test=tests, phase=st.just("call"), text=texts),
+    st.builds(BlockerFound, text=texts),
+    st.builds(WorkerDied, worker=texts, lane=texts, test=tests, text=texts),
+    st.builds(LaneGivenUp, lane=texts),
+    st.just(
+        PlanPredicted(tests=(Slot(test="t", lane="l", start=0.0, end=1.0),), wall=1.0, serial=1.0)
+    ),
+    st.just(TestRan(test="t", worker="gw0", start=0.0, end=1.5)),
+    st.just(RunTimed(wall=2.0, predicted=1.0)),
+    st.builds(
+        Resumed, started=texts, done=st.integers(0, 9), interrupted=st.lists(tests).map(tuple)
+    ),
+    st.builds(InternalErrorFound, text=texts, traceback=texts),
+    st.builds(BenchmarksChosen, choice=st.dictionaries(st.sampled_from("abc"), st.integers())),
+    st.just(NodeDecided(verdict=DECISION)),
+    st.builds(RunFinished, exit_status=st.sampled_from([0, 1, 2, 20]), ended=st.just("2026")),
+)
+
+
+def known(state: RunState) -> object:
+    """Return all that a state tells, but for what was wrong with the journal and when events were written."""
+    record = dataclasses.replace(state.record(), warnings=())
+    inner = [(state.measured(t), state.attempts(t), state.verdicts_of(t)) for t in TESTS]
+    return record, inner, state.missing, state.interrupted, state.judged
+
+
+def test_every_type_of_event_is_tried() -> None:
+    tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
+    tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
+    tried |= {InternalErrorFound, BenchmarksChosen, NodeDecided, RunFinished}
+    assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
+
+
+@given(st.lists(any_event, max_size=25))
+def test_the_live_state_is_the_state_read_back(happened: list[Event]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        live = RunState()
+        with Journal.create(Path(folder), "r") as journal:
+            for event in (HEAD, *happened):
+                journal.write(event)
+                live.apply(event)
+        assert known(read_state(journal.path)) == known(live)
+
+
+@given(st.lists(any_event, max_size=12), st.lists(any_event, max_size=12), st.integers(0, 400))
+def test_a_run_that_crashed_and_goes_on_is_what_its_journal_tells(
+    before: list[Event], after: list[Event], cut: int
+) -> None:
+    """A crash cuts the journal anywhere behind its first line; whoever resumes reads it and goes on."""
+    with tempfile.TemporaryDirectory() as folder:
+        with Journal.create(Path(folder), "r") as journal:
+            journal.write(HEAD)
+            least = journal.path.stat().st_size
+            for event in before:
+                journal.write(event)
+        data = journal.path.read_bytes()
+        journal.path.write_bytes(data[: max(least, len(data) - cut)])
+        live = read_state(journal.path)
+        with Journal.open_existing(journal.path) as again:
+            for event in (Resumed(done=len(live.results)), *after):
+                again.write(event)
+                live.apply(event)
+        assert known(read_state(journal.path)) == known(live)
+
+
+def started(*happened: Event) -> RunState:
+    state = RunState()
+    for event in (HEAD, *happened):
+        state.apply(event)
+    return state
+
+
+def test_of_a_repeated_test_the_last_verdicts_count_and_every_value() -> None:
+    test = TESTS[0]
+    state = started(
+        TestStarted(test=test),
+        Measured(measurement=measurement(test, (1.0,))),
+        Judged(verdict=verdict(test, Outcome.FAIL)),
+        TestRepeated(test=test, phase="call", text="slow"),
+        TestStarted(test=test),
+        Measured(measurement=measurement(test, (2.0,))),
+        Judged(verdict=verdict(test)),
+        TestFinished(result=result(test)),
+    )
+    run = state.record()
+    assert [v.outcome for v in run.verdicts] == [Outcome.PASS]
+    assert [m.values for m in run.measurements] == [(1.0,), (2.0,)]
+    assert [m.values for m in state.measured(test)] == [(2.0,)]
+    assert run.repeats == (f"{test}: an attempt failed and was repeated: slow",)
+
+
+def test_of_a_test_that_was_cut_short_the_values_are_kept_and_do_not_count() -> None:
+    test = TESTS[0]
+    state = started(
+        TestStarted(test=test),
+        Measured(measurement=measurement(test, (1.0,))),
+        Resumed(),
+        TestStarted(test=test),
+        Measured(measurement=measurement(test, (2.0,))),
+        TestFinished(result=result(test)),
+    )
+    run = state.record()
+    assert [m.values for m in run.measurements] == [(2.0,)]
+    kept = [e.measurement.values for e in run.events if isinstance(e, Attempted)]
+    assert kept == [(1.0,)]
+
+
+def test_what_a_resumed_run_finds_anew_is_forgotten_and_its_deaths_are_not() -> None:
+    ended, cut = TESTS[:2]
+    state = started(
+        BlockerFound(text="cuda:2 is hidden"),
+        Judged(verdict=verdict("")),
+        TestStarted(test=ended),
+        Judged(verdict=verdict(ended)),
+        TestFinished(result=result(ended)),
+        TestStarted(test=cut),
+        Judged(verdict=verdict(cut)),
+        WorkerDied(worker="gw0", lane="cuda:0", test=cut, text="killed by signal 9"),
+        NodeDecided(verdict=DECISION),
+        RunFinished(exit_status=2, ended="2026"),
+    )
+    assert state.record().broken_off
+    assert state.interrupted == (cut,)
+    state.apply(Resumed())
+    run = state.record()
+    assert [v.test for v in run.verdicts] == [ended]
+    assert run.blockers == (f"worker of lane cuda:0 died ({cut}): killed by signal 9",)
+    assert run.node_verdict is None
+    assert not run.ended
+    assert not run.broken_off
+
+
+def test_a_planned_test_that_never_ended_is_not_reported() -> None:
+    state = started(
+        TestsPlanned(tests=tuple(PlannedTest(test=t, benchmark="b") for t in TESTS[:3])),
+        TestStarted(test=TESTS[0]),
+        TestStarted(test=TESTS[1]),
+        TestFinished(result=result(TESTS[1])),
+    )
+    assert state.missing == [TESTS[0], TESTS[2]]
+    by_test = {r.test: r for r in state.record().results}
+    assert by_test[TESTS[0]].text == "started and never finished"
+    assert by_test[TESTS[2]].text == "never started"
+    assert {by_test[t].outcome for t in (TESTS[0], TESTS[2])} == {"not reported"}
+
+
+def test_nothing_is_known_before_the_first_event() -> None:
+    with pytest.raises(ValueError, match="not begun"):
+        RunState().record()

@@ -1,0 +1,132 @@
+"""Where tests run when no number of workers is given: in a worker, unless somebody is to watch."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.events import RunTimed
+from pytest_anubis.store.journal.journal_reading import read_journal
+
+PLAIN = """
+import os, pathlib
+
+def test_where():
+    pathlib.Path("where").write_text(os.environ.get("PYTEST_XDIST_WORKER", "here"))
+"""
+COSTLY = """
+import os, pytest
+
+@pytest.mark.anubis(component="cpu.compute", metrics=["rate"], {cost})
+@pytest.mark.parametrize("number", range(3))
+def test_benchmark(anubis_metric, number):
+    anubis_metric.record("rate", [1.0, 2.0], unit="GB/s", better="higher")
+    if number == 1:
+        os._exit(3)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
+    monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
+    pytester.makeini("[pytest]\n")
+    return pytester.path
+
+
+@pytest.mark.parametrize("cost", ['cost="10ms"', 'cost = "20ms"'])
+def test_a_death_of_a_benchmark_with_a_cost_costs_one_test(
+    pytester: pytest.Pytester, cost: str
+) -> None:
+    pytester.makepyfile(test_it=COSTLY.format(cost=cost))
+    result = pytester.runpytest_subprocess("--anubis", "--junitxml=out.xml", timeout=90)
+    assert result.ret == 20
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    ends = {r.test.partition("[")[2]: r.outcome for r in record.results}
+    assert ends == {"0]": "skipped", "1]": "crashed", "2]": "skipped"}
+    assert [m.test[-2] for m in record.measurements] == ["0", "1", "2"]
+    assert 'tests="3"' in (pytester.path / "out.xml").read_text()
+
+
+def test_a_run_of_nothing_but_deaths_took_its_time(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=COSTLY.format(cost='cost="10ms"').replace("== 1", ">= 0"))
+    result = pytester.runpytest_subprocess("--anubis", "-v", timeout=90)
+    assert result.ret == 20
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    walls = [e.wall for e in read_journal(path).events if isinstance(e, RunTimed)]
+    assert len(walls) == 1
+    assert 0 < walls[0] < 90
+
+
+@pytest.mark.parametrize(
+    ("arguments", "worker"),
+    [
+        ([], True),
+        (["-n0"], True),
+        (["-s", "-n0"], True),
+        (["-s", "--anubis-timeout=60"], True),
+        (["--anubis-in-process"], False),
+        (["--anubis-in-process", "--anubis-timeout=60"], False),
+        (["-p", "no:xdist"], False),
+        (["-s"], False),
+        (["--setup-show"], False),
+    ],
+)
+def test_tests_run_in_a_worker_unless_they_are_to_be_watched(
+    pytester: pytest.Pytester, arguments: list[str], worker: bool
+) -> None:
+    pytester.makepyfile(test_plain=PLAIN)
+    result = pytester.runpytest_subprocess("--anubis", *arguments, timeout=90)
+    where = (pytester.path / "where").read_text()
+    assert bool(re.fullmatch(r"gw\d+", where)) is worker, result.outlines
+    assert worker or where == os.environ.get("PYTEST_XDIST_WORKER", "here")
+
+
+def test_collecting_starts_no_worker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_plain=PLAIN)
+    result = pytester.runpytest_subprocess("--anubis", "--collect-only", timeout=90)
+    result.stdout.fnmatch_lines(["*<Function test_where>*"])
+    result.stdout.no_fnmatch_line("*created: *")
+    assert not (pytester.path / "where").exists()
+
+
+@pytest.mark.parametrize("workers", [["-n0"], ["-n1"], ["--tx", "popen"]])
+def test_workers_and_this_process_exclude_each_other(
+    pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    pytester.makepyfile(test_plain=PLAIN)
+    result = pytester.runpytest_subprocess("--anubis", "--anubis-in-process", *workers)
+    assert result.ret == 4
+    (line,) = [line for line in result.errlines if line.strip()]
+    assert "exclude each other" in line
+    assert not (pytester.path / ".anubis").exists()
+
+
+@pytest.mark.parametrize("workers", [[], ["-s"]])
+def test_the_debugger_in_a_test_says_nothing_about_the_node(
+    pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    pytester.makepyfile(
+        test_it="import pytest\n"
+        '@pytest.mark.anubis(component="c", cost="1s")\n'
+        "def test_x(anubis_metric):\n    breakpoint()\n"
+    )
+    pytester.runpytest_subprocess("--anubis", *workers, timeout=90)
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    verdict = read_journal(path).node_verdict
+    assert verdict is None or verdict.decision.value == "UNDECIDED"
+
+
+def test_costs_without_a_worker_are_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=COSTLY.format(cost='cost="10ms"').replace("os._exit(3)", "pass"))
+    for watched in ("-s", "--anubis-in-process"):
+        alone = pytester.runpytest_subprocess("--anubis", watched, timeout=90)
+        alone.stdout.fnmatch_lines(
+            ["anubis: 3 of 3 tests declare costs, but in this process no deadline*"]
+        )
+    beside = pytester.runpytest_subprocess("--anubis", timeout=90)
+    beside.stdout.no_fnmatch_line("*no deadline*")

@@ -1,0 +1,13 @@
+"""Words that later versions say otherwise than the one that made the recordings."""
+
+from __future__ import annotations
+
+RENAMED: dict[str, str] = {
+    # A threshold is a similarity (or the loss that it stands for), a limit a value in the metric's unit.
+    "within the limit of": "within the threshold of",
+    "beyond the practical limit of": "beyond the practical threshold of",
+}
+"""Old word -> new word: whole words of texts, and of keys and texts of JSON documents.
+
+They are put into what is found as well as into what is expected, since recorded journals keep their words.
+"""

@@ -1,0 +1,296 @@
+"""Later versions say of recorded runs, baselines, imports and histories what the recording version said."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_anubis.report.export.run_json import run_json
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.golden.asking import NOW, ask, tidy
+from tests.golden.cases import CASES, CHOSEN, Case
+from tests.golden.record import IMPORTS, ROOT, loaded
+from tests.golden.renamed import RENAMED
+from tests.golden.scenes import EXPECTED, RECORDINGS, RUNS, SCENES, Scene, plain, play, written
+from tests.golden.toys import write_project
+
+WRITE = bool(os.environ.get("GOLDEN_WRITE"))
+"""Write down what this version says in place of comparing with it."""
+
+
+def renamed(text: str) -> str:
+    """Put the new words in place of the old ones."""
+    for old, new in RENAMED.items():
+        text = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, text)
+    return text
+
+
+def renamed_in(document: Any) -> Any:
+    """Put the new words in place of the old ones in a JSON document, in keys too."""
+    if isinstance(document, dict):
+        return {renamed(key): renamed_in(item) for key, item in document.items()}
+    if isinstance(document, list):
+        return [renamed_in(item) for item in document]
+    return renamed(document) if isinstance(document, str) else document
+
+
+def aligned(found: Any, expected: Any, close: float) -> Any:
+    """Return what was found, with the expected number wherever the found one is as good as equal."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        return {key: aligned(item, expected.get(key), close) for key, item in found.items()}
+    if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        return [aligned(one, two, close) for one, two in zip(found, expected, strict=True)]
+    if type(found) is float and type(expected) in (int, float):
+        return expected if math.isclose(found, expected, rel_tol=close, abs_tol=1e-12) else found
+    return found
+
+
+def same(name: str, found: str, expected: str) -> None:
+    """Compare two texts line by line; show how they differ.
+
+    Renamed words are put into both: what is found may quote a recorded journal in its old words. Where there
+    are any, neither the number of spaces between words counts, since a longer word widens its column, nor
+    where a line that was too long was cut.
+    """
+    mine, theirs = renamed(found).splitlines(), renamed(expected).splitlines()
+    if RENAMED:
+        mine, theirs = ([re.sub(r" {2,}", "  ", one).rstrip() for one in a] for a in (mine, theirs))
+        for place, (one, two) in enumerate(zip(mine, theirs, strict=False)):
+            short = min(len(one), len(two)) - 1
+            if one.endswith("…") and two.endswith("…") and one[:short] == two[:short]:
+                mine[place] = two
+    if mine != theirs:
+        lines = difflib.unified_diff(theirs, mine, f"expected {name}", "found", lineterm="", n=2)
+        pytest.fail("\n".join(lines), pytrace=False)
+
+
+def as_expected(name: str, found: str, close: float = 1e-9) -> None:
+    """Compare a text, or by its structure a JSON document, with the file of that name."""
+    path = EXPECTED / name
+    document = plain(found) if name.endswith(".json") else None
+    if WRITE:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(found if document is None else written(document))
+    elif document is None:
+        same(name, found, path.read_text())
+    else:
+        wanted = renamed_in(json.loads(path.read_text()))
+        same(name, written(aligned(renamed_in(document), wanted, close)), written(wanted))
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_a_scene_is_as_recorded(scene: Scene, tmp_path: Path) -> None:
+    shown = play(scene, tmp_path.resolve())
+    as_expected(f"{scene.name}.txt", shown.transcript)
+    for name, text in shown.documents.items():
+        as_expected(f"{scene.name}.{name}", text, scene.close)
+
+
+# Baselines: what is learned again is the same file, digest and all.
+
+
+@pytest.mark.parametrize(
+    ("folder", "runs", "options"),
+    [
+        ("baselines", "store/runs/learn-*", ()),
+        ("baselines", "store/runs/gpu-*", ("--error-rate", "none")),
+        ("baselines-choices", "store/runs/choices-*", ("--error-rate", "none")),
+        ("baselines-fleet", "imports/fleet.csv.npz", ()),
+    ],
+)
+def test_recorded_baselines_are_learned_again_to_the_byte(
+    folder: str, runs: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    said = ask(["learn", *map(str, sorted(RECORDINGS.glob(runs))), "-o", "out", *options], tmp_path)
+    assert said.code == 0, said
+    (path,) = (tmp_path / "out").glob("*.json")
+    same(path.name, path.read_text(), (RECORDINGS / folder / path.name).read_text())
+
+
+def test_recorded_inputs_are_imported_again_to_the_number(tmp_path: Path) -> None:
+    for file in sorted((RECORDINGS / "inputs").iterdir()):
+        shutil.copy(file, tmp_path / file.name)
+        os.utime(tmp_path / file.name, (NOW, NOW))
+    for kind, name, *more in IMPORTS:
+        said = ask(["import", kind, Path(name).name, *more], tmp_path)
+        assert said.code == 0, said
+    for path in sorted((RECORDINGS / "imports").iterdir()):
+        with np.load(tmp_path / ".anubis" / "imports" / path.name) as new, np.load(path) as old:
+            assert set(new) == set(old)
+            for name in set(old) - {"header"}:
+                np.testing.assert_array_equal(new[name], old[name], f"{path.name}: {name}")
+            found, recorded = (json.loads(bytes(one["header"])) for one in (new, old))
+            for run in (
+                *found["records"],
+                *recorded["records"],
+            ):  # what the head of a journal holds
+                run |= {"format": "anubis-journal", "schema": 1, "baseline": ""}
+            same(f"{path.name}: header", written(renamed_in(found)), written(renamed_in(recorded)))
+
+
+# Runs made now: by themselves, and the rest of recorded half runs.
+
+USUAL = ("-q", "-p", "no:cacheprovider", "--anubis", "--anubis-inventory=node.json")
+
+FLEETING = {
+    "at",
+    "seconds",
+    "started",
+    "ended",
+    "wall",
+    "start",
+    "end",
+    "traceback",
+    "baselines",
+    "version",
+}
+"""Keys of a run whose values differ from one time to the next."""
+
+
+def timeless(value: Any) -> Any:
+    """Return a run's JSON without what differs from one time to the next, e.g. on a busy machine."""
+    if isinstance(value, dict):
+        return {
+            key: "<fleeting>" if key in FLEETING else timeless(item)
+            for key, item in value.items()
+            # Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others.
+            if key not in ("telemetry", "misuse", "in_process")
+        }
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
+RESUMED: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "killed": (0, {}),
+    "killed-slow": (1, {"speed": {"factor": 0.8}}),
+    "interrupted": (0, {}),
+    "broken-decision": (0, {}),
+    "accepted": (4, {}),
+}
+"""Recorded run -> exit code of going on with it, and what the toy records then."""
+
+
+@pytest.mark.parametrize("run", RESUMED)
+def test_a_recorded_half_run_is_gone_on_with(run: str, pytester: pytest.Pytester) -> None:
+    code, plan = RESUMED[run]
+    folder = pytester.path
+    write_project(folder, plan=plan)
+    shutil.copy(RECORDINGS / "inventories" / "lab-a.json", folder / "node.json")
+    shutil.copytree(RECORDINGS / "baselines", folder / "baselines")
+    shutil.copytree(RUNS / run, folder / ".anubis" / "runs" / run)
+    given = [*USUAL, "toy.py", "-p", "no:xdist", "--anubis-resume"]
+    if run == "killed":  # one as its users start it
+        result = pytester.runpytest_subprocess(*given)
+    else:
+        result = pytester.runpytest_inprocess(*given)
+    assert result.ret == code
+    said = ask(["report", run, "--json", "-"], folder)
+    as_expected(f"resumed/{run}.json", json.dumps(timeless(json.loads(said.out))))
+
+
+AGAIN = (
+    "accepted",
+    "accepted-redacted",
+    "all-required",
+    "assertion",
+    "cards-gate",
+    "cards-peers",
+    "cards-slow",
+    "deselected",
+    "marginal",
+    "nothing-recorded",
+    "not-a-number",
+    "odd-names",
+    "skipped",
+    "slow-many",
+    "strict",
+    "uncollected",
+    "waived",
+    "wrong-use",
+    "selected",
+)
+"""Recorded runs that are made again; what pytest prints then and its JUnit file are expected files."""
+
+
+def told_by(journal: Path, name: str, folder: Path) -> Any:
+    """Return what a journal tells, whatever its schema, without what differs from one time to the next."""
+    text = run_json(read_journal(journal)).replace(str(folder), f"{ROOT}/{name}")
+    return timeless(json.loads(text))
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_recorded_run_made_again_tells_the_same(
+    name: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case,) = [case for case in (*CASES, *CHOSEN) if case.name == name]
+    folder = pytester.path
+    arguments = _prepared(case, folder, monkeypatch)
+    result = pytester.runpytest_inprocess(*arguments)
+    assert result.ret == case.code, result.stdout.str()
+    found = told_by(folder / ".anubis" / "runs" / name / "journal.jsonl", name, folder)
+    recorded = renamed_in(told_by(RUNS / name / "journal.jsonl", name, folder))
+    found = aligned(renamed_in(found), recorded, 1e-3)
+    same(f"{name}/journal.jsonl", written(found), written(recorded))
+    as_expected(f"again/{name}.txt", without_times(tidy(result.stdout.str(), folder)))
+    as_expected(f"again/{name}.xml", without_times(tidy((folder / "out.xml").read_text(), folder)))
+
+
+def _prepared(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    write_project(folder, toy=case.toy, plan=case.plan, conftest=case.conftest)
+    shutil.copy(RECORDINGS / "inventories" / f"{case.node}.json", folder / "node.json")
+    more: tuple[str, ...] = ()
+    if case in CHOSEN:
+        shutil.copytree(RECORDINGS / "baselines-choices", folder / "baselines")
+        loaded(RECORDINGS / "history.sql", folder / ".anubis")
+        monkeypatch.setattr(time, "time", lambda: NOW)
+        more = ("-s",)
+    elif case.baselines:
+        shutil.copytree(RECORDINGS / case.baselines, folder / "baselines")
+    if case.before is not None:
+        case.before(folder)
+    monkeypatch.setenv("COLUMNS", "120")
+    return [
+        *USUAL,
+        case.toy,
+        *case.args,
+        *more,
+        f"--anubis-run-id={case.name}",
+        "--junitxml=out.xml",
+        # The recording version ran them in pytest's own process.
+        *(() if "-n0" in case.args or "-n2" in case.args else ("--anubis-in-process",)),
+    ]
+
+
+def without_times(text: str) -> str:
+    """Take out how long things took, when they were, what pytest itself names, and Python's own frames."""
+    text = re.sub(r"\b\d+\.\d+ ?s\b", "<seconds>", text)
+    text = re.sub(r"\b0x[0-9a-f]+\b", "<address>", text)
+    text = re.sub(r"(?ms)^=+ ERRORS =+\n.*?(?=^-+ anubis -+$)", "", text)
+    text = re.sub(r"(?s)(<error [^>]*>).*?(?=</error>)", r"\1", text)
+    text = re.sub(r' (time|timestamp|hostname)="[^"]*"', "", text)
+    return text.replace("><", ">\n<")
+
+
+def test_everything_recorded_and_expected_is_asked_for() -> None:
+    asked = [*(scene.name for scene in SCENES), *(f"resumed/{run}" for run in RESUMED)]
+    asked += [f"again/{name}" for name in AGAIN]
+    files = [str(path.relative_to(EXPECTED)) for path in EXPECTED.rglob("*") if path.is_file()]
+    assert [file for file in files if not file.startswith(tuple(f"{n}." for n in asked))] == []
+    assert {f"report/{path.name}" for path in RUNS.iterdir()} <= set(asked)
+
+
+def test_no_recording_names_the_machine_that_made_it() -> None:
+    for path in [*RECORDINGS.rglob("*"), *EXPECTED.rglob("*")]:
+        text = path.read_bytes() if path.is_file() else b""
+        for word in (b"/tmp/", b"/work/", b"/home/", b"/root/"):
+            assert word not in text, f"{path.name} has {word!r}"

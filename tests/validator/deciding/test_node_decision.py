@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator import judge_node
+
+
+def verdict(
+    outcome: Outcome,
+    reason: Reason,
+    metric: str = "m",
+    benchmark: str = "b",
+    *,
+    component: str = "memory",
+    similarity: float | None = None,
+    action: str = "",
+    reference: Reference | None = None,
+    group: str = "",
+) -> MetricVerdict:
+    judged = outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
+    return MetricVerdict(
+        outcome=outcome,
+        reason=reason,
+        benchmark=benchmark,
+        metric=metric,
+        component=component,
+        node="n1",
+        group=group,
+        text=f"{metric} says why",
+        similarity=similarity,
+        action=action,
+        reference=reference or (Reference.FLEET if judged else Reference.NONE),
+    )
+
+
+def baseline(*metrics: str) -> Baseline:
+    criteria = tuple(
+        Criterion(benchmark="b", metric=Metric(name=m, unit="s", better="lower"), centre=(1.0,))
+        for m in metrics
+    )
+    return Baseline(hardware_class="c", criteria=criteria, created="-", nodes=("x", "y", "z"))
+
+
+PASS = verdict(Outcome.PASS, Reason.WITHIN)
+
+
+def test_accepted_only_when_every_criterion_was_judged() -> None:
+    accepted = judge_node([PASS], baseline=baseline("m"))
+    assert accepted.decision is Decision.ACCEPTED
+    assert accepted.node == "n1"
+    assert "3 nodes" in accepted.headline
+    missing = judge_node([PASS], baseline=baseline("m", "other"))
+    assert missing.decision is Decision.UNDECIDED
+    assert any("other" in line and "NOT_TESTED" in line for line in missing.blocking)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "decision"),
+    [
+        (Outcome.MARGINAL, Reason.UNUSUAL, Decision.ACCEPTED),
+        (Outcome.PASS, Reason.UNDETECTABLE, Decision.ACCEPTED),
+        (Outcome.FAIL, Reason.BEYOND, Decision.REJECTED),
+        (Outcome.FAIL, Reason.TEST_FAILED, Decision.REJECTED),
+        (Outcome.INCONCLUSIVE, Reason.DISTURBED, Decision.UNDECIDED),
+        (Outcome.INCONCLUSIVE, Reason.TOO_FEW, Decision.UNDECIDED),
+        (Outcome.NOT_TESTED, Reason.NOT_REPORTED, Decision.UNDECIDED),
+        (Outcome.NOT_TESTED, Reason.NOT_RUN, Decision.UNDECIDED),
+        (Outcome.NOT_TESTED, Reason.PRUNED, Decision.ACCEPTED),
+    ],
+)
+def test_what_one_criterion_says_decides(
+    outcome: Outcome, reason: Reason, decision: Decision
+) -> None:
+    other = verdict(outcome, reason, "other")
+    node = judge_node([PASS, other], baseline=baseline("m", "other"))
+    assert node.decision is decision
+
+
+@pytest.mark.parametrize("reason", [Reason.NO_CRITERION, Reason.NOT_RUN])
+def test_what_has_no_criterion_is_listed_and_blocks_only_when_all_is_required(
+    reason: Reason,
+) -> None:
+    extra = verdict(Outcome.NOT_TESTED, reason, "extra", benchmark="elsewhere")
+    node = judge_node([PASS, extra], baseline=baseline("m"))
+    assert node.decision is Decision.ACCEPTED
+    assert len(node.listed) == 1
+    strict = judge_node([PASS, extra], baseline=baseline("m"), require_all=True)
+    assert strict.decision is Decision.UNDECIDED
+
+
+def test_a_whole_benchmark_that_was_not_run_speaks_for_its_metrics() -> None:
+    skipped = verdict(Outcome.NOT_TESTED, Reason.NOT_RUN, "")
+    node = judge_node([skipped], baseline=baseline("m", "other"))
+    assert node.decision is Decision.UNDECIDED
+    assert sum("NOT_TESTED" in line for line in node.blocking) == 1
+    pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "")
+    kept = verdict(Outcome.PASS, Reason.WITHIN, "k")
+    risky = judge_node([pruned, kept], baseline=baseline("m", "other", "k"), residual_risk=0.02)
+    assert risky.decision is Decision.ACCEPTED
+    assert "accepted at risk 2 %" in risky.headline
+
+
+def test_nothing_is_accepted_without_a_baseline_but_it_can_be_rejected() -> None:
+    peers = verdict(Outcome.PASS, Reason.WITHIN, reference=Reference.PEERS)
+    assert judge_node([peers]).decision is Decision.UNDECIDED
+    assert judge_node([peers], baseline=baseline()).decision is Decision.UNDECIDED
+    bad = verdict(Outcome.FAIL, Reason.BEYOND, reference=Reference.PEERS)
+    assert judge_node([peers, bad]).decision is Decision.REJECTED
+    assert judge_node([], baseline=baseline("m")).decision is Decision.UNDECIDED
+
+
+def test_peers_do_not_stand_in_for_the_baseline() -> None:
+    peers = verdict(Outcome.PASS, Reason.WITHIN, reference=Reference.PEERS)
+    assert judge_node([peers], baseline=baseline("m")).decision is Decision.UNDECIDED
+
+
+def test_marginal_rejects_at_a_strict_gate() -> None:
+    marginal = verdict(Outcome.MARGINAL, Reason.UNUSUAL)
+    node = judge_node([marginal], baseline=baseline("m"), fail_on="marginal")
+    assert node.decision is Decision.REJECTED
+
+
+def test_the_worst_component_comes_first_and_the_headline_names_it() -> None:
+    mild = verdict(Outcome.FAIL, Reason.BEYOND, "m", component="disk", similarity=0.9)
+    bad = verdict(
+        Outcome.FAIL, Reason.BEYOND, "o", component="network", similarity=0.3, action="reseat it"
+    )
+    node = judge_node([mild, bad], baseline=baseline("m", "o"))
+    assert node.components == ("network", "disk")
+    assert "network" in node.headline
+    assert "reseat it" in node.headline
+    assert dict(node.counts) == {"FAIL": 2}
+
+
+def test_a_blocker_from_outside_blocks() -> None:
+    node = judge_node([PASS], baseline=baseline("m"), blockers=("CPU quota of half a core",))
+    assert node.decision is Decision.UNDECIDED
+    assert "half a core" in node.headline
+
+
+def test_where_nothing_had_to_be_measured_a_baseline_is_all_that_acceptance_needs() -> None:
+    pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "")
+    why = "the risk is 0.3 %, accepted 1 %"
+    node = judge_node([pruned], baseline=baseline("m"), residual_risk=0.003, unneeded=why)
+    assert node.decision is Decision.ACCEPTED
+    assert node.headline.endswith(f"accepted at risk 0.3 % without any measurement: {why}")
+    assert judge_node([pruned], baseline=baseline("m")).decision is Decision.UNDECIDED
+    assert judge_node([pruned], unneeded=why).decision is Decision.UNDECIDED
+
+
+def grouped(*groups: tuple[str, int]) -> Baseline:
+    criteria = tuple(
+        Criterion(
+            benchmark="b",
+            metric=Metric(name="m", unit="s", better="lower"),
+            centre=(1.0,),
+            group=group,
+            nodes=nodes,
+        )
+        for group, nodes in groups
+    )
+    return Baseline(hardware_class="c", criteria=criteria, created="-", nodes=("x", "y", "z"))
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        verdict(Outcome.PASS, Reason.WITHIN, reference=Reference.PEERS),
+        verdict(Outcome.MARGINAL, Reason.CHANGE_POINT, reference=Reference.SELF),
+        verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION),
+    ],
+)
+def test_nothing_stands_in_for_the_judgement_against_a_criterion(instead: MetricVerdict) -> None:
+    other = verdict(Outcome.PASS, Reason.WITHIN, "other")
+    found = judge_node([other, instead], baseline=baseline("other", "m"))
+    assert found.decision is Decision.UNDECIDED
+    assert any("NOT_TESTED b m: the baseline has a criterion" in line for line in found.blocking)
+
+
+def test_a_group_that_most_nodes_have_must_be_judged() -> None:
+    inner = verdict(Outcome.PASS, Reason.WITHIN, group="inner")
+    zones = grouped(("inner", 3), ("outer", 3))
+    missing = judge_node([inner], baseline=zones)
+    assert missing.decision is Decision.UNDECIDED
+    assert any("NOT_TESTED b m (outer)" in line for line in missing.blocking)
+    outer = verdict(Outcome.PASS, Reason.WITHIN, group="outer")
+    assert judge_node([inner, outer], baseline=zones).decision is Decision.ACCEPTED
+
+
+def test_a_group_that_a_node_has_no_place_in_is_not_missed() -> None:
+    stages = grouped(("stage 1", 1), ("stage 2", 1), ("all", 3))
+    second = [verdict(Outcome.PASS, Reason.WITHIN, group=group) for group in ("stage 2", "all")]
+    assert judge_node(second, baseline=stages).decision is Decision.ACCEPTED
+    unknown = verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, group="stage 7")
+    assert judge_node([unknown], baseline=stages).decision is Decision.UNDECIDED
+
+
+def test_pooled_values_that_nobody_judged_are_missed_unless_there_is_one_device() -> None:
+    whole = replace(baseline("m").criteria[0], scope="node")
+    both = replace(baseline("m"), criteria=(*baseline("m").criteria, whole))
+    first, second = (replace(PASS, device=device) for device in ("cuda:0", "cuda:1"))
+    missing = judge_node([first, second], baseline=both)
+    assert missing.decision is Decision.UNDECIDED
+    assert any("criterion of the node's pooled values" in line for line in missing.blocking)
+    pooled = replace(PASS, scope="node", device="node")
+    assert judge_node([first, second, pooled], baseline=both).decision is Decision.ACCEPTED
+    assert judge_node([first], baseline=both).decision is Decision.ACCEPTED
+
+
+def test_the_headline_says_why_nothing_was_judged_rather_than_that_it_was_not() -> None:
+    spoiled = verdict(Outcome.INCONCLUSIVE, Reason.INVALID)
+    found = judge_node([spoiled], baseline=baseline("m", "other"))
+    assert "m says why" in found.headline
+    generic = "no metric was judged against a criterion of the baseline"
+    assert found.blocking[1] == generic
+    assert generic in judge_node([], baseline=baseline("m")).headline

@@ -1,0 +1,48 @@
+"""What a run says about its node besides its samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.validator.deciding.run_decision import evidence_of
+
+TEST = "suite.py::test_other[cuda:0]"
+PLAN = PlannedTest(test=TEST, benchmark="suite.py::test_other", device="cuda:0")
+FAILED = TestResult(test=TEST, benchmark="suite.py::test_other", outcome="failed", text="assert 0")
+RUN = RunRecord(
+    run="r",
+    node="n",
+    ended="2026-01-01T00:00:00Z",
+    exit_status=1,
+    planned=(PLAN,),
+    results=(FAILED,),
+)
+
+
+def told(run: RunRecord, *unmeasured: str) -> list[tuple[str, str]]:
+    """Return outcome and reason of what the run says about tests without a sample."""
+    return [(v.outcome.value, v.reason.value) for v in evidence_of(run, unmeasured).verdicts]
+
+
+def test_a_test_that_failed_without_a_sample_rejects() -> None:
+    assert told(RUN, TEST) == [("FAIL", "test-failed")]
+    assert told(RUN) == []  # other runs know its metrics: it has a row there
+
+
+def test_a_test_that_failed_rejects_though_the_plan_was_lost() -> None:
+    assert told(replace(RUN, planned=()), TEST) == [("FAIL", "test-failed")]
+
+
+def test_what_the_run_itself_said_about_a_test_is_not_said_twice() -> None:
+    said = MetricVerdict(
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.NOT_REPORTED,
+        text="its worker died",
+        benchmark="suite.py::test_other",
+        metric="",
+        device="cuda:0",
+    )
+    assert told(replace(RUN, verdicts=(said,)), TEST) == [("INCONCLUSIVE", "not-reported")]
