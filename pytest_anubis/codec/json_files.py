@@ -41,7 +41,7 @@ def read_json(path: Path, *, largest: int) -> Any:
 
 
 def _refuse(word: str) -> float:
-    raise CodecError(f"{word} is not a number in JSON")
+    raise CodecError(f"not valid JSON ({word} is not a number)")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import dataclasses
 import enum
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import repeat
 from math import nan
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar
@@ -169,13 +170,7 @@ def _items_reader(hint: Any, refuse: bool, build: Callable[[Any], Any]) -> Reade
         items = _list(data)
         if floats and set(map(type, items)) == _FLOATS and limits.hold_all(items):
             return build(items)  # the common long case, without a call per number
-        made: list[Any] = []
-        try:
-            for item in items:
-                made.append(read_item(item))  # its length tells where it failed
-        except CodecError as error:
-            raise error.inside(f"[{len(made)}]") from error.__cause__
-        return build(made)
+        return build(_read_each(repeat(read_item), items))
 
     return read
 
@@ -188,15 +183,19 @@ def _fixed_reader(readers: Sequence[Reader]) -> Reader:
         items = _list(data)
         if len(items) != len(readers):
             raise CodecError(f"expected {len(readers)} items, found {len(items)}")
-        made: list[Any] = []
-        try:
-            for reader, item in zip(readers, items, strict=True):
-                made.append(reader(item))
-        except CodecError as error:
-            raise error.inside(f"[{len(made)}]") from error.__cause__
-        return tuple(made)
+        return tuple(_read_each(readers, items))
 
     return read
+
+
+def _read_each(readers: Iterable[Reader], items: Sequence[Any]) -> list[Any]:
+    made: list[Any] = []
+    try:
+        for reader, item in zip(readers, items, strict=False):
+            made.append(reader(item))  # its length tells where it failed
+    except CodecError as error:
+        raise error.inside(f"[{len(made)}]") from error.__cause__
+    return made
 
 
 def _list(data: Any) -> Sequence[Any]:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.codec import CodecError, from_plain, to_plain
+from pytest_anubis.codec import CodecError, from_plain, read_json, to_plain
 from pytest_anubis.core.field_types import (
     Alias,
     AnyFloat,
@@ -264,3 +264,27 @@ def test_whatever_stands_in_a_file_is_read_or_refused_in_one_line(change: dict[s
         assert "\n" not in said
         return
     assert from_plain(Outer, json.loads(json.dumps(to_plain(read), allow_nan=False))).name == "n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"a": 1, "a": 2}', "'a' stands twice in one object"),
+        (b'{"a": Infinity}', "not valid JSON (Infinity is not a number)"),
+        (b'{"a": ', "line 1 column 7: not valid JSON (Expecting value)"),
+        (b'"\xff"', "byte 1 is not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"9" * 5000, "not valid JSON (Exceeds the limit"),
+        (b" " * (1 << 21), "2 MiB are too large, at most 1 MiB are read"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_no_json_is_said_in_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    with pytest.raises(CodecError) as caught:
+        read_json(path, largest=1 << 20)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "none.json", largest=1)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,52 +78,26 @@ class _Key:
     group: str
 
 
-_KEY = ("hardware_class", "benchmark", "metric", "component", "group")
+_KEY = tuple(_Key.__dataclass_fields__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """What stands in the header of a run: the first event of its journal, as schema 1 has it."""
-
-    event: str = "run_started"
-    format: str = "anubis-journal"
-    schema: int = 1
-    run: str
-    node: str
-    started: str = ""
-    hardware_class: str = ""
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    profile: str = ""
-    purpose: Purpose = "measure"
-    inventory: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
+# A run stands in the header as its journal's first event does in schema 1.
+_FIRST_EVENT = {"event": "run_started", "format": "anubis-journal", "schema": 1}
 _RUN = (
-    "run",
-    "node",
-    "started",
-    "hardware_class",
-    "attributes",
-    "profile",
-    "purpose",
-    "inventory",
+    "run", "node", "started", "hardware_class", "attributes", "profile", "purpose", "inventory",
     "settings",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
     """The JSON beside the arrays."""
 
-    format: str = FORMAT
-    schema: int = SCHEMA
     populations: tuple[_Key, ...]
     nodes: tuple[str, ...]
     devices: tuple[str, ...]
     runs: tuple[str, ...]
     problems: tuple[Problem, ...]
-    records: tuple[_Run, ...] = ()
+    records: tuple[RunRecord, ...] = ()
 
 
 def save_columns(columns: Columns, path: Path) -> Path:
@@ -148,14 +122,16 @@ def save_columns(columns: Columns, path: Path) -> Path:
         "problem_row": np.array([row for row, _ in marked], dtype=np.int64),
         "problem": np.array([kinds.setdefault(q, len(kinds)) for _, q in marked], dtype=np.int32),
     }
-    header = _Header(
-        populations=tuple(_Key(**{name: getattr(p, name) for name in _KEY}) for p in populations),
-        nodes=tuple(nodes.numbers),
-        devices=tuple(devices.numbers),
-        runs=tuple(runs.numbers),
-        problems=tuple(kinds),
-        records=tuple(_Run(**{name: getattr(r, name) for name in _RUN}) for r in columns.runs),
-    )
+    header = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "populations": [{name: getattr(p, name) for name in _KEY} for p in populations],
+        "nodes": list(nodes.numbers),
+        "devices": list(devices.numbers),
+        "runs": list(runs.numbers),
+        "problems": list(kinds),
+        "records": [_FIRST_EVENT | {name: getattr(r, name) for name in _RUN} for r in columns.runs],
+    }
     text = json.dumps(to_plain(header), allow_nan=False, separators=(",", ":")).encode("ascii")
     arrays["header"] = np.frombuffer(text, dtype=np.uint8)
     out = io.BytesIO()
@@ -180,11 +156,8 @@ def load_columns(path: Path) -> Columns:
         arrays = _load_arrays(path)
         header = _header(arrays["header"].tobytes())
         _check(arrays, header)
-        return Columns(
-            populations=_populations(arrays, header),
-            runs=tuple(RunRecord(**{n: getattr(r, n) for n in _RUN}) for r in header.records),
-            origin=origin_of(path),
-        )
+        found = _populations(arrays, header)
+        return Columns(populations=found, runs=header.records, origin=origin_of(path))
     except ColumnsError as error:
         raise ColumnsError(f"{path}: {error}") from None
     except OSError as error:
@@ -274,13 +247,10 @@ def _check(arrays: dict[str, Any], header: _Header) -> None:
 
 
 def _populations(arrays: dict[str, Any], header: _Header) -> tuple[Population, ...]:
+    words = {"node": header.nodes, "device": header.devices, "run": header.runs}
     names = {
-        name: np.array(words, dtype=object)[arrays[name]].tolist()
-        for name, words in (
-            ("node", header.nodes),
-            ("device", header.devices),
-            ("run", header.runs),
-        )
+        name: np.array(known, dtype=object)[arrays[name]].tolist()
+        for name, known in words.items()
         if len(arrays[name])
     }
     order = np.argsort(arrays["problem_row"], kind="stable")
