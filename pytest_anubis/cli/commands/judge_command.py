@@ -14,7 +14,6 @@ from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
-from pytest_anubis.validator.deciding.run_decision import evidence_of
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -99,6 +98,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
     """Return what the journals of each node say besides samples."""
+    from pytest_anubis.validator.deciding.run_decision import evidence_of
+
     found: dict[tuple[str, str], RunEvidence] = {}
     for run in runs.journals:
         key = (run.hardware_class, run.node)
