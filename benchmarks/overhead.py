@@ -87,8 +87,8 @@ def main() -> None:
         each, cpu = (statistics.median(v) / options.tests * 1e3 for v in zip(*values, strict=True))
         print(f"{label:20}{each:12.3f}{each - plain:12.3f}{each / plain:8.2f}{cpu:10.3f}")
     print("start-up of pytest --version, milliseconds (median)")
-    for label, values in starts.items():
-        print(f"{label:20}{statistics.median(values) * 1e3:12.1f}")
+    for label, taken in starts.items():
+        print(f"{label:20}{statistics.median(taken) * 1e3:12.1f}")
     pairs = zip(starts["with the plugin"], starts["without"], strict=True)
     print(f"{'median difference':20}{statistics.median(a - b for a, b in pairs) * 1e3:12.1f}")
 
