@@ -84,12 +84,11 @@ def main() -> None:
     print(f"{options.tests} tests, {options.rounds} rounds in turn, medians")
     print(f"{'':20}{'ms a test':>12}{'over plain':>12}{'ratio':>8}{'CPU ms':>10}")
     for label, values in times.items():
-        each = statistics.median(wall for wall, _ in values) / options.tests * 1e3
-        cpu = statistics.median(spent for _, spent in values) / options.tests * 1e3
+        each, cpu = (statistics.median(v) / options.tests * 1e3 for v in zip(*values, strict=True))
         print(f"{label:20}{each:12.3f}{each - plain:12.3f}{each / plain:8.2f}{cpu:10.3f}")
     print("start-up of pytest --version, milliseconds (median)")
-    for label, took_all in starts.items():
-        print(f"{label:20}{statistics.median(took_all) * 1e3:12.1f}")
+    for label, taken in starts.items():
+        print(f"{label:20}{statistics.median(taken) * 1e3:12.1f}")
     pairs = zip(starts["with the plugin"], starts["without"], strict=True)
     print(f"{'median difference':20}{statistics.median(a - b for a, b in pairs) * 1e3:12.1f}")
 

@@ -20,7 +20,6 @@ from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
-from pytest_anubis.validator.deciding.run_decision import decide_run
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +79,8 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
     if record.node_verdict is not None or record.settings.get("mode") != "judge":
         return record
     same = baseline is not None and baseline.digest == record.baseline
+    from pytest_anubis.validator.deciding.run_decision import decide_run
+
     decision = decide_run(
         record,
         baseline if same else None,
