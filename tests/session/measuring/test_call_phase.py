@@ -137,7 +137,9 @@ def test_waived_failure_is_listed(project: pytest.Pytester, learn: Learn) -> Non
     result.stdout.fnmatch_lines(
         ["not judged, does not block:", f"  NOT_TESTED {text}"], consecutive=True
     )
-    listed = next(e["listed"] for e in events(project) if e["event"] == "node_verdict")
+    found = next(e["listed"] for e in events(project) if e["event"] == "node_verdict")
+    assert isinstance(found, list)
+    listed = [str(line) for line in found]
     assert len(listed) == 1
     assert listed[0].startswith(f"NOT_TESTED {text[:-1]}")
 
