@@ -236,7 +236,7 @@ def test_a_folder_of_one_baseline_stands_for_it(here: Path) -> None:
         write(here / f"{name}.csv", values)
         assert anubis("learn", f"{name}.csv", "--error-rate", "none", "-o", name).returncode == 0
     assert "+2.0 %" in anubis("baseline", "diff", "old", "new").stdout
-    past = anubis("baseline", "backtest", "old.csv", "--baseline", "new", "--old", "old")
+    past = anubis("baseline", "backtest", "old.csv", "--new", "new", "--baseline", "old")
     assert past.returncode == 0, past.stderr
     assert "8 node runs: 0 rejected before, 0 now" in past.stdout
     (here / "old" / "second.json").write_text("{}")
