@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
-from pytest_anubis.core.measurement import Purpose
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import IntArray, Population, Problem
