@@ -250,6 +250,21 @@ def test_columns_and_single_samples_get_the_same_verdict_in_every_field(
             assert_close(judged.threshold[row], single.threshold)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
+def test_a_value_that_is_none_spoils_its_own_sample_only(value: float) -> None:
+    population = population_of(
+        [GOOD, [100.0, value], GOOD], metric=criterion().metric, benchmark="b"
+    )
+    judged = judge_columns(population, criterion())
+    assert [OUTCOMES[code] for code in judged.outcome] == [
+        Outcome.PASS,
+        Outcome.INCONCLUSIVE,
+        Outcome.PASS,
+    ]
+    assert REASONS[judged.reason[1]] is Reason.INVALID
+    assert np.isnan(judged.similarity[1])
+
+
 def assert_close(number: float, other: float | None) -> None:
     assert number == pytest.approx(math.nan if other is None else other, abs=1e-9, nan_ok=True)
 

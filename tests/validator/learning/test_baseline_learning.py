@@ -10,6 +10,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import LearnError, judge_columns, judge_sample, learn_baseline
+from pytest_anubis.validator.learning.subpopulations import separating_attribute
 
 
 def population(
@@ -127,6 +128,25 @@ def test_progress_is_told() -> None:
     seen: list[tuple[int, int]] = []
     learn(population("m", noise(0, 5)), progress=lambda done, all_: seen.append((done, all_)))
     assert seen == [(1, 2), (2, 2)]
+
+
+def test_of_attributes_that_separate_alike_the_first_in_order_is_named() -> None:
+    units = population_of(
+        [[100.0]] * 3, metric=Metric(name="m", unit="s", better="lower"), benchmark="b"
+    )
+    attributes = {
+        node: {"vbios": bios, "firmware": firmware, "rack": "7"}
+        for node, bios, firmware in (("n0", "a", "1.3"), ("n1", "b", "1.2"), ("n2", "b", "1.2"))
+    }
+    few, most = np.array([True, False, False]), np.array([False, True, True])
+    found = separating_attribute(units, few, most, attributes)
+    assert found == "firmware separates them: 1.3 against 1.2"
+    attributes["n0"]["firmware"] = "1.2"
+    assert separating_attribute(units, few, most, attributes) == (
+        "vbios separates them: a against b"
+    )
+    attributes["n2"]["vbios"] = "a"
+    assert separating_attribute(units, few, most, attributes) == ""
 
 
 def test_a_second_population_names_the_attribute_that_separates_it() -> None:
