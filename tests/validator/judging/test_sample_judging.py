@@ -103,6 +103,20 @@ def test_the_bound_is_where_a_uniformly_worse_sample_crosses(better: Direction, 
     assert judge(outside, c).outcome is Outcome.MARGINAL
 
 
+@pytest.mark.parametrize(
+    ("value", "higher", "lower"),
+    [(80.0, 0.0, 100.0), (95.0, 100 / 11, 100.0), (100.0, 600 / 11, 600 / 11), (106.0, 100.0, 0.0)],
+)
+def test_the_percentile_is_the_share_of_healthy_units_that_are_no_better(
+    value: float, higher: float, lower: float
+) -> None:
+    """Medians of the healthy units are 95, 96, ..., 105."""
+    for better, expected in (("higher", higher), ("lower", lower)):
+        verdict = judge([value] * 4, criterion(better=better))  # type: ignore[arg-type]
+        assert verdict.percentile == pytest.approx(expected)
+    assert judge([100.0] * 4, criterion(better="equal")).percentile is None
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
 def test_values_that_are_none_are_inconclusive(value: float) -> None:
     verdict = judge([100.0, value], criterion())
