@@ -40,8 +40,8 @@ class JudgedColumns:
         outcome: Index into ``OUTCOMES``.
         reason: Index into ``REASONS``.
         threshold: Similarity below which the outcome changes, NaN where nothing was compared.
-        shift: The finding that the whole class has moved, if it has (see ``shift.settle_shift``).
-        changes: Row -> what changed for the worse within its run (see ``runs_in_time.find_changes``).
+        shift: The finding that the whole class has moved, if it has (see `population_shift.settle_shift`).
+        changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
         unsearched: How many samples looked as if they had changed, but were not searched.
     """
 

@@ -17,6 +17,19 @@ def series(rng: np.random.Generator, noise: float, count: int = 300) -> FloatArr
     return np.asarray(values)
 
 
+@pytest.mark.parametrize("factor", [1e-9, 1e-3, 1e6])
+def test_the_unit_of_the_values_does_not_matter(factor: float) -> None:
+    rng = np.random.default_rng(5)
+    values = series(rng, 0.01, 90)
+    values[50:] *= 0.96
+    here, there = segments(values, "higher").change, segments(values * factor, "higher").change
+    assert here is not None
+    assert there is not None
+    assert (there.onset, there.until, there.kind) == (here.onset, here.until, here.kind)
+    assert there.probability == pytest.approx(here.probability, abs=1e-6)
+    assert there.size == pytest.approx(here.size, rel=1e-6)
+
+
 @pytest.mark.parametrize(("drop", "noise"), [(0.05, 0.03), (0.1, 0.03), (0.03, 0.01)])
 def test_drops_are_found_where_they_begin_and_clean_runs_are_left_alone(
     drop: float, noise: float

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.validator import find_trends
-from pytest_anubis.validator.changes.trend import rising_chance
+from pytest_anubis.validator.changes.trend import rank_variance, rising_chance
 
 
 def cycle(
@@ -93,3 +93,12 @@ def test_a_chance_is_a_chance_and_order_against_order_is_unlikely(values: list[i
     chance = rising_chance(np.array(values, dtype=float))
     assert 0 <= chance <= 1
     assert chance >= rising_chance(np.sort(np.array(values, dtype=float))) - 1e-12
+
+
+@pytest.mark.parametrize("count", [2, 4, 6])
+def test_the_variance_of_the_score_is_that_over_all_orders(count: int) -> None:
+    scores = [
+        sum(np.sign(later - earlier) for earlier, later in itertools.combinations(order, 2))
+        for order in itertools.permutations(range(count))
+    ]
+    assert rank_variance(count) == pytest.approx(float(np.var(scores)))

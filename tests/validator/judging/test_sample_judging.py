@@ -103,6 +103,20 @@ def test_the_bound_is_where_a_uniformly_worse_sample_crosses(better: Direction, 
     assert judge(outside, c).outcome is Outcome.MARGINAL
 
 
+@pytest.mark.parametrize(
+    ("value", "higher", "lower"),
+    [(80.0, 0.0, 100.0), (95.0, 100 / 11, 100.0), (100.0, 600 / 11, 600 / 11), (106.0, 100.0, 0.0)],
+)
+def test_the_percentile_is_the_share_of_healthy_units_that_are_no_better(
+    value: float, higher: float, lower: float
+) -> None:
+    """Medians of the healthy units are 95, 96, ..., 105."""
+    for better, expected in (("higher", higher), ("lower", lower)):
+        verdict = judge([value] * 4, criterion(better=better))  # type: ignore[arg-type]
+        assert verdict.percentile == pytest.approx(expected)
+    assert judge([100.0] * 4, criterion(better="equal")).percentile is None
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
 def test_values_that_are_none_are_inconclusive(value: float) -> None:
     verdict = judge([100.0, value], criterion())
@@ -248,6 +262,21 @@ def test_columns_and_single_samples_get_the_same_verdict_in_every_field(
         if row not in disturbed:  # whose similarity is in the verdict alone
             assert_close(judged.similarity[row], alike)
             assert_close(judged.threshold[row], single.threshold)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
+def test_a_value_that_is_none_spoils_its_own_sample_only(value: float) -> None:
+    population = population_of(
+        [GOOD, [100.0, value], GOOD], metric=criterion().metric, benchmark="b"
+    )
+    judged = judge_columns(population, criterion())
+    assert [OUTCOMES[code] for code in judged.outcome] == [
+        Outcome.PASS,
+        Outcome.INCONCLUSIVE,
+        Outcome.PASS,
+    ]
+    assert REASONS[judged.reason[1]] is Reason.INVALID
+    assert np.isnan(judged.similarity[1])
 
 
 def assert_close(number: float, other: float | None) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,52 @@ def test_one_burst_alone_never_rejects() -> None:
     assert closer_look([burst], CRITERION) == "more"
     later = [burst, look(rng, 0.0)]
     assert closer_look(later, CRITERION) == "more"
+
+
+def steady(middle: float, noise: float, looks: int) -> list[FloatArray]:
+    """Looks whose values lie in turns above and below: a standard error that is known, no correlation."""
+    signs = np.tile([1.0, -1.0], 15)
+    return [middle + noise * signs] + [middle + noise * signs[:6]] * (looks - 1)
+
+
+@pytest.mark.parametrize(
+    ("middle", "noise", "looks", "answer"),
+    [
+        (103.0, 0.5, 1, "enough"),  # 3 % worse, known to .3 %: far from the threshold of 5 %
+        (104.5, 3.0, 1, "more"),  # 4 % worse, known to 2 %: 5 % is within
+        (104.5, 0.2, 1, "enough"),
+        (107.0, 0.1, 10, "more"),  # clearly beyond, but what passes within seconds never rejects
+        (107.0, 0.1, 11, "enough"),
+        (107.0, 20.0, 11, "more"),  # known to 7 % only
+        (115.0, 0.1, 4, "more"),
+        (115.0, 0.1, 5, "enough"),  # more than twice the loss that fails: sooner
+        (113.0, 10.0, 5, "more"),  # it may be less than twice
+        (120.0, 40.0, 16, "enough"),  # the last look
+    ],
+)
+def test_more_is_asked_for_while_the_interval_contains_the_threshold(
+    middle: float, noise: float, looks: int, answer: str
+) -> None:
+    assert closer_look(steady(middle, noise, looks), CRITERION) == answer
+
+
+def test_a_loss_within_the_unconfirmed_threshold_is_not_clear() -> None:
+    wide = replace(CRITERION, learned=0.97, unconfirmed=0.8)
+    assert closer_look(steady(118.0, 0.1, 5), wide) == "more"
+    assert closer_look(steady(130.0, 0.1, 5), wide) == "enough"
+
+
+def test_a_learned_threshold_beyond_the_practical_one_is_the_one_that_fails() -> None:
+    tight, loose = replace(CRITERION, learned=0.99), replace(CRITERION, learned=0.9)
+    assert closer_look(steady(103.0, 0.2, 1), tight) == "enough"
+    assert closer_look(steady(107.0, 0.2, 1), loose) == "enough"
+    assert closer_look(steady(107.0, 0.2, 1), CRITERION) == "more"
+
+
+def test_neighbours_that_are_alike_count_as_fewer_values() -> None:
+    signs = np.repeat([1.0, -1.0], 15)  # the same values as in turns, but in two halves
+    assert closer_look([104.0 + 1.0 * np.tile([1.0, -1.0], 15)], CRITERION) == "enough"
+    assert closer_look([104.0 + 1.0 * signs], CRITERION) == "more"
 
 
 def test_what_cannot_be_judged_is_not_measured_again() -> None:

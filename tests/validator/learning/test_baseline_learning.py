@@ -10,6 +10,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import LearnError, judge_columns, judge_sample, learn_baseline
+from pytest_anubis.validator.learning.subpopulations import separating_attribute
 
 
 def population(
@@ -45,7 +46,7 @@ def learn(*populations: Population, **more: object) -> Baseline:
     return learn_baseline(populations, hardware_class="c", created="2026-01-01", **more)  # type: ignore[arg-type]
 
 
-def test_a_quiet_metric_gets_a_tighter_limit_than_alpha_and_a_noisy_one_a_looser() -> None:
+def test_a_quiet_metric_gets_a_higher_threshold_than_alpha_and_a_noisy_one_a_lower() -> None:
     quiet = population("quiet", noise(0, 240, spread=0.002))
     noisy = population("noisy", noise(1, 240, spread=0.02))
     baseline = learn(quiet, noisy)
@@ -127,6 +128,34 @@ def test_progress_is_told() -> None:
     seen: list[tuple[int, int]] = []
     learn(population("m", noise(0, 5)), progress=lambda done, all_: seen.append((done, all_)))
     assert seen == [(1, 2), (2, 2)]
+
+
+def test_only_a_unit_has_a_window_and_only_nodes_of_several_devices_are_pooled() -> None:
+    long = learn(population("m", noise(0, 5, count=40))).criteria
+    assert [(c.scope, c.window is not None) for c in long] == [("unit", True), ("node", False)]
+    exact = population("e", np.zeros((5, 2, 40)), better="equal")
+    assert [(c.scope, c.window) for c in learn(exact).criteria] == [("unit", None)]
+    single = population("m", noise(0, 5, devices=1, count=40))
+    assert [c.scope for c in learn(single).criteria] == ["unit"]
+
+
+def test_of_attributes_that_separate_alike_the_first_in_order_is_named() -> None:
+    units = population_of(
+        [[100.0]] * 3, metric=Metric(name="m", unit="s", better="lower"), benchmark="b"
+    )
+    attributes = {
+        node: {"vbios": bios, "firmware": firmware, "rack": "7"}
+        for node, bios, firmware in (("n0", "a", "1.3"), ("n1", "b", "1.2"), ("n2", "b", "1.2"))
+    }
+    few, most = np.array([True, False, False]), np.array([False, True, True])
+    found = separating_attribute(units, few, most, attributes)
+    assert found == "firmware separates them: 1.3 against 1.2"
+    attributes["n0"]["firmware"] = "1.2"
+    assert separating_attribute(units, few, most, attributes) == (
+        "vbios separates them: a against b"
+    )
+    attributes["n2"]["vbios"] = "a"
+    assert separating_attribute(units, few, most, attributes) == ""
 
 
 def test_a_second_population_names_the_attribute_that_separates_it() -> None:

@@ -12,6 +12,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.validator import LearnError, learn_criterion, one_sided
 from pytest_anubis.validator.similarity.centre import (
+    AT_ONCE,
     exact_columns,
     median_centre,
     medoid_row,
@@ -62,6 +63,14 @@ def test_flags_the_same_units_as_the_naive_algorithm(method: str, seed: int) -> 
     assert {e.node for e in learned.exclusions} == {"n0", "n1", "n2", "n3"}
     assert learned.criterion is not None
     assert learned.criterion.nodes == 26
+
+
+def test_the_smallest_loss_that_is_found_is_stated_where_there_is_one() -> None:
+    for better, loss in (("lower", 1 / 0.9 - 1), ("higher", 0.1), ("equal", None)):
+        samples = [[100.0] * 6] * 5
+        learned = learn_criterion(population(samples, better=better), alpha=0.9)  # type: ignore[arg-type]
+        assert learned.criterion is not None
+        assert learned.criterion.detectable == (None if loss is None else pytest.approx(loss))
 
 
 def test_a_fleet_with_49_percent_at_half_speed_still_finds_them_all() -> None:
@@ -137,6 +146,17 @@ def test_repeatability_by_prefix_sums_is_close_to_that_over_all_pairs() -> None:
     means = repeatability(columns, members)
     assert every is not None
     assert means == pytest.approx(every, abs=1e-3)
+
+
+@pytest.mark.parametrize("count", [30, 120])  # at once, and one unit at a time
+def test_repeatability_is_the_mean_over_all_pairs(count: int) -> None:
+    rng = np.random.default_rng(count)
+    columns = np.sort(100 * np.exp(rng.normal(0, 0.1, (64, count))), axis=0)
+    members = rng.random(count) < 0.9
+    assert count < 100 or 64 * int(members.sum()) ** 2 > AT_ONCE
+    chosen = columns.T[members]
+    pairs = [similarity(a, b) for a, b in itertools.combinations(chosen, 2)]
+    assert repeatability(columns, members) == pytest.approx(float(np.mean(pairs)), abs=1e-9)
 
 
 def test_the_median_centre_has_the_least_total_distance() -> None:

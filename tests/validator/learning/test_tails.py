@@ -70,6 +70,20 @@ def test_an_extreme_value_does_not_hide_behind_itself() -> None:
     assert without > own + 1
 
 
+def test_one_of_very_many_nodes_is_left_out_of_the_scale() -> None:
+    """Beyond a thousand excesses the tail is not fitted anew; what it says without a node is nearly that."""
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(3000), 4)
+    values = rng.exponential(0.01, len(owner))
+    values[0] = 0.12
+    tail = fit_tail(values)
+    got = tail.rarity_without(values, owner)
+    for node in (0, 1, 2999):
+        anew = fit_tail(values[owner != node]).rarity(values[owner == node])
+        assert got[owner == node] == pytest.approx(anew, rel=0.05)
+    assert got[0] > tail.rarity(values)[0]
+
+
 def test_identical_distances_have_a_tail() -> None:
     tail = fit_tail(np.zeros(50))
     assert tail.distance(10.0) < 0.01
