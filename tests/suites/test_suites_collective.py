@@ -27,6 +27,7 @@ def test_sum_is_right_alone_and_beside_a_product(healthy: RankGroup) -> None:
     assert healthy.wrong_elements() == 0
 
 
+@pytest.mark.alone
 def test_more_bytes_and_more_steps_cost_more(healthy: RankGroup, costs: Costs) -> None:
     healthy.prepare(4 * MIB)
     least = costs(
@@ -38,6 +39,7 @@ def test_more_bytes_and_more_steps_cost_more(healthy: RankGroup, costs: Costs) -
     assert least[1] > 2 * least[0]
 
 
+@pytest.mark.alone
 def test_slow_link_shows(healthy: RankGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FAULT, "slow")
     with RankGroup(0, 2, module="tests.suites.faulty_rank") as slow:

@@ -63,6 +63,7 @@ def test_gemm_that_computes_nothing_is_wrong() -> None:
     assert gemm.wrong_rows() > 0
 
 
+@pytest.mark.alone
 def test_larger_product_costs_more(costs: Costs) -> None:
     small, large = Gemm(256, "float32", CPU), Gemm(512, "float32", CPU)
     assert large.work == 8 * small.work
@@ -70,6 +71,7 @@ def test_larger_product_costs_more(costs: Costs) -> None:
     assert least[1] > 2 * least[0]
 
 
+@pytest.mark.alone
 def test_slower_product_shows(costs: Costs) -> None:
     def thrice(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
         for _ in range(3):
@@ -80,6 +82,7 @@ def test_slower_product_shows(costs: Costs) -> None:
     assert least[1] > 1.5 * least[0]
 
 
+@pytest.mark.alone
 def test_every_launch_counts(costs: Costs) -> None:
     launch = Launch(CPU)
     assert launch.count(1000) == 1000

@@ -56,6 +56,7 @@ def test_arrays_go_past_the_caches_and_leave_memory() -> None:
     assert elements_for(1 << 30, 16 << 30) == (1 << 30) // 8
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 def test_longer_stream_costs_more(operation: str, costs: Costs) -> None:
@@ -109,6 +110,7 @@ def test_chain_notices_any_flipped_bit(library: ctypes.CDLL, line: int, bit: int
         assert chain.visited() == chain.lines
 
 
+@pytest.mark.alone
 @needs_compiler
 def test_more_loads_cost_more(library: ctypes.CDLL, costs: Costs) -> None:
     with Chase(library, 64 * 1024) as chain:
@@ -116,6 +118,7 @@ def test_more_loads_cost_more(library: ctypes.CDLL, costs: Costs) -> None:
     assert least[1] > 2 * least[0]
 
 
+@pytest.mark.alone
 @needs_compiler
 def test_loads_from_memory_cost_more_than_from_cache(library: ctypes.CDLL, costs: Costs) -> None:
     with Chase(library, 64 * 1024) as near, Chase(library, 128 * MIB) as far:
@@ -147,6 +150,7 @@ def test_cache_folder_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert native.cache_folder(tmp_path) == tmp_path
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("one_thread")
 def test_transfer_moves_every_byte_and_larger_ones_cost_more(costs: Costs) -> None:
     small, large = Transfer(4 * MIB, CPU), Transfer(16 * MIB, CPU)
@@ -166,6 +170,7 @@ def test_transfer_notices_a_flipped_bit() -> None:
     assert transfer.wrong_bytes(lambda: None) == 1
 
 
+@pytest.mark.alone
 def test_slow_link_shows_in_a_transfer(costs: Costs) -> None:
     def thrice(target: torch.Tensor, source: torch.Tensor) -> None:
         for _ in range(3):

@@ -16,6 +16,7 @@ Costs = Callable[..., list[float]]
 MIB = 1 << 20
 
 
+@pytest.mark.alone
 def test_more_bytes_and_messages_cost_more(costs: Costs) -> None:
     with Loopback() as link:
         link.rate(MIB)
@@ -26,6 +27,7 @@ def test_more_bytes_and_messages_cost_more(costs: Costs) -> None:
         assert link.intact(3 * MIB + 17)
 
 
+@pytest.mark.alone
 def test_rate_is_bytes_over_seconds(costs: Costs) -> None:
     seconds: list[float] = []
     with Loopback() as link:
@@ -35,6 +37,7 @@ def test_rate_is_bytes_over_seconds(costs: Costs) -> None:
     assert 0 < min(seconds) <= outside
 
 
+@pytest.mark.alone
 def test_throttled_link_shows() -> None:
     with Relay() as relay, Loopback(through=relay.before) as link:
         link.rate(MIB)

@@ -21,6 +21,7 @@ def wrapper(folder: Path, body: str) -> str:
     return str(path)
 
 
+@pytest.mark.alone
 @needs_fio
 def test_longer_runs_have_more_windows_and_all_of_them_moved_data(tmp_path: Path) -> None:
     with DiskFile(tmp_path, 16 * MIB, str(FIO)) as disk:
@@ -32,6 +33,7 @@ def test_longer_runs_have_more_windows_and_all_of_them_moved_data(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.alone
 @needs_fio
 def test_slow_disk_shows(tmp_path: Path) -> None:
     slow = wrapper(tmp_path, f'exec {FIO} "$@" --rate=2m')

@@ -51,6 +51,7 @@ def test_same_step_on_every_machine(make: Callable[[], TrainingStep]) -> None:
     assert first.losses() == second.losses()
 
 
+@pytest.mark.alone
 @both
 def test_larger_batch_costs_more(make: Callable[[int], TrainingStep], costs: Costs) -> None:
     small, large = make(8), make(64)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.events import WorkerDied
+from pytest_anubis.core.events import Attempted, WorkerDied
 from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.dispatch.certificates import (
@@ -191,8 +191,10 @@ def test_crash_that_does_not_come_again_is_no_evidence(
     assert outcomes(record)["test_gemm[cuda:1]"] == "crashed"
     assert not [v for v in record.verdicts if v.outcome == "FAIL"]
     assert result.ret == record.exit_status == 20
-    began = [m for m in record.measurements if m.test.endswith("test_gemm[cuda:1]")]
-    assert len(began) == 2
+    first = [e.measurement.test for e in record.events if isinstance(e, Attempted)]
+    assert [test.partition("::")[2] for test in first] == ["test_gemm[cuda:1]"]
+    last = [m for m in record.measurements if m.test.endswith("test_gemm[cuda:1]")]
+    assert len(last) == 1
 
 
 def test_lanes_bind_devices_and_whole_node_tests_come_last(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -68,16 +69,16 @@ def story(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+OPTIONS = (
+    "--anubis-inventory=node.json",
+    "--anubis-select=risk",
+    "--anubis-risk=0.05",
+    "--anubis-explore=0",
+)
+
+
 def run(story: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return story.runpytest_subprocess(
-        "--anubis",
-        "--anubis-inventory=node.json",
-        "--anubis-select=risk",
-        "--anubis-risk=0.05",
-        "--anubis-explore=0",
-        *arguments,
-        timeout=90,
-    )
+    return story.runpytest_subprocess("--anubis", *OPTIONS, *arguments, timeout=90)
 
 
 def events(story: pytest.Pytester) -> list[dict[str, Any]]:
@@ -141,19 +142,30 @@ def test_a_run_that_goes_on_keeps_its_choice(story: pytest.Pytester) -> None:
     assert {v.benchmark for v in verdicts if v.reason == "pruned"} == {DISK, LARGE}
 
 
-@pytest.mark.parametrize(
-    "damage", [{"seed": "abc"}, {"seed": None}, {"seed": -1}, {"seed": True}, {"pruned": 7}]
-)
+DAMAGES: list[dict[str, object]] = [
+    {"seed": "abc"},
+    {"seed": None},
+    {"seed": -1},
+    {"seed": True},
+    {"pruned": 7},
+]
+
+
 def test_a_damaged_choice_in_the_journal_is_one_line_and_made_anew(
-    story: pytest.Pytester, damage: dict[str, object]
+    story: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(story, "-p", "no:xdist")  # dies in its first test
-    (path,) = Path(story.path).glob(".anubis/runs/*/journal.jsonl")
-    events = [json.loads(line) for line in path.read_text().splitlines()]
-    events = [e | damage if e["event"] == "selection" else e for e in events]
-    path.write_text("".join(json.dumps(e) + "\n" for e in events))
-    result = run(story, "-p", "no:xdist", "--anubis-resume")
-    assert result.ret == 20
-    assert choices(story)[-1]["chosen"] == [SMALL]
-    result.stdout.fnmatch_lines(["anubis: the earlier choice in the journal is damaged*"])
-    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    for number, damage in enumerate(DAMAGES):
+        folder = tmp_path / str(number)
+        shutil.copytree(story.path, folder)
+        (path,) = folder.glob(".anubis/runs/*/journal.jsonl")
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = [e | damage if e["event"] == "selection" else e for e in lines]
+        path.write_text("".join(json.dumps(e) + "\n" for e in lines))
+        monkeypatch.chdir(folder)
+        result = story.runpytest(*("--anubis", *OPTIONS, "-p", "no:xdist", "--anubis-resume"))
+        assert result.ret == 20, damage
+        after = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [e["chosen"] for e in after if e["event"] == "selection"][-1] == [SMALL], damage
+        result.stdout.fnmatch_lines(["anubis: the earlier choice in the journal is damaged*"])
+        assert "Traceback" not in result.stdout.str() + result.stderr.str(), damage

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -30,9 +29,7 @@ def test_benchmark(anubis_metric, number):
 
 
 @pytest.fixture(autouse=True)
-def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("PYTEST_ANUBIS_PROFILE", raising=False)
-    monkeypatch.delenv("PYTEST_ANUBIS_STORE", raising=False)
+def folder(pytester: pytest.Pytester) -> Path:
     pytester.makeini("[pytest]\n")
     return pytester.path
 
@@ -80,15 +77,15 @@ def test_tests_run_in_a_worker_unless_they_are_to_be_watched(
     pytester: pytest.Pytester, arguments: list[str], worker: bool
 ) -> None:
     pytester.makepyfile(test_plain=PLAIN)
-    result = pytester.runpytest_subprocess("--anubis", *arguments, timeout=90)
+    result = pytester.runpytest("--anubis", *arguments)
     where = (pytester.path / "where").read_text()
     assert bool(re.fullmatch(r"gw\d+", where)) is worker, result.outlines
-    assert worker or where == os.environ.get("PYTEST_XDIST_WORKER", "here")
+    assert worker or where == "here"
 
 
 def test_collecting_starts_no_worker(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_plain=PLAIN)
-    result = pytester.runpytest_subprocess("--anubis", "--collect-only", timeout=90)
+    result = pytester.runpytest("--anubis", "--collect-only")
     result.stdout.fnmatch_lines(["*<Function test_where>*"])
     result.stdout.no_fnmatch_line("*created: *")
     assert not (pytester.path / "where").exists()
@@ -99,7 +96,7 @@ def test_workers_and_this_process_exclude_each_other(
     pytester: pytest.Pytester, workers: list[str]
 ) -> None:
     pytester.makepyfile(test_plain=PLAIN)
-    result = pytester.runpytest_subprocess("--anubis", "--anubis-in-process", *workers)
+    result = pytester.runpytest("--anubis", "--anubis-in-process", *workers)
     assert result.ret == 4
     (line,) = [line for line in result.errlines if line.strip()]
     assert "exclude each other" in line
@@ -124,9 +121,9 @@ def test_the_debugger_in_a_test_says_nothing_about_the_node(
 def test_costs_without_a_worker_are_told(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=COSTLY.format(cost='cost="10ms"').replace("os._exit(3)", "pass"))
     for watched in ("-s", "--anubis-in-process"):
-        alone = pytester.runpytest_subprocess("--anubis", watched, timeout=90)
+        alone = pytester.runpytest("--anubis", watched)
         alone.stdout.fnmatch_lines(
             ["anubis: 3 of 3 tests declare costs, but in this process no deadline*"]
         )
-    beside = pytester.runpytest_subprocess("--anubis", timeout=90)
+    beside = pytester.runpytest("--anubis")
     beside.stdout.no_fnmatch_line("*no deadline*")
