@@ -47,16 +47,16 @@ class Terminal:
         lines = []
         planned = self._run.state.planned
         costly = sum(plan.cost is not None for plan in planned.values())
+        asked = self._run.context.settings.in_process
+        step = "leave out --anubis-in-process" if asked else "-n0 runs them in a worker"
         if costly and not self._config.option.collectonly:
             verb = "declares a cost" if costly == 1 else "declare costs"
             lines.append(
                 f"anubis: {costly} of {len(planned)} tests {verb}, but in this process no deadline "
-                "holds; -n0 runs them in a worker"
+                f"holds; {step}"
             )
         elif self._run.context.settings.timeout is not None:
-            lines.append(
-                "anubis: --anubis-timeout: no deadline holds in this process; -n0 gives a worker"
-            )
+            lines.append(f"anubis: --anubis-timeout: no deadline holds in this process; {step}")
         selection = self._run.selection
         if selection is not None:
             lines += selection.lines(explain=self._run.context.settings.explain)
