@@ -50,7 +50,7 @@ def test_quiet_metrics_show_a_slowdown_of_ten_percent() -> None:
 
 
 def test_noise_within_the_runs_tells_the_noise_between_them() -> None:
-    """Where one follows the other, each metric's prior lies on the line; drift and the centre's part remain."""
+    """Where one follows the other, each metric's prior lies on the line; drift and the centre come on top."""
     following = [
         RunSpread(2 * within, 9, 0.0, within) for within in np.geomspace(5e-4, 2e-2, 14).tolist()
     ]
