@@ -13,6 +13,7 @@ from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.validator import LearnError, learn_criterion, one_sided
 from pytest_anubis.validator.similarity.centre import (
     AT_ONCE,
+    PAIRS,
     exact_columns,
     median_centre,
     medoid_row,
@@ -137,15 +138,22 @@ def test_repeatability_of_constants_is_the_mean_over_pairs(values: list[float]) 
     assert got == pytest.approx(float(np.mean(pairs)), abs=1e-9)
 
 
-def test_repeatability_by_prefix_sums_is_close_to_that_over_all_pairs() -> None:
+@pytest.mark.parametrize("spread", [0.03, 0.1])
+def test_repeatability_by_prefix_sums_is_close_to_that_over_all_pairs(spread: float) -> None:
     rng = np.random.default_rng(0)
-    columns = np.sort(100 * np.exp(rng.normal(0, 0.03, (400, 512))), axis=0)
-    members = np.ones(512, dtype=np.bool_)
-    few = columns[:, :40]
-    every = repeatability(few, members[:40])
-    means = repeatability(columns, members)
-    assert every is not None
-    assert means == pytest.approx(every, abs=1e-3)
+    size, count = 300, 400
+    shift = rng.normal(0, spread, (1, count))
+    columns = np.sort(100 * np.exp(shift + rng.normal(0, spread, (size, count))), axis=0)
+    assert columns.size * count > PAIRS
+    losses = []
+    for i in range(count - 1):
+        apart = np.abs(columns[:, i + 1 :] - columns[:, i : i + 1]).mean(axis=0)
+        means = columns[:, i + 1 :].mean(axis=0) + columns[:, i].mean()
+        losses.append(apart / ((means + apart) / 2))
+    every = float(np.concatenate(losses).mean())
+    found = repeatability(columns, np.ones(count, dtype=np.bool_))
+    assert found is not None
+    assert 1 - found == pytest.approx(every, rel=0.05)
 
 
 @pytest.mark.parametrize("count", [30, 120])  # at once, and one unit at a time

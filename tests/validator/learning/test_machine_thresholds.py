@@ -14,7 +14,13 @@ from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import judge_sample
 from pytest_anubis.validator.judging.column_judging import judge_columns
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
-from pytest_anubis.validator.learning.machine_thresholds import RunSpread, machine_thresholds
+from pytest_anubis.validator.learning.machine_thresholds import NOISY as NOISY_FROM
+from pytest_anubis.validator.learning.machine_thresholds import (
+    NOISY_DRIFT,
+    QUIET_DRIFT,
+    RunSpread,
+    machine_thresholds,
+)
 
 QUIET = [RunSpread(0.01 + 0.0005 * i, 5, 0.0, 0.008) for i in range(12)]
 NOISY = [RunSpread(0.3 + 0.02 * i, 5, 0.0, 0.008) for i in range(5)]
@@ -41,6 +47,22 @@ def test_noisy_metrics_do_not_widen_the_quiet_ones() -> None:
 
 def test_quiet_metrics_show_a_slowdown_of_ten_percent() -> None:
     assert all(threshold.confirmed > 1 / 1.1 for threshold in machine_thresholds(QUIET))
+
+
+def test_noise_within_the_runs_tells_the_noise_between_them() -> None:
+    """Where one follows the other, each metric's prior lies on the line; drift and the centre come on top."""
+    following = [
+        RunSpread(2 * within, 9, 0.0, within) for within in np.geomspace(5e-4, 2e-2, 14).tolist()
+    ]
+    for spread, threshold in zip(following, machine_thresholds(following), strict=True):
+        drift = QUIET_DRIFT + (NOISY_DRIFT - QUIET_DRIFT) * min(spread.deviation / NOISY_FROM, 1)
+        centre = np.pi / 2 / spread.runs
+        assert threshold.scale == pytest.approx(
+            spread.deviation * drift * np.sqrt(1 + centre), rel=0.01
+        )
+    # Of two runs the same deviations say little of their own, where all are as noisy within.
+    alike = machine_thresholds([s._replace(runs=2, within=0.01) for s in following])
+    assert alike[-1].scale / alike[0].scale < 0.5 * following[-1].deviation / following[0].deviation
 
 
 def test_more_runs_raise_the_thresholds() -> None:
