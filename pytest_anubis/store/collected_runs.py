@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_anubis.core.events import Attempted
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.run import RunRecord
@@ -181,6 +182,7 @@ class _Reader:
                 measurements=tuple(
                     dataclasses.replace(m, values=(), telemetry=()) for m in record.measurements
                 ),
+                events=tuple(e for e in record.events if not isinstance(e, Attempted)),
             )
         )
         self._samples(record)
@@ -272,9 +274,13 @@ class _Reader:
 
 def _broken_tests(record: RunRecord) -> dict[str, str]:
     """Return test -> why it failed, for tests that failed on their own and not by their verdict."""
-    by_test: dict[str, list[MetricVerdict]] = {}
+    # What was concluded at the end of the run has no test: its benchmark and device tell it.
+    judged: dict[tuple[str, str], list[MetricVerdict]] = {}
     for verdict in record.verdicts:
-        by_test.setdefault(verdict.test, []).append(verdict)
+        judged.setdefault((verdict.benchmark, verdict.device), []).append(verdict)
+    by_test: dict[str, list[MetricVerdict]] = {}
+    for test, benchmark, device in {(m.test, m.benchmark, m.device) for m in record.measurements}:
+        by_test.setdefault(test, []).extend(judged.get((benchmark, device), ()))
     return {
         result.test: f"test {result.outcome}: {result.text}"
         for result in record.results

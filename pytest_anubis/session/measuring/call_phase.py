@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import Judged, TestStarted
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.report.export.junit_export import properties
@@ -200,4 +201,8 @@ def checked_verdict(value: Any) -> MetricVerdict:
         raise MetricUsageError(
             f"hook pytest_anubis_judge returned {type(value).__name__}; return a MetricVerdict or None"
         )
+    try:
+        from_plain(MetricVerdict, to_plain(value))  # it must survive the journal
+    except CodecError as error:
+        raise MetricUsageError(f"hook pytest_anubis_judge returned a verdict: {error}") from None
     return value

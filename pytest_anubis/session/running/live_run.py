@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
 
 EXIT_UNDECIDED = 20
+_BAD = ("failed", "error", "crashed")
 
 
 class Run:
@@ -141,7 +142,8 @@ class Run:
         # A crash sticks: that the test passed when it was tried again does not unmake it.
         known = self._ending.get(report.nodeid, self.state.results.get(report.nodeid))
         if outcome is not None and (known is None or _worse(outcome, known.outcome)):
-            known = self._ending[report.nodeid] = self._result(report, data, outcome)
+            misuse = known.misuse if known is not None else ""
+            known = self._ending[report.nodeid] = self._result(report, data, outcome, misuse)
         if report.when == "teardown" and known is not None:
             self._finish_test(known)
 
@@ -151,7 +153,9 @@ class Run:
             self._uncollected.add(report.nodeid)
             self._block(f"{report.nodeid} cannot be collected: {_first_line(report)}")
 
-    def _result(self, report: pytest.TestReport, data: dict[str, Any], outcome: str) -> TestResult:
+    def _result(
+        self, report: pytest.TestReport, data: dict[str, Any], outcome: str, misuse: str = ""
+    ) -> TestResult:
         return TestResult(
             test=report.nodeid,
             benchmark=data.get("benchmark", ""),
@@ -160,7 +164,7 @@ class Run:
             text=_first_line(report),
             seconds=round(report.duration, 6),
             metrics=len(self.state.measured(report.nodeid)) if report.when == "call" else 0,
-            misuse=data.get("usage_error", ""),
+            misuse=data.get("usage_error", misuse),
         )
 
     def _finish_test(self, result: TestResult) -> None:
@@ -178,6 +182,9 @@ class Run:
             pytest.ExitCode.TESTS_FAILED,
             pytest.ExitCode.NO_TESTS_COLLECTED,
         )
+        for result in list(self._ending.values()):  # broken off in its teardown: its failure stands
+            if result.outcome in _BAD and result.test in self.state.planned:
+                self._finish_test(result)
         state = self.state
         pruned = self.selection is not None and bool(self.selection.unneeded())
         judged = state.planned or pruned or state.judged
@@ -196,9 +203,8 @@ class Run:
 
     def _failed(self) -> bool:
         """Return whether something is known to have failed."""
-        bad = ("failed", "error", "crashed")
         results = (*self.state.results.values(), *self._ending.values())
-        return bool(self._uncollected) or any(r.outcome in bad for r in results)
+        return bool(self._uncollected) or any(r.outcome in _BAD for r in results)
 
     def _decide_or_say_why_not(self, session: pytest.Session, interrupted: bool) -> None:
         """Decide; a fault of ours or of a hook must not cost the record of what was measured."""

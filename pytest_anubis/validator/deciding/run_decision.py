@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.deciding.completeness import (
@@ -109,7 +110,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
 
     Args:
         run: The run; the values of its measurements are not looked at.
-        unmeasured: Tests that recorded nothing and of whose metrics no other run knows.
+        unmeasured: Tests of the run that recorded nothing and of whose metrics no other run knows.
     """
     measured = {(m.benchmark, m.metric.name, m.device) for m in run.measurements}
     verdicts = [
@@ -120,9 +121,14 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         and (verdict.benchmark, verdict.metric, verdict.device) not in measured
     ]
     told = {(verdict.benchmark, verdict.device) for verdict in verdicts}
-    silent = [plan for plan in run.planned if plan.test in unmeasured]
-    silent = [plan for plan in silent if (plan.benchmark, plan.device) not in told]
     results = {result.test: result for result in run.results}
+    plans = {plan.test: plan for plan in run.planned}
+    silent = [
+        # The plan may be lost with a damaged line; that the test failed is not.
+        plans.get(test, PlannedTest(test=test, benchmark=results[test].benchmark))
+        for test in unmeasured
+    ]
+    silent = [plan for plan in silent if (plan.benchmark, plan.device) not in told]
     verdicts += verdicts_of_tests(silent, results, (), node=run.node)
     return RunEvidence(
         verdicts=tuple(verdicts),
