@@ -142,7 +142,7 @@ class NodeVerdict:
         decision: Accepted, rejected or neither.
         headline: One sentence: the decision, the guilty component, the next step.
         components: Components with at least one failed metric, worst first.
-        blocking: One line per obstacle that prevents acceptance (INCONCLUSIVE, NOT_TESTED, ...).
+        blocking: One line per blocker (INCONCLUSIVE, NOT_TESTED, ...).
         listed: One line per thing that was not judged and does not block.
         counts: Outcome name -> how many metric verdicts.
         baseline: Id of the baseline that decided, empty if none.

@@ -53,7 +53,7 @@ def _node(verdict: NodeVerdict) -> list[Family]:
         ("anubis_node_blamed", "Components with at least one failed metric.", blamed),
         (
             "anubis_node_blocking",
-            "Obstacles that prevent acceptance.",
+            "Blockers: what prevents acceptance.",
             {(node,): float(len(verdict.blocking))},
         ),
         (

@@ -1,6 +1,6 @@
-"""Samples of many runs as populations, and the columnar file that keeps a whole fleet of them.
+"""The columnar file that keeps the samples of a whole fleet.
 
-Reading other tools' files is in ``importers``. Open ``gather.py`` first.
+Gathering samples into populations is in ``core/gather.py``. Open ``columnar_files.py``.
 
 PYTEST_DONT_REWRITE
 """
