@@ -28,6 +28,7 @@ for _name in list(os.environ):
     if _name.startswith(("PYTEST_XDIST_", "PYTEST_ANUBIS_")) or _name in (
         *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
         "PYTHONDONTWRITEBYTECODE",
+        *("CI", "BUILD_NUMBER"),  # pytest cuts no line where these are set
     ):
         del os.environ[_name]
 sys.dont_write_bytecode = False

@@ -70,7 +70,7 @@ class Preparation:
         flags = (missing[:, self.flagged] - rate) / np.sqrt(rate * (1 - rate))
         return np.hstack([z, np.clip(flags, -CLIP, CLIP)])
 
-    def notes(self, x: npt.ArrayLike) -> tuple[str, ...]:
+    def cautions(self, x: npt.ArrayLike) -> tuple[str, ...]:
         """Return in words what `apply` fills in and holds back in these rows."""
         raw = matrix(x, len(self.names))
         said = []

@@ -193,7 +193,7 @@ def look_ahead(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # said in the notes
         found = risk.model.incident_probability(rows.x, rows.duration, hours)
-    notes = risk.model.notes(rows.x, float(rows.duration.max()) + hours)
+    notes = risk.model.cautions(rows.x, float(rows.duration.max()) + hours)
     strange = tuple(f"node {name} is not in the history: taken for a new one" for name in new)
     return Outlook(
         risks=tuple(

@@ -142,9 +142,9 @@ class HazardModel(ABC):
         hazards = self._extended(np.stack([start, start + ahead], axis=1), z)
         return -np.expm1(hazards[:, 0] - hazards[:, 1])
 
-    def notes(self, x: npt.ArrayLike, until: float = 0.0) -> tuple[str, ...]:
+    def cautions(self, x: npt.ArrayLike, until: float = 0.0) -> tuple[str, ...]:
         """Return in words what a prediction for these rows up to a time rests on besides the data."""
-        said = self._prepared.notes(x)
+        said = self._prepared.cautions(x)
         return (*said, self._beyond_words(until)) if until > self.observed else said
 
     # Plain data
