@@ -125,12 +125,14 @@ def seconds(text: str | float) -> float:
     Raises:
         ValueError: The text is not a duration; the message shows the valid forms.
     """
-    if isinstance(text, int | float) and not isinstance(text, bool) and text >= 0:
-        return float(text)
-    match = _TIME.fullmatch(str(text).strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a duration; write 500ms, 20s, 2m or 1.5h")
-    return float(match[1]) * _SECONDS[match[2]]
+    found = -1.0
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        found = float(text)
+    elif match := _TIME.fullmatch(str(text).strip()):
+        found = float(match[1]) * _SECONDS[match[2]]
+    if not 0 <= found < float("inf"):
+        raise ValueError(f"{str(text)[:40]!r} is not a duration; write 500ms, 20s, 2m or 1.5h")
+    return found
 
 
 def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> Settings:

@@ -16,9 +16,9 @@ from pytest_anubis.core.events import (
     RunFinished,
     RunStarted,
     TestFinished,
-    TestRepeated,
     TestsPlanned,
     TestStarted,
+    WorkerDied,
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
@@ -45,7 +45,7 @@ class RunState:
         self._measurements: list[Measurement] = []
         self._verdicts: list[MetricVerdict] = []
         self._judged: dict[str, list[MetricVerdict]] = {}  # test -> those of its last attempt
-        self._repeated: set[str] = set()
+        self._cut: set[str] = set()  # in flight when their worker or the run ended
         self._latest: dict[str, list[Measurement]] = {}  # test -> those of its last attempt
         self._attempts: dict[str, list[Measurement]] = {}  # test -> those that do not count
         self._events: list[Event] = []
@@ -60,7 +60,7 @@ class RunState:
         """
         match event:
             case RunStarted():
-                self._head = event
+                self._head = self._head or event
             case TestsPlanned():
                 self.planned.update((test.test, test) for test in event.tests)
             case TestStarted():
@@ -86,18 +86,20 @@ class RunState:
         self._running[test] = None
         self._attempts.pop(test, None)
         earlier = self._latest.pop(test, [])
-        if earlier and test not in self._repeated:
-            # It was cut short: nothing is concluded from half of it. (What was measured when it *failed*
+        if earlier and test in self._cut:
+            # Nothing is concluded from half of it. (What was measured when it *failed* and was repeated
             # counts when its values are judged anew: hardware that fails now and then is grey.)
-            self._measurements = [one for one in self._measurements if one.test != test]
+            gone = {id(one) for one in earlier}
+            self._measurements = [one for one in self._measurements if id(one) not in gone]
             self._events += [Attempted(measurement=one) for one in earlier]
+        self._cut.discard(test)
         if self._judged.pop(test, None):  # of a test that was repeated the last verdicts count
             self._verdicts = [verdict for verdict in self._verdicts if verdict.test != test]
 
     def _other(self, event: Event) -> None:
         self._events.append(event)
-        if isinstance(event, TestRepeated):
-            self._repeated.add(event.test)
+        if isinstance(event, WorkerDied):
+            self._cut.add(event.test)
         elif isinstance(event, Attempted):
             self._attempts.setdefault(event.measurement.test, []).append(event.measurement)
         elif isinstance(event, Resumed):
@@ -105,6 +107,7 @@ class RunState:
             # anew, as is what was concluded about a test that never ended.
             self._verdicts = [v for v in self._verdicts if v.test in self.results]
             self._judged = {t: found for t, found in self._judged.items() if t in self.results}
+            self._cut.update(self._running)
             self.node_verdict, self._ended, self._exit_status = None, "", None
 
     @property

@@ -87,6 +87,7 @@ class HtmlReport:
         state = self._source.state
         verdicts = state.verdicts_of(report.nodeid)
         measurements = state.measured(report.nodeid)
+        report.anubis_verdicts = verdicts  # type: ignore[attr-defined]  # of this attempt, for its row
         if not measurements and not verdicts:
             return
         from pytest_html import extras
@@ -101,7 +102,10 @@ class HtmlReport:
 
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
         """Fill them; every row has both cells, or pytest-html would shift the rest."""
-        verdicts = self._source.state.verdicts_of(report.nodeid) if report.when == "call" else []
+        verdicts = getattr(report, "anubis_verdicts", None)
+        if verdicts is None:
+            called = report.when == "call"
+            verdicts = self._source.state.verdicts_of(report.nodeid) if called else []
         worst = min(verdicts, key=lambda v: blocks.SEVERITY.index(v.outcome), default=None)
         known = [v.similarity for v in verdicts if v.similarity is not None]
         word = f"<span class='anubis'>{blocks.badge(worst.outcome.value)}</span>" if worst else ""

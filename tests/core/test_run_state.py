@@ -193,6 +193,25 @@ def test_of_a_repeated_test_the_last_verdicts_count_and_every_value() -> None:
     assert run.repeats == (f"{test}: an attempt failed and was repeated: slow",)
 
 
+def test_the_values_of_a_failed_attempt_count_whatever_comes_first() -> None:
+    """Between processes the second start may be heard before the word that the first attempt failed."""
+    test = TESTS[0]
+    state = started(
+        TestStarted(test=test),
+        Measured(measurement=measurement(test, (1.0,))),
+        TestStarted(test=test),
+        TestRepeated(test=test, phase="call", text="slow"),
+        Measured(measurement=measurement(test, (2.0,))),
+        TestFinished(result=result(test)),
+    )
+    assert [m.values for m in state.record().measurements] == [(1.0,), (2.0,)]
+
+
+def test_a_second_beginning_does_not_replace_the_first() -> None:
+    state = started(RunStarted(run="other", node="another"))
+    assert (state.record().run, state.record().node) == ("r", "n")
+
+
 def test_of_a_test_that_was_cut_short_the_values_are_kept_and_do_not_count() -> None:
     test = TESTS[0]
     state = started(

@@ -86,7 +86,7 @@ class Worker:
 
     def event(self, event: Event) -> None:
         """Send one event."""
-        self.send("event", event_to_plain(event))
+        self._channel.send(("event", event_to_plain(event)))
 
     def ask(self, described: list[dict[str, Any]]) -> dict[str, Any]:
         """Ask the controller which benchmarks to leave out, and wait for its answer.

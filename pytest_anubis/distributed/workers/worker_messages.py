@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pytest_anubis.core.events import Event, TestRan, TestsPlanned, TestStarted
+from pytest_anubis.core.events import BlockerFound, Event, TestRan, TestsPlanned, TestStarted
 from pytest_anubis.distributed.containment.watchdog import LEAVING, Deadline, Watchdog, deadline_of
 from pytest_anubis.distributed.dispatch.tasks import Task, make_task
 from pytest_anubis.session.context import Sink
@@ -73,7 +73,10 @@ class Listener:
             elif kind == "usage":
                 self.usage = content
         except Exception as error:
-            self.troubles.append(f"a message of {worker} could not be used: {error!r}")
+            line = f"a message of {worker} could not be used: {error!r}"
+            self.troubles.append(line)
+            # Nothing is accepted on half of what was said.
+            self._sink(BlockerFound(text=line))
 
     def seconds(self, worker: str) -> float:
         """Return for how long a worker has been doing what it does."""

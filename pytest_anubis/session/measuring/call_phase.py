@@ -202,7 +202,7 @@ def checked_verdict(value: Any) -> MetricVerdict:
             f"hook pytest_anubis_judge returned {type(value).__name__}; return a MetricVerdict or None"
         )
     try:
-        from_plain(MetricVerdict, to_plain(value))  # it must survive the journal
+        # What the journal would say of it: text where an enum belongs is none, or becomes one.
+        return from_plain(MetricVerdict, to_plain(value))
     except CodecError as error:
         raise MetricUsageError(f"hook pytest_anubis_judge returned a verdict: {error}") from None
-    return value

@@ -343,6 +343,10 @@ class Recorder:
     ) -> Measurement:
         from pytest_anubis.core.measurement import Measurement
 
+        if not isinstance(group, str):  # a stage's number, say: the journal takes text only
+            raise MetricUsageError(
+                f"{self._test}: metric {metric.name!r}: group must be text, found {group!r}"
+            )
         return Measurement(
             test=self._test,
             benchmark=self._benchmark,

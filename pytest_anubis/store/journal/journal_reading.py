@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.core.events import RunStarted
+from pytest_anubis.core.events import BlockerFound, LaneGivenUp, RunStarted, WorkerDied
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.store.journal.journal_events import (
@@ -18,6 +18,8 @@ from pytest_anubis.store.journal.journal_events import (
 )
 
 JOURNAL_NAME = "journal.jsonl"
+
+_BLOCKING = frozenset((WorkerDied.kind, LaneGivenUp.kind, BlockerFound.kind, "hindrance"))
 
 _MANY = 20
 """Damaged lines that are named one by one, about a screen; the rest is counted."""
@@ -97,9 +99,14 @@ class _Reading:
             self._begin(number, data)
             return
         try:
+            if data["event"] == RunStarted.kind:
+                raise JournalError("a second beginning: two journals in one file?")
             self._state.apply(event_from_plain(data, self._schema))
         except JournalError as error:
             self._damaged(number, str(error))
+            if data["event"] in _BLOCKING:  # what it said is lost; that it stood in the way is not
+                text = f"{self._name} line {number}: {error}"
+                self._state.apply(BlockerFound(text=text))
 
     def state(self) -> RunState:
         """Return the run.

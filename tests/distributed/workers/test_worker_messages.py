@@ -6,6 +6,7 @@ import pytest
 
 from pytest_anubis.core.events import (
     Attempted,
+    BlockerFound,
     Event,
     Measured,
     TestRan,
@@ -142,4 +143,4 @@ def test_message_that_makes_no_sense_closes_no_channel(ear: Ear, message: Any) -
     ear.listener.hear("gw0", "node", message)
     (trouble,) = ear.listener.troubles
     assert trouble.startswith("a message of gw0 could not be used: ")
-    assert ear.journal == []
+    assert ear.journal == [BlockerFound(text=trouble)]
