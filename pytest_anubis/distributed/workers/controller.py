@@ -54,6 +54,7 @@ from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
+from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.selecting.run_choice import Selection, answered
 
@@ -220,10 +221,10 @@ class Controller:
         if terminal is not None and self._selection is not None:
             explain = self._context.settings.explain
             for line in self._selection.lines(explain=explain):
-                terminal.write_line(line)
+                terminal.write_line(printable(line))
         if terminal is not None and verbosity >= 0:
             for line in plan_lines(plan, every=verbosity > 0):
-                terminal.write_line(line)
+                terminal.write_line(printable(line))
 
     # Failures and deaths.
 
@@ -340,11 +341,13 @@ class Controller:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what went wrong with the workers."""
         for crash in self._crashes.values():
-            terminalreporter.write_line(f"anubis: worker {crash.worker}: {crash.cause}", red=True)
+            terminalreporter.write_line(
+                printable(f"anubis: worker {crash.worker}: {crash.cause}"), red=True
+            )
         for line in (*self._lines, *self._listener.troubles):
-            terminalreporter.write_line(f"anubis: {line}", red=True)
+            terminalreporter.write_line(printable(f"anubis: {line}"), red=True)
         for line in self._notes:
-            terminalreporter.write_line(f"anubis: {line}")
+            terminalreporter.write_line(printable(f"anubis: {line}"))
 
     def _dsession(self) -> Any:
         return self._config.pluginmanager.get_plugin("dsession")
@@ -372,7 +375,7 @@ def register(
     Raises:
         pytest.UsageError: The certificates of this hardware class cannot be used.
     """
-    if config.option.collectonly or config.option.usepdb:
+    if config.option.collectonly or config.getoption("usepdb", False):
         return
     try:
         found = load_certificates(context.settings.baselines, context.hardware_class)
