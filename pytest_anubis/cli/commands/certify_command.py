@@ -10,7 +10,6 @@ import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -39,6 +38,7 @@ from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.scratch_folders import ScratchFolder
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -114,8 +114,8 @@ def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunReco
     alone: list[RunRecord] = []
     together: list[RunRecord] = []
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="anubis-") as folder:
-        nothing, everything = Path(folder, "alone"), Path(folder, "together")
+    with ScratchFolder() as folder:
+        nothing, everything = folder.path / "alone", folder.path / "together"
         for number in range(options.rounds):
             _tell(options.rounds, number, begin)
             name = f"certify-{stamp}-{number + 1:02d}"

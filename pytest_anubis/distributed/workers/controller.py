@@ -6,12 +6,9 @@ after the other in a single worker, since nothing inside a process survives that
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +54,7 @@ from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.selecting.run_choice import Selection, answered
+from pytest_anubis.store.scratch_folders import ScratchFolder
 
 EXIT_UNDECIDED = 20
 
@@ -105,7 +103,7 @@ class Controller:
         places = {} if recorded else addresses(context.devices, context.inventory)
         self._evidence = Evidence(places)
         self._memory = memory_kills()
-        self._folder = Path(tempfile.mkdtemp(prefix="anubis-"))
+        self._folder = ScratchFolder()
         self._session: pytest.Session | None = None
         self._nodes: dict[str, Any] = {}
         self._pids: dict[str, int] = {}
@@ -150,7 +148,7 @@ class Controller:
         }
         spec = node.gateway.spec
         if spec.popen and not spec.via:  # a process of this machine, which we can end
-            stack_file = self._folder / f"{name}.txt"
+            stack_file = self._folder.path / f"{name}.txt"
             node.workerinput[far_side.STACK_FILE] = str(stack_file)
             self._pids[name] = pid = node.gateway._rinfo().pid
             self._watchdog.process(name, pid, stack_file)
@@ -314,7 +312,7 @@ class Controller:
         """Make the exit status honest; xdist's is 0 when every worker died before its first test."""
         self._watchdog.stop()
         self._evidence.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
         self._tell_how_long_it_took()
         crashes = sum(self._crash_reports.values())
         only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
