@@ -74,7 +74,9 @@ def _parser() -> _Parser:
         prog="anubis",
         description="Hardware acceptance testing: learn what is normal, judge nodes, keep history.",
         epilog="The tests themselves are run with: pytest --anubis suites/. Exit codes: 0 fine, "
-        "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected.",
+        "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected, "
+        "141 nobody reads the output any more. A file that would fill the memory is refused; the "
+        "environment variable PYTEST_ANUBIS_MAX_INPUT, e.g. 4GiB, raises the limit.",
     )
     parser.add_argument("--version", action="version", version=f"anubis {__version__}")
     parser.commands = parser.add_subparsers(

@@ -24,7 +24,7 @@ def test_a_line_is_one_line_in_any_encoding() -> None:
     say("  größer\x1b[1m\n\ud800", "two", file=out, flush=True)
     show('{"a": "\u2265\n"}', file=out)
     out.flush()
-    assert out.buffer.getvalue() == (  # type: ignore[attr-defined]
+    assert out.buffer.getvalue() == (
         rb"  gr\xf6\xdfer\x1b[1m\n\ud800" b"\ntwo\n" rb'{"a": "\u2265' b'\n"}'
     )
 

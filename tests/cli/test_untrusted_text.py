@@ -57,7 +57,7 @@ def said_by(*arguments: str) -> str:
     finally:
         sys.stdout, sys.stderr = before
     terminal.flush()
-    return terminal.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
+    return terminal.buffer.getvalue().decode("ascii")
 
 
 def troubles(name: str, *arguments: str) -> list[str]:

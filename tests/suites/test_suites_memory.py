@@ -181,10 +181,15 @@ def test_only_our_own_compiled_file_is_loaded(tmp_path: Path) -> None:
     (kept,) = cache.iterdir()
     planted = tmp_path / "planted.so"
     planted.write_bytes(b"not to be loaded")
+
+    def writable() -> None:
+        kept.write_bytes(b"planted")
+        kept.chmod(0o666)
+
     ways: dict[str, Callable[[], object]] = {
         "a link": lambda: kept.symlink_to(planted),
         "a second name": lambda: kept.hardlink_to(planted),
-        "writable by all": lambda: (kept.write_bytes(b"planted"), kept.chmod(0o666)),
+        "writable by all": writable,
     }
     for way, plant in ways.items():
         kept.unlink()

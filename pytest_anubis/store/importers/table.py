@@ -191,8 +191,9 @@ class _Parquet:
         except CodecError as error:
             raise ImportFileError(str(error)) from None
         # Without a folder for what does not fit, too much ends with an error instead of a full disk.
-        limits = {"memory_limit": f"{memory}B", "temp_directory": ""}
-        self._connection = duckdb.connect(":memory:", config=limits)
+        self._connection = duckdb.connect(
+            ":memory:", config={"memory_limit": f"{memory}B", "temp_directory": ""}
+        )
         try:
             # A parameter, and no wildcard: the name is never part of the statement.
             given = [_literal(path)]
