@@ -72,8 +72,8 @@ class Terminal:
             terminalreporter.write_line(printable(text), red=True)
         verdict = run.state.node_verdict
         if verdict is None:
-            if run.record_path and verbosity >= 0:
-                terminalreporter.write_line(printable(f"anubis: run recorded in {run.record_path}"))
+            if run.record_path and (verbosity >= 0 or run.incomplete):
+                terminalreporter.write_line(f"anubis: {_recorded(run)}")
             return
 
         terminalreporter.section("anubis", sep="-")
@@ -89,4 +89,9 @@ class Terminal:
             terminalreporter.write_line(
                 printable(f"benchmark written wrongly: {line}"), yellow=True
             )
-        terminalreporter.write_line(printable(f"run recorded in {run.record_path}"))
+        terminalreporter.write_line(_recorded(run))
+
+
+def _recorded(run: Run) -> str:
+    line = f"run recorded in {run.record_path}"
+    return printable(f"{line}, not completely: {run.incomplete}" if run.incomplete else line)
