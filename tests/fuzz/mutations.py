@@ -11,6 +11,7 @@ import json
 import random
 import re
 import sqlite3
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -324,8 +325,8 @@ def _in_archive(rng: random.Random, content: bytes) -> bytes | None:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             parts = {name: archive.read(name) for name in archive.namelist()}
             comment = archive.comment
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError):
-        return None
+    except (zipfile.BadZipFile, zlib.error, struct.error, OSError, ValueError, EOFError, RuntimeError):
+        return None  # broken already
     if not parts:
         return None
     name = rng.choice([*parts, ""])
