@@ -81,6 +81,7 @@ def test_an_acceptance_is_a_0_and_a_program_may_call_pytest(
     process = started(project)
     said, _ = process.communicate()
     assert process.returncode == 0, said
+    assert "nothing was judged" not in said
     program = "import pytest, sys\nprint('mine', int(pytest.main(['--anubis', '-q'])))"
     result = project.run(sys.executable, "-c", program)
     assert result.ret == 0
