@@ -13,6 +13,7 @@ import pytest
 
 from pytest_anubis.cli.commands import import_command
 from pytest_anubis.cli.main import UNREAD, main
+from pytest_anubis.cli.shared import progress
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import ReaderGoneError, say, show
 from tests.cli.command_line import anubis
@@ -27,6 +28,16 @@ def test_a_line_is_one_line_in_any_encoding() -> None:
     assert out.buffer.getvalue() == (
         rb"  gr\xf6\xdfer\x1b[1m\n\ud800" b"\ntwo\n" rb'{"a": "\u2265' b'\n"}'
     )
+
+
+def test_progress_names_files_without_their_escapes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "SILENT", -1.0)
+    told = progress.Progress("reading")
+    monkeypatch.setattr(told, "_last", -100.0)
+    told.say("bad\x1b[31m\nACCEPTED: node n accepted.csv")
+    assert capsys.readouterr().err == "reading: bad\\x1b[31m\\nACCEPTED: node n accepted.csv\n"
 
 
 class Gone(io.StringIO):

@@ -158,7 +158,10 @@ def _read(paths: list[Path], tell: Tell) -> RunSet:
     for warning in runs.warnings:
         tell(f"note: {warning}")
     for refused in runs.refused:
-        tell(f"left out: run {refused.run or refused.path} of {refused.node}: {refused.reason}")
+        what = (
+            f"run {refused.run} of {refused.node}: " if refused.run else ""
+        )  # else the reason names it
+        tell(f"left out: {what}{refused.reason}")
     return runs
 
 

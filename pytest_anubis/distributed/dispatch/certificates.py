@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.codec import CodecError, found, from_plain, read_json, to_plain
+from pytest_anubis.codec import CodecError, from_plain, read_json, shown, to_plain
 from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
@@ -193,7 +193,7 @@ def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate
             f"{path}: no certificates of schema {SCHEMA}; delete it and certify again"
         )
     if data.get("hardware_class") != hardware_class:
-        raise CertificateError(f"{path}: belongs to class {found(data.get('hardware_class'))}")
+        raise CertificateError(f"{path}: belongs to class '{shown(data.get('hardware_class'))}'")
     try:
         return from_plain(tuple[Certificate, ...], data.get("pairs"), where="pairs")
     except CodecError as error:
