@@ -39,6 +39,17 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--fuzz``, the one option of these tests."""
+    parser.addoption(
+        "--fuzz",
+        type=int,
+        default=140,  # ten a reader: seconds
+        metavar="N",
+        help="mutated files that tests/fuzz feeds to the readers, in all (default: 140)",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests that need the machine for themselves last."""
     items.sort(key=lambda item: item.get_closest_marker("alone") is not None)

@@ -109,12 +109,18 @@ class Preparation:
         """Read back what `to_plain` gave.
 
         Raises:
-            SelectorError: A field is missing or has another length.
+            SelectorError: A field is missing or has another length, or bounds or rates are impossible.
         """
         names = tuple(str(name) for name in plain.get("names", ()))
         columns: dict[str, Any] = {}
         for field, kind in _FIELDS.items():
             columns[field] = numbers(plain, field, (len(names),)).astype(kind)
+        low, median, high = columns["low"], columns["median"], columns["high"]
+        rate = columns["rate"][columns["flagged"]]
+        if (low > median).any() or (median > high).any():
+            raise SelectorError("model file: not every 'median' lies between its 'low' and 'high'")
+        if (rate <= 0).any() or (rate >= 1).any():
+            raise SelectorError("model file: a flagged 'rate' does not lie between 0 and 1")
         return cls(names=names, **columns)
 
 
