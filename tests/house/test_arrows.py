@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "hardware": {"core", "codec"},
     "session": {
         "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
-        "solver_output", "passwords",
+        "solver_output",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",

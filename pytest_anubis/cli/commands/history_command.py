@@ -13,7 +13,7 @@ from pytest_anubis.core.history import Incident, RunSummary
 from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.report.text.numbers import count_text, duration_text, similarity_text
 from pytest_anubis.report.text.text_table import clip, table
-from pytest_anubis.store.history.waiting_runs import waiting
+from pytest_anubis.store.history.waiting_runs import WAITING, waiting, waiting_for
 
 NODE_STATES = {
     "in-service": "in service",
@@ -144,7 +144,10 @@ def _add_state(nouns: Any) -> None:
 
 def _add_file(nouns: Any) -> None:
     file = add_action(
-        nouns, "file", _file, "file the runs that wait, since the history could not be written then"
+        nouns,
+        "file",
+        _file,
+        "file the runs that wait for this history, which could not be written then",
     )
     file.add_argument(
         "--runs",
@@ -368,7 +371,7 @@ def _file(options: argparse.Namespace) -> None:
     folder = Path(".anubis" if elsewhere else options.store)
     runs = options.runs or folder
     place = options.store if elsewhere else folder
-    names = None if options.all else [run.name for run in waiting(runs)]
+    names = None if options.all else waiting_for(runs, place)
     filed: list[str] = []
     try:
         said = file_all(runs, place=place, names=names, progress=filed.append)
@@ -377,6 +380,10 @@ def _file(options: argparse.Namespace) -> None:
     for line in said:
         print(line)
     print(f"{count_text(len(filed) - len(said), 'run')} filed, {len(said)} could not be filed")
+    if left := len(waiting(runs)) - len(waiting_for(runs, place)):
+        print(
+            f"{count_text(left, 'run')} in {runs / WAITING} for another history: name it as --store"
+        )
     if said:
         raise CommandError(f"{runs}: not all runs are in the history")
 

@@ -14,7 +14,7 @@ from pytest_anubis.store.history.engines import told
 T = TypeVar("T")
 
 WHOLE = 30.0
-"""Seconds for opening a history and one use of it: three waits, and no node waits longer for a server."""
+"""Seconds for opening a history and one use of it: room for three waits, little beside a run."""
 
 
 def use_history(

@@ -16,7 +16,7 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.database import History, HistoryError, moment_of, node_number
 from pytest_anubis.store.history.engines import retried
-from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting
+from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, journal_path
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
@@ -47,11 +47,11 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
         record_run(history, record)
         filed.append(name)
         forget(store, name)
-        due = (run for run in waiting(store) if run.is_for(place, store))
+        due = waiting_for(store, place)
         return [
             trouble
-            for run in takewhile(lambda _: time.monotonic() - begin < _HALF, due)
-            if (trouble := _file_waiting(history, store, run.name))
+            for one in takewhile(lambda _: time.monotonic() - begin < _HALF, due)
+            if (trouble := _file_waiting(history, store, one))
         ]
 
     try:
@@ -64,11 +64,12 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
     many = (
         f"{left} run{'s' if left != 1 else ''} wait{'s' if left == 1 else ''} in {store / WAITING}"
     )
-    how = "; the next run files what waits for its history, 'anubis history file' all of it"
+    how = "; the next run files them, or 'anubis history file'"
     if not filed:
         return f"this run is not in the history: {problem}; {kept or many + how}"
     if left:
-        return many + (f" for the history: {problem}" if problem else " for another history") + how
+        other = "" if waiting_for(store, place) else " for another history"
+        return many + (f": {problem}" if problem else other) + how
     return f"this run is in the history, but: {problem}" if problem else ""
 
 
@@ -126,6 +127,7 @@ def file_all(
     if names is None:
         names = sorted(path.parent.name for path in (store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}"))
     use_history(place, _nothing)
+    due = waiting_for(store, place)
     said: list[str] = []
     for name in names:
         journal = journal_path(store, name)
@@ -134,7 +136,7 @@ def file_all(
         if trouble := file_run(place, journal):
             said.append(trouble)
             use_history(place, _nothing)  # it is the run's own trouble
-        else:
+        elif name in due:  # what waits for another history still does
             forget(store, name)
     return tuple(said)
 

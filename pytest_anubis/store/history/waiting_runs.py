@@ -31,10 +31,6 @@ class WaitingRun:
     name: str
     place: str | None
 
-    def is_for(self, place: Path | str, store: Path) -> bool:
-        """Return whether this is the history that it waits for."""
-        return self.place == _shown(place, store)
-
 
 def keep(store: Path, name: str, place: Path | str, *, why: str) -> str:
     """Note that a run waits; return what went wrong in one line.
@@ -62,6 +58,11 @@ def waiting(store: Path) -> tuple[WaitingRun, ...]:
     )
 
 
+def waiting_for(store: Path, place: Path | str) -> tuple[str, ...]:
+    """Return the names of the runs that wait for one history."""
+    return tuple(run.name for run in waiting(store) if run.place == _shown(place, store))
+
+
 def forget(store: Path, name: str) -> None:
     """Note that a run waits no more."""
     with contextlib.suppress(OSError):  # filing it twice does no harm
@@ -73,7 +74,9 @@ def _file(store: Path, name: str) -> Path:
 
 
 def _shown(place: Path | str, store: Path) -> str:
-    return "" if place == store else shown_place(str(place))
+    if isinstance(place, str):
+        return shown_place(place)
+    return "" if place.resolve() == store.resolve() else str(place.resolve())
 
 
 def _place(path: Path) -> str | None:

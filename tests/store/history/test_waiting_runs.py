@@ -6,18 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.events import RunStarted
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.history import run_filing
-from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.run_filing import file_finished
 from pytest_anubis.store.history.waiting_runs import WAITING, waiting
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.postgres import new_database
 
 NOWHERE = "postgresql+psycopg://me:secret@127.0.0.1:1/x"
 
@@ -80,10 +79,7 @@ def test_what_cannot_be_read_stops_nothing_else(tmp_path: Path) -> None:
     (tmp_path / WAITING / "r4.json").write_text("{")
     said = filed(tmp_path, "r5")
     assert said.startswith("2 runs wait in ")
-    assert (
-        f"for the history: {tmp_path / 'runs' / 'r1' / 'journal.jsonl'}: no run_started event"
-        in said
-    )
+    assert f": {tmp_path / 'runs' / 'r1' / 'journal.jsonl'}: no run_started event" in said
     assert sorted(known(tmp_path)) == ["r3", "r5"]
     assert [(run.name, run.place) for run in waiting(tmp_path)] == [("r1", ""), ("r4", None)]
 
@@ -110,19 +106,29 @@ def test_what_waits_does_not_keep_a_run_waiting(
 def test_the_command_files_what_waits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], postgres_url: str
 ) -> None:
-    for name in ("r1", "r2"):
-        filed(tmp_path, name, NOWHERE)
-    written(tmp_path, "r3")
-    engine = sa.create_engine(postgres_url)
-    schema.metadata.drop_all(engine)
-    engine.dispose()
-    command = ["history", "file", "--store", postgres_url, "--runs", str(tmp_path)]
+    url = new_database(postgres_url, "later").replace("anubis@", "anubis:secret@")
+    folder = tmp_path / "away"
+    folder.write_text("")
+    filed(tmp_path, "r1", NOWHERE)
+    filed(tmp_path, "r2", folder)
+    filed(tmp_path, "r3", url.replace("later", "nowhere"))
+    for file in (tmp_path / WAITING).iterdir():
+        assert "secret" not in file.read_text()
+        file.write_text(file.read_text().replace("nowhere", "later"))
+    command = ["history", "file", "--store", url, "--runs", str(tmp_path)]
     assert main(command) == 0
-    assert capsys.readouterr().out == "2 runs filed, 0 could not be filed\n"
+    assert capsys.readouterr().out == (
+        f"1 run filed, 0 could not be filed\n2 runs in {tmp_path / WAITING} for another history: "
+        "name it as --store\n"
+    )
+    folder.unlink()
+    assert main(["history", "file", "--store", str(folder), "--runs", str(tmp_path)]) == 0
+    assert "1 run filed, 0 could" in capsys.readouterr().out
     assert main([*command, "--all"]) == 0
-    assert capsys.readouterr().out == "3 runs filed, 0 could not be filed\n"
-    with History(postgres_url) as history:
+    assert "3 runs filed, 0 could not be filed\n1 run in" in capsys.readouterr().out
+    with History(url) as history:
         assert sorted(run.run for run in history.node_history("n1")) == ["r1", "r2", "r3"]
+    assert known(folder) == ["r2"]
     (tmp_path / "runs" / "r3" / "journal.jsonl").write_text("junk\n")
     assert main(["history", "file", "--store", str(tmp_path), "--all"]) == 2
     said = capsys.readouterr()
