@@ -29,6 +29,7 @@ from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
 from pytest_anubis.session.history_warning import warn
+from pytest_anubis.session.running.exit_guard import vouched_key
 from pytest_anubis.session.running.resume import Earlier
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
@@ -239,6 +240,7 @@ class Run:
         status = int(session.exitstatus)
         self.sink(RunFinished(exit_status=status, ended=_now(), broken_off=self._broken))
         self._close(session, self._journal)
+        self._vouch(int(session.exitstatus))
         self._file()
 
     def _close(self, session: pytest.Session, journal: Journal) -> None:
@@ -253,6 +255,13 @@ class Run:
         verdict = self.state.node_verdict
         if verdict is not None and verdict.decision is Decision.ACCEPTED:
             self.state.node_verdict = undecided_by(verdict, lost)
+
+    def _vouch(self, status: int) -> None:
+        """Stand behind a status of 0: the journal is closed, and accepts the node where one is judged."""
+        verdict = self.state.node_verdict
+        accepted = verdict is not None and verdict.decision is Decision.ACCEPTED
+        wanted = accepted or self.context.settings.mode == "measure"
+        self._config.stash[vouched_key] = status == 0 and wanted and not self.incomplete
 
     def _unrecorded(self) -> str:
         """Say what of the record is not on the disk; empty if all is."""
@@ -346,6 +355,8 @@ class Run:
                 self.state.record(),
                 journal=self.record_path,
             )
+        except KeyboardInterrupt:  # the run is over, its verdict written: only the waiting ends
+            problem = "this run is not in the history: interrupted; 'anubis history file' files it"
         except Exception as error:  # SQLAlchemy itself may be broken
             problem = f"this run is not in the history: {type(error).__name__}"
         if problem:
