@@ -74,6 +74,7 @@ def test_no_plugin_makes_a_rejection_a_0(
     assert process.returncode in (code, 20), said
 
 
+@pytest.mark.usefixtures("in_workers")
 def test_an_acceptance_is_a_0_and_a_program_may_call_pytest(
     project: pytest.Pytester, learn: Learn
 ) -> None:
