@@ -33,6 +33,7 @@ from pytest_anubis.distributed.containment.crash_report import (
     crash_text,
     crash_verdict,
 )
+from pytest_anubis.distributed.containment.hang_reports import HangReports
 from pytest_anubis.distributed.containment.processes import (
     how_it_died,
     is_gone,
@@ -54,6 +55,7 @@ from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
+from pytest_anubis.distributed.workers.worker_troubles import WorkerTroubles
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.selecting.run_choice import Selection, answered
 
@@ -103,6 +105,10 @@ class Controller:
         recorded = context.settings.inventory is not None
         places = {} if recorded else addresses(context.devices, context.inventory)
         self._evidence = Evidence(places)
+        overran = self._listener.overran
+        self._hangs = HangReports(context.node, state, sink, self._evidence, overran)
+        config.pluginmanager.register(self._hangs, "anubis-hangs")
+        config.pluginmanager.register(WorkerTroubles(self._listener, sink), "anubis-troubles")
         self._memory = memory_kills()
         self._folder = Path(tempfile.mkdtemp(prefix="anubis-"))
         self._session: pytest.Session | None = None
@@ -315,7 +321,7 @@ class Controller:
         self._evidence.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._tell_how_long_it_took()
-        crashes = sum(self._crash_reports.values())
+        crashes = sum(self._crash_reports.values()) + self._hangs.count
         only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
         if only and self._context.settings.mode == "measure":  # else the verdicts speak
             session.exitstatus = EXIT_UNDECIDED
