@@ -105,7 +105,7 @@ def _watch_tests(config: pytest.Config, *, worker: bool) -> None:
     manager = config.pluginmanager
     manager.register(CapturedOutput(config), "anubis-output")
     manager.register(Timeouts(), "anubis-timeouts")
-    manager.register(ReportTexts(worker=worker), "anubis-texts")
+    manager.register(ReportTexts(config, worker=worker), "anubis-texts")
 
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:

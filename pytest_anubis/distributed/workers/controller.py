@@ -108,7 +108,7 @@ class Controller:
         overran = self._listener.overran
         self._hangs = HangReports(context.node, state, sink, self._evidence, overran)
         config.pluginmanager.register(self._hangs, "anubis-hangs")
-        config.pluginmanager.register(WorkerTroubles(self._listener, sink), "anubis-troubles")
+        self.troubles = WorkerTroubles(self._listener, sink)
         self._memory = memory_kills()
         self._folder = Path(tempfile.mkdtemp(prefix="anubis-"))
         self._session: pytest.Session | None = None
@@ -205,9 +205,8 @@ class Controller:
 
     def lane_given_up(self, node: Any, lane: str) -> None:
         """Let the lane's next worker do nothing: its workers died too often."""
-        context = self._context
-        hidden = binding(self._lanes[lane], context.devices, context.bindings, hidden=True)
-        node.gateway.spec.env.update(hidden)
+        devices, bindings = self._context.devices, self._context.bindings
+        node.gateway.spec.env.update(binding(self._lanes[lane], devices, bindings, hidden=True))
         text = f"lane {lane} is given up: its workers died again and again"
         if text not in self._lines:
             self._lines.append(text)
@@ -398,3 +397,4 @@ def register(
         selection=selection,
     )
     config.pluginmanager.register(controller, "anubis-controller")
+    config.pluginmanager.register(controller.troubles, "anubis-troubles")  # asked before it

@@ -48,9 +48,9 @@ class Outgoing:
             raise
         except Exception as error:
             reason = error  # DumpError, or whatever struct, int and str raise within execnet
-        for other in (lambda: sendable(message), lambda: sendable(instead)):
+        for other in (message, instead) if instead is not None else (message,):
             try:
-                self._send(other())
+                self._send(sendable(other))
             except OSError:
                 raise
             except Exception as error:
@@ -97,10 +97,8 @@ class Reports:
             data = yield
         except Exception as error:
             first = str(error).split("\n", 1)[0]
-            data = least_of({**vars(report), "nodeid": report.nodeid})
-            data["$report_type"] = (
-                "TestReport" if isinstance(report, pytest.TestReport) else "CollectReport"
-            )
+            kind = "TestReport" if isinstance(report, pytest.TestReport) else "CollectReport"
+            data = least_of({**vars(report), "nodeid": report.nodeid, "$report_type": kind})
             data["longrepr"] = f"{NEVER_SENT}: {type(error).__name__}: {bounded(encodable(first))}"
         if data is not None:
             # What subtests print is added after their reports are made.
@@ -152,7 +150,7 @@ def least_of(data: Mapping[str, Any]) -> dict[str, Any]:
         "start": sendable(data.get("start", 0.0)),
         "stop": sendable(data.get("stop", 0.0)),
         "anubis": sendable(data.get("anubis", {})),
-        **({"result": None} if data.get("when") == "collect" else {}),
+        **({"result": None} if data.get("$report_type") == "CollectReport" else {}),
     }
 
 

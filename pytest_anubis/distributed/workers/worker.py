@@ -165,9 +165,9 @@ class Worker:
     # First: the controller must know whether the test was late before it hears of its teardown.
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tell that the test has ended, while its deadline still holds."""
-        if report.when == "teardown":
-            self.send("over", report.nodeid)
+        """Tell that the test has failed or ended, while its deadline still holds."""
+        if report.when == "teardown" or report.failed:
+            self.send("over", [report.nodeid, report.failed])
 
     @pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_runtest_protocol")
     def pytest_anubis_around_test(self) -> Generator[None, Any, Any]:

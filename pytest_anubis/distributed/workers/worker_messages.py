@@ -68,6 +68,7 @@ class Listener:
         self._running: dict[str, str] = {}  # worker -> test
         self._deadlines: dict[str, Deadline] = {}  # worker -> that of the test that it runs
         self._overran: dict[str, Overdue] = {}  # test -> the deadline that it did not keep
+        self._failed: set[str] = set()  # tests that run and failed within their deadline
         self._plan: TestsPlanned | None = None
 
     def hear(self, worker: str, lane: str, message: Any) -> None:
@@ -81,7 +82,7 @@ class Listener:
             elif kind == "tasks":
                 self._collected(worker, content)
             elif kind == "over":
-                self._over(worker, content)
+                self._over(worker, *content)
             elif kind == "leaving":
                 self._leaving(*content)
             elif kind == "trouble":
@@ -100,10 +101,18 @@ class Listener:
         """Return, once, the deadline that a test did not keep although it ended by itself; else None."""
         return self._overran.pop(test, None)
 
-    def _over(self, worker: str, test: str) -> None:
-        """A test has ended, its reports are on their way: from here on it is known whether it was late."""
+    def _over(self, worker: str, test: str, failed: bool) -> None:
+        """A test has failed or ended, the report is on its way: from here on it is known whether it was late.
+
+        What failed in time has failed, however long its teardown takes.
+        """
         deadline, seconds = self._deadlines.get(worker), self.seconds(worker)
-        if deadline is not None and self.running(worker) == test and seconds > deadline.seconds:
+        if deadline is None or self.running(worker) != test or test in self._failed:
+            return
+        if seconds <= deadline.seconds:
+            if failed:
+                self._failed.add(test)
+        else:
             end = f"it ended by itself after {seconds:.1f} s"
             self._overran[test] = Overdue(doing="test", test=test, deadline=deadline, survived=end)
 
@@ -163,5 +172,6 @@ class Listener:
         if what == "test":
             self._running[worker] = test
             self._deadlines[worker] = deadline or Deadline(float("inf"), "")
+            self._failed.discard(test)
         self._since[worker] = now
         self._watchdog.doing(worker, what, deadline, test)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.codec.encodable_text import bounded, encodable
+from pytest_anubis.codec.encodable_text import all_encodable, bounded, encodable
 from pytest_anubis.codec.sendable_values import sendable
 
 
@@ -15,12 +15,18 @@ class ReportTexts:
     """Replaces what no encoding takes in the texts of reports, and bounds them.
 
     Args:
+        config: This process's configuration.
         worker: This is a worker: xdist compares a report's node id with its test's, so it is replaced when
             it is sent.
     """
 
-    def __init__(self, *, worker: bool = False) -> None:
+    def __init__(self, config: pytest.Config, *, worker: bool) -> None:
         self._worker = worker
+        cache = getattr(config, "cache", None)
+        if cache is not None and not worker:
+            # It writes the node ids of all items, and whoever ends the session after it would not be asked.
+            keep = cache.set
+            cache.set = lambda key, value: keep(key, all_encodable(value))  # type: ignore[method-assign]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
