@@ -50,21 +50,20 @@ def _changed(value: Any) -> Any:
         return None if new == value else new
     if isinstance(value, Mapping):
         pairs = {all_encodable(key): all_encodable(item) for key, item in value.items()}
-        return None if _same(pairs, value) and _same(pairs.values(), value.values()) else pairs
+        return None if _same([*pairs, *pairs.values()], [*value, *value.values()]) else pairs
     if isinstance(value, list | tuple):
         if set(map(type, value)) <= _TEXTLESS:  # long series of numbers
             return None
         items = [all_encodable(item) for item in value]
-        return None if _same(items, value) else type(value)(items)
+        if _same(items, value):
+            return None
+        return tuple(items) if isinstance(value, tuple) else items
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        new = {}
-        for field in dataclasses.fields(value):
-            part = _changed(getattr(value, field.name))
-            if part is not None:
-                new[field.name] = part
-        return dataclasses.replace(value, **new) if new else None
+        parts = {f.name: _changed(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        changes = {name: part for name, part in parts.items() if part is not None}
+        return dataclasses.replace(value, **changes) if changes else None
     return None
 
 
 def _same(one: Any, other: Any) -> bool:
-    return all(a is b for a, b in zip(one, other, strict=True))
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

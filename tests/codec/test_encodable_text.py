@@ -57,6 +57,7 @@ def test_events_become_encodable_down_to_their_last_text() -> None:
     assert made.measurement.test == made.measurement.metric.goal == "a\\udcff"
     assert made.measurement.values is measurement.values
     assert all_encodable(made) is made
+    assert all_encodable({BAD: 1, encodable(BAD): [BAD]}) == {"a\\udcff": ["a\\udcff"]}
 
 
 @given(values)

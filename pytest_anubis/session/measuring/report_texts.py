@@ -26,7 +26,7 @@ class ReportTexts:
         if cache is not None and not worker:
             # It writes the node ids of all items, and whoever ends the session after it would not be asked.
             keep = cache.set
-            cache.set = lambda key, value: keep(key, all_encodable(value))  # type: ignore[method-assign]
+            cache.set = lambda key, value: keep(key, all_encodable(value))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:

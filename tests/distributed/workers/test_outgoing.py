@@ -28,7 +28,8 @@ class Channel:
 
 
 def test_what_can_be_sent_is_sent_as_it_is() -> None:
-    channel, lost = Channel(), []
+    lost: list[str] = []
+    channel = Channel()
     Outgoing(channel.send, lost.append)(("a", {"b": 1}))
     Outgoing(channel.send, lost.append)(("a", {"b": BAD}))
     assert channel.sent == [("a", {"b": 1}), ("a", {"b": "a\\udcff"})]

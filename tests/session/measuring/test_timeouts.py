@@ -58,7 +58,7 @@ def record_of(pytester: pytest.Pytester) -> RunRecord:
     ("mark", "option"),
     [
         ("@pytest.mark.timeout(0.3)", []),
-        ("@pytest.mark.timeout(0.3, func_only=False)", []),
+        ("@pytest.mark.timeout(0.3, method='signal')", []),
         ("", ["--timeout=0.3"]),
         ("", ["-o", "timeout=0.3"]),
     ],
