@@ -52,10 +52,10 @@ from pytest_anubis.distributed.dispatch.tasks import Certificates, Lane, Task, o
 from pytest_anubis.distributed.dispatch.xdist_scheduler import AnubisScheduling, ended_in_order
 from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
+from pytest_anubis.distributed.workers.early_end import EarlyEnd
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
-from pytest_anubis.distributed.workers.worker_troubles import WorkerTroubles
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.selecting.run_choice import Selection, answered
 
@@ -108,7 +108,7 @@ class Controller:
         overran = self._listener.overran
         self._hangs = HangReports(context.node, state, sink, self._evidence, overran)
         config.pluginmanager.register(self._hangs, "anubis-hangs")
-        self.troubles = WorkerTroubles(self._listener, sink)
+        self.early_end = EarlyEnd(self._listener)
         self._memory = memory_kills()
         self._folder = Path(tempfile.mkdtemp(prefix="anubis-"))
         self._session: pytest.Session | None = None
@@ -397,4 +397,4 @@ def register(
         selection=selection,
     )
     config.pluginmanager.register(controller, "anubis-controller")
-    config.pluginmanager.register(controller.troubles, "anubis-troubles")  # asked before it
+    config.pluginmanager.register(controller.early_end, "anubis-early-end")  # asked before it
