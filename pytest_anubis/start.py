@@ -69,43 +69,53 @@ def start(config: pytest.Config, settings: Settings) -> None:
 
     run = Run(config, context, earlier)
     config.stash[sink_key] = run.sink
-    manager = config.pluginmanager
-    manager.register(run, "anubis-run")
+    _add(config, run, "anubis-run")
     if settings.select:
         _select(config, run, earlier)
     if earlier is not None:  # after the choice, which must see all tests
-        manager.register(SkipDone(), "anubis-resume")
+        _add(config, SkipDone(), "anubis-resume")
     gate = None
     if context.judging:
         gate = Gate(context, run.sink, golden_of(context))
-        manager.register(gate, "anubis-gate")
-    manager.register(Terminal(config, run), "anubis-terminal")
-    manager.register(Judge(config, context), "anubis-judge")
+        _add(config, gate, "anubis-gate")
+    _add(config, Terminal(config, run), "anubis-terminal")
+    _add(config, Judge(config, context), "anubis-judge")
     if config.getoption("xmlpath", None):
-        manager.register(JUnitDecision(), "anubis-junit")
-    if manager.has_plugin("html") and config.getoption("htmlpath", None):
-        manager.register(HtmlReport(run), "anubis-html")
+        _add(config, JUnitDecision(), "anubis-junit")
+    if config.pluginmanager.has_plugin("html") and config.getoption("htmlpath", None):
+        _add(config, HtmlReport(run), "anubis-html")
     if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
     elif _in_workers(config, context):
         controller.register(config, context, run.state, run.sink, run.selection)
     else:
         _watch_tests(config, worker=False)
-        manager.register(Leftovers(config, run.sink), "anubis-leftovers")
+        _add(config, Leftovers(config, run.sink), "anubis-leftovers")
         if manager.has_plugin("timeout"):
             recorded = context.settings.inventory is not None
             evidence = Evidence({} if recorded else addresses(context.devices, context.inventory))
             config.add_cleanup(evidence.close)
             hangs = HangReports(context.node, run.state, run.sink, evidence)
-            manager.register(hangs, "anubis-hangs")
+            _add(config, hangs, "anubis-hangs")
 
 
 def _watch_tests(config: pytest.Config, *, worker: bool) -> None:
     """Register what must be where tests run, so that none is lost and none harms another."""
-    manager = config.pluginmanager
-    manager.register(CapturedOutput(config), "anubis-output")
-    manager.register(Timeouts(), "anubis-timeouts")
-    manager.register(ReportTexts(config, worker=worker), "anubis-texts")
+    _add(config, CapturedOutput(config), "anubis-output")
+    _add(config, Timeouts(), "anubis-timeouts")
+    _add(config, ReportTexts(config, worker=worker), "anubis-texts")
+
+
+def _add(config: pytest.Config, part: object, name: str) -> None:
+    """Register a part of the run.
+
+    Raises:
+        pytest.UsageError: It is blocked by ``-p no:``; nothing may be accepted by half of the parts.
+    """
+    if config.pluginmanager.register(part, name) is None:
+        raise pytest.UsageError(
+            f"-p no:{name}: no run with --anubis goes without this part; leave it out"
+        )
 
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
@@ -114,7 +124,7 @@ def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
         return  # the terminal says so
     before = earlier.choice if earlier is not None else None
     run.selection = Selection(run.context, read_choice_inputs(run.context), run.sink, before)
-    config.pluginmanager.register(Pruning(run.selection.answer), "anubis-pruning")
+    _add(config, Pruning(run.selection.answer), "anubis-pruning")
 
 
 def _in_workers(config: pytest.Config, context: RunContext) -> bool:
@@ -139,7 +149,7 @@ def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
     config.stash[context_key] = context
 
     config.stash[sink_key] = worker.register(config, context, worker_input)
-    config.pluginmanager.register(Judge(config, context), "anubis-judge")
+    _add(config, Judge(config, context), "anubis-judge")
     _watch_tests(config, worker=True)
     if context.settings.select:
         config.pluginmanager.register(Pruning(worker.asking(config)), "anubis-pruning")
