@@ -91,7 +91,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
     else:
         _watch_tests(config, worker=False)
         _add(config, Leftovers(config, run.sink), "anubis-leftovers")
-        if manager.has_plugin("timeout"):
+        if config.pluginmanager.has_plugin("timeout"):
             recorded = context.settings.inventory is not None
             evidence = Evidence({} if recorded else addresses(context.devices, context.inventory))
             config.add_cleanup(evidence.close)
