@@ -19,6 +19,7 @@ from pytest_anubis.codec.json_files import (
 )
 from pytest_anubis.codec.plain_reading import from_plain
 from pytest_anubis.codec.plain_writing import to_plain
+from pytest_anubis.codec.surrogates import without_surrogates
 
 __all__ = [
     "CodecError",
@@ -31,4 +32,5 @@ __all__ = [
     "shown",
     "to_plain",
     "well_formed",
+    "without_surrogates",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.codec import to_plain
+from pytest_anubis.codec.encodable_text import all_encodable
 from pytest_anubis.core.events import (
     BlockerFound,
     Event,
@@ -23,12 +24,14 @@ from pytest_anubis.core.events import (
     TestFinished,
     TestRepeated,
 )
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
+from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.exit_guard import vouched_key
+from pytest_anubis.session.running.report_outcomes import REPEATED, first_line, outcome_of, worse
 from pytest_anubis.session.running.resume import Earlier
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
@@ -75,7 +78,8 @@ class Run:
         self._broken = ""  # what broke the run off, in pytest's own words
 
     def sink(self, event: Event) -> None:
-        """Write one event to the journal, then take note of it."""
+        """Write one event to the journal, then take note of it; its texts are such as every file takes."""
+        event = all_encodable(event)
         with self._lock:
             if self._journal is not None:
                 self._journal.write(event)
@@ -171,18 +175,19 @@ class Run:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take note of how tests end; crash reports have no ``when`` that we know."""
         data: dict[str, Any] = getattr(report, "anubis", {})
-        if str(report.outcome) == "rerun":  # what plugins make of an attempt that they repeat
+        if str(report.outcome) in REPEATED:
             self._ending.pop(report.nodeid, None)
-            text, phase = _first_line(report), str(report.when)
+            text, phase = first_line(report), str(report.when)
             self.sink(TestRepeated(test=report.nodeid, phase=phase, text=text))
             return
         if report.when not in ("setup", "call", "teardown"):
             self._finish_test(self._result(report, data, "crashed"))
             return
-        outcome = _outcome_of(report)
+        # A hang says nothing about the node, like a death: neither does what it raised in the end.
+        outcome = "crashed" if data.get("hang") else outcome_of(report)
         # A crash sticks: that the test passed when it was tried again does not unmake it.
         known = self._ending.get(report.nodeid, self.state.results.get(report.nodeid))
-        if outcome is not None and (known is None or _worse(outcome, known.outcome)):
+        if outcome is not None and (known is None or worse(outcome, known.outcome)):
             misuse = known.misuse if known is not None else ""
             known = self._ending[report.nodeid] = self._result(report, data, outcome, misuse)
         if report.when == "teardown" and known is not None:
@@ -192,17 +197,19 @@ class Run:
         """Take note of what cannot be collected: with ``--continue-on-collection-errors`` the rest runs."""
         if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
             self._uncollected.add(report.nodeid)
-            self._block(f"{report.nodeid} cannot be collected: {_first_line(report)}")
+            self._block(f"{report.nodeid} cannot be collected: {first_line(report)}")
 
     def _result(
         self, report: pytest.TestReport, data: dict[str, Any], outcome: str, misuse: str = ""
     ) -> TestResult:
+        # The plan knows what the report of a subtest does not say.
+        plan = self.state.planned.get(report.nodeid, PlannedTest(test=report.nodeid))
         return TestResult(
             test=report.nodeid,
-            benchmark=data.get("benchmark", ""),
-            component=data.get("component", ""),
+            benchmark=data.get("benchmark", plan.benchmark),
+            component=data.get("component", plan.component),
             outcome=outcome,
-            text=_first_line(report),
+            text=first_line(report),
             seconds=round(report.duration, 6),
             metrics=len(self.state.measured(report.nodeid)) if report.when == "call" else 0,
             misuse=data.get("usage_error", misuse),
@@ -343,43 +350,24 @@ class Run:
         return [f"{test}: planned, but never reported" for test in self.state.missing]
 
     def _file(self) -> None:
-        """File the run in the history; the journal is the truth, so a failure is only told."""
-        from pytest_anubis.store.history.run_filing import file_record
+        """File the run in the history; the journal is the truth, so any failure is only told."""
+        settings = self.context.settings
+        try:
+            from pytest_anubis.store.history.run_filing import file_finished
 
-        place = self.context.settings.history_place
-        problem = file_record(place, self.state.record(), path=self.record_path)
+            problem = file_finished(
+                settings.history_place,
+                settings.store,
+                self.state.record(),
+                journal=self.record_path,
+            )
+        except KeyboardInterrupt:  # the run is over, its verdict written: only the waiting ends
+            problem = "this run is not in the history: interrupted; 'anubis history file' files it"
+        except Exception as error:  # SQLAlchemy itself may be broken
+            problem = f"this run is not in the history: {type(error).__name__}"
         if problem:
-            self._config.issue_config_time_warning(pytest.PytestWarning(problem), stacklevel=2)
+            warn(self._config, problem)
 
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-
-
-def _outcome_of(report: pytest.TestReport) -> str | None:
-    """Return pytest's word for a report that decides, None for a setup or teardown that went well."""
-    if hasattr(report, "wasxfail"):
-        return "xfailed" if report.skipped else "xpassed"
-    if report.when == "call":
-        return str(report.outcome)
-    if report.skipped:
-        return "skipped"
-    return "error" if report.failed else None
-
-
-_ORDER = ("passed", "xpassed", "xfailed", "skipped", "failed", "error", "crashed")
-
-
-def _worse(outcome: str, than: str) -> bool:
-    return _ORDER.index(outcome) > _ORDER.index(than)
-
-
-def _first_line(report: pytest.TestReport | pytest.CollectReport) -> str:
-    longrepr = report.longrepr
-    if longrepr is None:
-        return ""
-    if isinstance(longrepr, tuple):
-        return str(longrepr[2]).removeprefix("Skipped: ").split("\n", 1)[0]
-    crash = getattr(longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else str(longrepr)
-    return str(text).strip().split("\n", 1)[0]
