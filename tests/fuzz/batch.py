@@ -76,11 +76,16 @@ def run_batch(
         try:
             with _limited():
                 _feed(
-                    reader, seed, mutated.content, not mutated.edited, scratch.parent / "work", chance
+                    reader,
+                    seed,
+                    mutated.content,
+                    not mutated.edited,
+                    scratch.parent / "work",
+                    chance,
                 )
         except HungError:
             problem = f"hung for {HANG} s"
-        except BaseException as error:  # noqa: BLE001  # every kind is a defect
+        except BaseException as error:  # every kind is a defect
             problem = _told(error)
         if problem:
             _say(
@@ -94,9 +99,7 @@ def run_batch(
     _say(kind="end", reader=reader.name, tried=count)
 
 
-def input_of(
-    reader: Reader, seeds: Any, seed: int, number: int
-) -> tuple[Seed, Mutated, int]:
+def input_of(reader: Reader, seeds: Any, seed: int, number: int) -> tuple[Seed, Mutated, int]:
     """Return an input of a reader by its number, and a seed for what the reader itself draws."""
     rng = random.Random(f"{seed}/{reader.name}/{number}")
     healthy = seeds[rng.randrange(len(seeds))]

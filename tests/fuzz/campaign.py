@@ -21,7 +21,7 @@ BATCH = 400
 """Inputs of one process: its start takes a second, the inputs some ten milliseconds each."""
 
 PATIENCE = 900
-"""Seconds for a batch: thirty times what one takes on an idle machine. C code that never returns ends here."""
+"""Seconds for a batch: thirty times what it takes on an idle machine. C code that never returns ends here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,8 @@ class Campaign:
         figures = [(name, count, bad[name]) for name, count in self.tried.items()]
         figures.append(("all", sum(self.tried.values()), len(self.found)))
         rows += [
-            f"| {name} | {count:,} | {count - wrong:,} | {wrong} |" for name, count, wrong in figures
+            f"| {name} | {count:,} | {count - wrong:,} | {wrong} |"
+            for name, count, wrong in figures
         ]
         return "\n".join(rows)
 
@@ -90,7 +91,9 @@ def run_campaign(
         processes: How many at the same time.
         keep: Folder for the inputs that are defects.
     """
-    share = {name: inputs // len(readers) + (n < inputs % len(readers)) for n, name in enumerate(readers)}
+    share = {
+        name: inputs // len(readers) + (n < inputs % len(readers)) for n, name in enumerate(readers)
+    }
     batches = [
         (name, first, min(BATCH, count - first))
         for name, count in share.items()
@@ -135,7 +138,9 @@ def _process(
     )  # fmt: skip
     try:
         out, err = process.communicate(timeout=PATIENCE)
-        end = f"the process died ({process.returncode}): {err[-300:]!r}" if process.returncode else ""
+        end = (
+            f"the process died ({process.returncode}): {err[-300:]!r}" if process.returncode else ""
+        )
     except subprocess.TimeoutExpired:
         process.kill()
         out, _ = process.communicate()
@@ -155,7 +160,9 @@ def _behind(
 ) -> list[tuple[str, int, int]]:
     """Return what is left of batches after an input."""
     place = next(
-        n for n, (of, first, count) in enumerate(batches) if of == name and first <= number < first + count
+        n
+        for n, (of, first, count) in enumerate(batches)
+        if of == name and first <= number < first + count
     )
     _, first, count = batches[place]
     rest = (name, number + 1, first + count - number - 1)

@@ -1,7 +1,7 @@
-"""What is done to a healthy file: damage as disks and cables make it, and edits as people and programs make them.
+"""What is done to a healthy file: damage as disks and cables make it, edits as people and programs do.
 
 Everything is drawn from one `random.Random`, so the same seed makes the same file. Damage leaves whatever
-protects a file as it was, so a checksum can notice it; an edit may make the protection fit again, or strip it.
+protects a file as it was, so a checksum can notice; an edit may make the protection fit again, or strip it.
 """
 
 from __future__ import annotations
@@ -244,7 +244,9 @@ def change_json(rng: random.Random, data: Plain) -> str:
     else:
         mark = "deeply nested"
         holder[key] = mark
-        return json.dumps(data).replace(f'"{mark}"', rng.choice((_nested(rng), "9" * 5000, "1e400")))
+        return json.dumps(data).replace(
+            f'"{mark}"', rng.choice((_nested(rng), "9" * 5000, "1e400"))
+        )
     return json.dumps(data)
 
 
@@ -325,7 +327,15 @@ def _in_archive(rng: random.Random, content: bytes) -> bytes | None:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             parts = {name: archive.read(name) for name in archive.namelist()}
             comment = archive.comment
-    except (zipfile.BadZipFile, zlib.error, struct.error, OSError, ValueError, EOFError, RuntimeError):
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        OSError,
+        ValueError,
+        EOFError,
+        RuntimeError,
+    ):
         return None  # broken already
     if not parts:
         return None

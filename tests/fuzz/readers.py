@@ -17,7 +17,14 @@ from functools import cache
 from pathlib import Path
 
 from pytest_anubis.cli.commands.report_command import completed
-from pytest_anubis.core.events import Judged, Measured, Resumed, TestFinished, TestsPlanned, TestStarted
+from pytest_anubis.core.events import (
+    Judged,
+    Measured,
+    Resumed,
+    TestFinished,
+    TestsPlanned,
+    TestStarted,
+)
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.baselines.baseline_files import find_baseline, load_baseline
@@ -79,8 +86,25 @@ def seed_of(path: Path, about: str = "", name: str = "") -> Seed:
 # Journals
 
 JOURNALS = (
-    *("accepted", "slow", "slow-many", "assertion", "plain-failure", "killed-slow", "measured-slow"),
-    *("no-baseline", "waived", "skipped", "crashed", "repeated", "interrupted", "not-a-number", "cards-slow"),
+    *(
+        "accepted",
+        "slow",
+        "slow-many",
+        "assertion",
+        "plain-failure",
+        "killed-slow",
+        "measured-slow",
+    ),
+    *(
+        "no-baseline",
+        "waived",
+        "skipped",
+        "crashed",
+        "repeated",
+        "interrupted",
+        "not-a-number",
+        "cards-slow",
+    ),
     *("cards-crashed", "cards-gate", "selected-cost"),
 )
 
@@ -97,7 +121,7 @@ def rewritten(path: Path) -> bytes:
 
 
 CUT_SHORT = ("slow-many", "assertion", "plain-failure", "repeated", "crashed")
-"""Runs that are read as if they had been killed before they were decided, so that they can be gone on with."""
+"""Runs that are read as if they had been killed before they were decided, so that they can be resumed."""
 
 
 def _journals(scratch: Path) -> list[Seed]:
@@ -219,9 +243,9 @@ BASELINE_RUNS = {"no-": ("accepted", "slow", "measured-slow"), "8x-": ("cards", 
 
 def _read_baseline(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
     anubis("baseline", "show", str(path))
-    runs = [
-        str(RUNS / run) for run in BASELINE_RUNS.get(seed.name[:3], ())
-    ] or [str(RECORDINGS / "imports" / "fleet-new.csv.npz")]
+    runs = [str(RUNS / run) for run in BASELINE_RUNS.get(seed.name[:3], ())] or [
+        str(RECORDINGS / "imports" / "fleet-new.csv.npz")
+    ]
     run = rng.choice(runs)
     answer = anubis("judge", run, f"--baseline={path.parent}", "--json=-", document=True)
     if damaged:
@@ -418,7 +442,10 @@ READERS: dict[str, Reader] = {
         Reader(name="table", form="text", seeds=_tables, read=_read_table),
         Reader(name="parquet", form="bytes", seeds=_parquets, read=_read_table),
         Reader(
-            name="superbench", form="lines", seeds=_input("superbench.jsonl"), read=_read_import("superbench"),
+            name="superbench",
+            form="lines",
+            seeds=_input("superbench.jsonl"),
+            read=_read_import("superbench"),
         ),
         Reader(
             name="nccl-tests", form="text", seeds=_input("nccl_allreduce.log"), read=_read_import("nccl"),
