@@ -34,7 +34,7 @@ from pytest_anubis.store.journal.journal_events import (
     event_to_plain,
     started_to_plain,
 )
-from pytest_anubis.store.journal.journal_lines import line_of
+from pytest_anubis.store.journal.journal_lines import line_of, text_of
 from pytest_anubis.store.journal.journal_reading import read_journal, read_state
 from pytest_anubis.validator.deciding.run_decision import decide_run
 from tests.fuzz.outcome import anubis, compare
@@ -116,7 +116,7 @@ def rewritten(path: Path) -> bytes:
         data = json.loads(text)
         event = event_from_plain(data, 1)
         plain = event_to_plain(event) if lines else {**started_to_plain(event), "pid": 4711}
-        lines.append(line_of({**plain, "at": data["at"]}))
+        lines.append(line_of(text_of({**plain, "at": data["at"]}), len(lines) + 1))
     return b"".join(lines)
 
 

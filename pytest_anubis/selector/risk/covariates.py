@@ -115,6 +115,12 @@ class Preparation:
         columns: dict[str, Any] = {}
         for field, kind in _FIELDS.items():
             columns[field] = numbers(plain, field, (len(names),)).astype(kind)
+        scale = columns["scale"]
+        wild = any((np.abs(column) > _LARGEST).any() for column in columns.values())
+        if wild or ((scale > 0) & (scale < 1 / _LARGEST)).any():
+            raise SelectorError(
+                "model file: a covariate is too large or too small to be reckoned with"
+            )
         low, median, high = columns["low"], columns["median"], columns["high"]
         rate = columns["rate"][columns["flagged"]]
         if (low > median).any() or (median > high).any():
@@ -123,6 +129,9 @@ class Preparation:
             raise SelectorError("model file: a flagged 'rate' does not lie between 0 and 1")
         return cls(names=names, **columns)
 
+
+_LARGEST = 1e100
+"""No covariate is as large, nor any scale as small as its inverse: differences and quotients stay finite."""
 
 _FIELDS: dict[str, type] = {
     "median": np.float64,

@@ -302,7 +302,10 @@ def test_a_broken_model_file_is_refused() -> None:
         load_model(good)
 
 
-@pytest.mark.parametrize(("field", "value"), [("low", 1e9), ("high", -1e9), ("rate", 2.0)])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("low", 1e9), ("high", -1e9), ("high", 1e308), ("scale", 1e-320), ("rate", 2.0)],
+)
 def test_bounds_that_no_data_have_are_refused(field: str, value: float) -> None:
     x, duration, event = lives(200)
     x[:60, 0] = np.nan  # so that a column says where it was missing
