@@ -47,7 +47,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[context_key] = RunContext(settings=settings)
     config.pluginmanager.register(DeviceParametrizer(), "anubis-devices")
     config.pluginmanager.register(CollectionChecks(config), "anubis-collection")
-    if settings.active:
+    if not settings.active:
+        return
+    worker_input = getattr(config, "workerinput", None)
+    if worker_input is None:
         from pytest_anubis.start import start
 
         start(config, settings)
+    else:
+        from pytest_anubis.start_worker import start_worker
+
+        start_worker(config, worker_input)

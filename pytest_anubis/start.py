@@ -1,4 +1,7 @@
-"""Start of a run with ``--anubis``: inventory, hardware class and baseline, then the rooms' plugins."""
+"""Start of a run with ``--anubis``: inventory, hardware class and baseline, then the rooms' plugins.
+
+A worker is told all this and starts in ``start_worker.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,11 @@ import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.codec import from_plain
-from pytest_anubis.distributed.workers import controller, worker
+from pytest_anubis.distributed.workers import controller
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class, slug
 from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
@@ -39,9 +41,6 @@ if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
     from pytest_anubis.session.running.resume import Earlier
 
-PLAIN_KEY = "anubis"
-"""Key of our data in xdist's ``workerinput``."""
-
 
 def start(config: pytest.Config, settings: Settings) -> None:
     """Find out what this run is about and register what carries it out.
@@ -49,10 +48,6 @@ def start(config: pytest.Config, settings: Settings) -> None:
     Raises:
         pytest.UsageError: The baseline or a recorded inventory cannot be used; one line says why.
     """
-    worker_input = getattr(config, "workerinput", None)
-    if worker_input is not None:
-        _start_worker(config, worker_input)
-        return
     context = prepare(config, settings)
     earlier = None
     if settings.resume:
@@ -108,19 +103,6 @@ def _in_workers(config: pytest.Config, context: RunContext) -> bool:
     if asked or context.settings.timeout is not None or context.devices != ("cpu",):
         return True
     return not (option.capture == "no" or option.trace or option.setupshow or option.setuponly)
-
-
-def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
-    context = from_plain(RunContext, worker_input[PLAIN_KEY], where="context")
-    context = replace(context, root_pid=os.getppid())
-    config.stash[context_key] = context
-
-    config.stash[sink_key] = worker.register(config, context, worker_input)
-    config.pluginmanager.register(Judge(config, context), "anubis-judge")
-    if context.settings.select:
-        config.pluginmanager.register(Pruning(worker.asking(config)), "anubis-pruning")
-    if context.done:
-        config.pluginmanager.register(SkipDone(), "anubis-resume")
 
 
 def prepare(config: pytest.Config, settings: Settings) -> RunContext:

@@ -7,11 +7,14 @@ import fcntl
 import importlib
 import os
 import pkgutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
 import pytest_anubis
@@ -54,6 +57,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
             return (yield)
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)  # a forked child may still hold the file open
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Let SQLite's commits in this process return at once: a made-up history has thousands of them."""
+
+    def hasten(connection: Any, _: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=OFF")
+
+    sa.event.listen(sa.Engine, "connect", hasten)
+    yield
+    sa.event.remove(sa.Engine, "connect", hasten)
 
 
 @pytest.fixture(scope="session")

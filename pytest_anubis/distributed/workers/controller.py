@@ -142,7 +142,7 @@ class Controller:
         idle = self._scheduler is not None and lane in self._scheduler.given_up
         node.anubis_channel = channel
         node.workerinput |= {
-            "anubis": self._plain,
+            far_side.CONTEXT: self._plain,
             far_side.CHANNEL: channel,
             far_side.IDLE: idle,
             far_side.STACK_FILE: "",

@@ -29,6 +29,9 @@ from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.store.journal.journal_events import event_to_plain
 
+CONTEXT = "anubis"
+"""Key in ``workerinput``: the facts of the run, as plain data."""
+
 CHANNEL = "anubis_channel"
 """Key in ``workerinput``: our channel."""
 
