@@ -29,7 +29,7 @@ from pytest_anubis.session.context import RunContext, context_key, new_run_id, s
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.running.gate_plugin import Gate, golden_of
 from pytest_anubis.session.running.live_run import Run
-from pytest_anubis.session.running.resume import SkipDone, check_same, find_earlier
+from pytest_anubis.session.running.resume import SkipDone, compared, find_earlier
 from pytest_anubis.session.running.terminal_plugin import Terminal
 from pytest_anubis.session.selecting.pruning import Pruning, stands_down
 from pytest_anubis.session.selecting.run_choice import Selection, read_choice_inputs
@@ -52,7 +52,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
     earlier = None
     if settings.resume:
         earlier = find_earlier(settings)
-        check_same(earlier, context)
+        earlier = compared(earlier, context)
         context = replace(context, run_id=earlier.state.record().run, done=earlier.done)
     config.stash[context_key] = context
 

@@ -43,6 +43,8 @@ class Criterion:
         medians: Medians of the healthy units, ascending (at most `MOST_MEDIANS` quantiles): for percentiles.
         nodes: How many distinct healthy nodes the criterion rests on.
         units: How many healthy units (devices of nodes, or runs of one machine).
+        devices: Devices that most of the healthy nodes have it from, sorted: all of them must answer the
+            criterion. Empty in older baselines, and where nodes have no device in common.
         least: Fewest values of a sample that can be judged.
         weak: True when only three or four units support it.
         window: (warm-up, length) of the shortest window of values that is enough, if one was found.
@@ -64,6 +66,7 @@ class Criterion:
     medians: tuple[NotNegative, ...] = ()
     nodes: Count = 0
     units: Count = 0
+    devices: tuple[str, ...] = ()
     least: Annotated[int, Range(least=1)] = 1
     weak: bool = False
     window: tuple[Count, Annotated[int, Range(least=1)]] | None = None

@@ -30,6 +30,7 @@ class RunStarted:
         inventory: The node's inventory as plain data.
         settings: The settings of the run as plain data, without passwords.
         baseline: Digest of the baseline that the run is judged with; empty if none.
+        devices: Devices that tests of every device run on; empty where nobody said.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -43,6 +44,7 @@ class RunStarted:
     inventory: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     baseline: str = ""
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,12 +224,31 @@ class Resumed:
         started: ISO 8601, UTC.
         done: How many tests are not repeated.
         interrupted: Tests that had begun and never ended.
+        baseline: Digest of the baseline from here on; None where an earlier version went on, with any.
+        settings: The settings from here on, as in `RunStarted`.
+        changed: What differs from the earlier part, one phrase each. If anything does, verdicts that were
+            reached before no longer hold: those of the kept measurements follow anew.
     """
 
     kind: ClassVar[str] = "resumed"
     started: str = ""
     done: int = 0
     interrupted: tuple[str, ...] = ()
+    baseline: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamageFound:
+    """A line of the journal cannot be read: whatever it said is lost, so nothing can be accepted.
+
+    Attributes:
+        text: Where, and what is wrong with it.
+    """
+
+    kind: ClassVar[str] = "damage"
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,11 +283,13 @@ class RunFinished:
     Attributes:
         exit_status: pytest's exit status.
         ended: ISO 8601, UTC.
+        broken_off: What broke the run off before its time; empty if nothing did.
     """
 
     kind: ClassVar[str] = "run_finished"
     exit_status: int
     ended: str
+    broken_off: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +320,7 @@ Event = (
     | TestRan
     | RunTimed
     | Resumed
+    | DamageFound
     | InternalErrorFound
     | BenchmarksChosen
     | NodeDecided

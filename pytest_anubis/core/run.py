@@ -10,6 +10,7 @@ from typing import Any
 from pytest_anubis.core.events import (
     BenchmarksChosen,
     BlockerFound,
+    DamageFound,
     Event,
     LaneGivenUp,
     Resumed,
@@ -20,8 +21,13 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.measurement import Measurement, PlannedTest, Purpose, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 
-BROKEN_OFF = (2, 3, 4)
-"""pytest's exit statuses of a run that says nothing: interrupted, internal error, wrong usage."""
+CAME_TO_ITS_END = (0, 1, 5, 20)
+"""Exit statuses of a run that was not broken off: accepted, rejected, nothing collected, undecided. Others
+tell of an interruption, an internal error or a wrong usage, or were given to ``pytest.exit``."""
+
+
+WRONG_USE = 4
+"""Exit status of a wrong usage; a run with a benchmark that is written wrongly was decided all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +40,18 @@ class RunEvidence:
             broken off.
         notes: What is only told: attempts that failed and were repeated.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
+        devices: Devices that tests of every device were to run on.
+        caveats: What was switched off, for the headline.
+        broken_off: Why nothing can be decided: none of the runs came to its end. Empty if one did.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
     blockers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     residual_risk: float | None = None
+    devices: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    broken_off: str = ""
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
         """Return both; of two risks the larger one."""
@@ -49,6 +61,9 @@ class RunEvidence:
             blockers=tuple(dict.fromkeys((*self.blockers, *more.blockers))),
             notes=tuple(dict.fromkeys((*self.notes, *more.notes))),
             residual_risk=max(risks, default=None),
+            devices=tuple(dict.fromkeys((*self.devices, *more.devices))),
+            caveats=tuple(dict.fromkeys((*self.caveats, *more.caveats))),
+            broken_off=self.broken_off and more.broken_off,
         )
 
 
@@ -69,6 +84,8 @@ class RunRecord:
         inventory: The node's inventory as plain data; may be empty.
         settings: The settings of the run as plain data; may be empty.
         baseline: Digest of the baseline that the run was judged with; empty if none.
+        devices: Devices that tests of every device run on; empty where nobody said.
+        cause: What broke the run off, as far as it knows; empty if nothing did.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
         measurements: In the order in which they were recorded; what a test had measured when it was cut
@@ -92,6 +109,8 @@ class RunRecord:
     inventory: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     baseline: str = ""
+    devices: tuple[str, ...] = ()
+    cause: str = ""
     planned: tuple[PlannedTest, ...] = ()
     results: tuple[TestResult, ...] = ()
     measurements: tuple[Measurement, ...] = ()
@@ -106,9 +125,27 @@ class RunRecord:
         return RunStarted(**{name: getattr(self, name) for name in _HEAD})
 
     @property
-    def broken_off(self) -> bool:
-        """True for a run that ended before its time and knows it: nothing may be concluded from its end."""
-        return bool(self.ended) and self.exit_status in BROKEN_OFF
+    def broken_off(self) -> str:
+        """Why nothing may be concluded from the run's end; empty for a run that came to its end."""
+        if not self.ended:
+            return "it never finished"
+        if self.cause:
+            return f"it was broken off: {self.cause}"
+        wrongly_written = self.exit_status == WRONG_USE and self.node_verdict is not None
+        if self.exit_status not in CAME_TO_ITS_END and not wrongly_written:
+            return f"it was broken off (exit status {self.exit_status})"
+        return ""
+
+    @property
+    def switched_off(self) -> tuple[str, ...]:
+        """What was taken away from the checks in any part of the run, one phrase each."""
+        parts = [self.settings, *(e.settings for e in self.events if isinstance(e, Resumed))]
+        found = []
+        if any(part.get("gate") == "off" for part in parts):
+            found.append("the gate (the inventory was not compared)")
+        if any(part.get("inventory") for part in parts):
+            found.append("reading this machine's inventory (a recorded one was used)")
+        return tuple(found)
 
     @property
     def waived(self) -> frozenset[str]:
@@ -131,24 +168,24 @@ class RunRecord:
     def blockers(self) -> tuple[str, ...]:
         """What stands between the node and acceptance and has no verdict: deaths first.
 
-        What blocked an earlier part of a resumed run is found anew, or is gone; its deaths stay.
+        What blocked an earlier part of a resumed run is found anew, or is gone; its deaths stay, and so does
+        damage to the journal.
         """
         found: list[str] = []
+        damage: list[str] = []
         for event in self.events:
             if isinstance(event, Resumed):
                 found.clear()
             elif isinstance(event, BlockerFound):
                 found.append(event.text)
-        return (*self.deaths, *found)
+            elif isinstance(event, DamageFound):
+                damage.append(event.text)
+        return (*self.deaths, *damage, *found)
 
     @property
-    def repeats(self) -> tuple[str, ...]:
-        """One line for every attempt of a test that failed and was repeated."""
-        return tuple(
-            f"{event.test}: an attempt failed and was repeated: {event.text}"
-            for event in self.events
-            if isinstance(event, TestRepeated)
-        )
+    def repeats(self) -> tuple[TestRepeated, ...]:
+        """Every attempt of a test that failed and was repeated."""
+        return tuple(event for event in self.events if isinstance(event, TestRepeated))
 
     @property
     def choice(self) -> Mapping[str, Any] | None:
@@ -162,4 +199,4 @@ _HEAD = tuple(field.name for field in dataclasses.fields(RunStarted))
 
 def run_of(head: RunStarted, **more: Any) -> RunRecord:
     """Return a run that has begun so, with what else is known of it."""
-    return RunRecord(**{name: getattr(head, name) for name in _HEAD}, **more)
+    return RunRecord(**{name: getattr(head, name) for name in _HEAD} | more)

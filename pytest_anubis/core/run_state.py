@@ -6,8 +6,11 @@ any moment is what its journal will tell.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pytest_anubis.core.events import (
     Attempted,
+    DamageFound,
     Event,
     Judged,
     Measured,
@@ -16,13 +19,13 @@ from pytest_anubis.core.events import (
     RunFinished,
     RunStarted,
     TestFinished,
+    TestRepeated,
     TestsPlanned,
     TestStarted,
-    WorkerDied,
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome
 
 
 class RunState:
@@ -45,19 +48,24 @@ class RunState:
         self._measurements: list[Measurement] = []
         self._verdicts: list[MetricVerdict] = []
         self._judged: dict[str, list[MetricVerdict]] = {}  # test -> those of its last attempt
-        self._cut: set[str] = set()  # in flight when their worker or the run ended
         self._latest: dict[str, list[Measurement]] = {}  # test -> those of its last attempt
         self._attempts: dict[str, list[Measurement]] = {}  # test -> those that do not count
         self._events: list[Event] = []
-        self._ended = ""
-        self._exit_status: int | None = None
+        self._failed_before: dict[
+            str, str
+        ] = {}  # repeated test -> what an earlier attempt failed of
+        self._finished: RunFinished | None = None
+        self._latest_part: Resumed | None = None
 
     def apply(self, event: Event) -> None:
         """Take note of one event.
 
         Nothing is refused: an end without a beginning, a verdict on an unknown test and the like are what a
-        damaged journal holds.
+        damaged journal holds. After the run's end nothing counts any more unless it is resumed: the last
+        words of a worker that was not waited for are no part of what was decided.
         """
+        if self._finished is not None and not isinstance(event, (Resumed, DamageFound)):
+            return
         match event:
             case RunStarted():
                 self._head = self._head or event
@@ -78,37 +86,43 @@ class RunState:
             case NodeDecided(verdict=node_verdict):
                 self.node_verdict = node_verdict
             case RunFinished():
-                self._ended, self._exit_status = event.ended, event.exit_status
+                self._finished = event
             case _:
                 self._other(event)
 
     def _start(self, test: str) -> None:
         self._running[test] = None
         self._attempts.pop(test, None)
+        # Of a test that is repeated the last attempt counts; what the others measured is kept.
         earlier = self._latest.pop(test, [])
-        if earlier and test in self._cut:
-            # Nothing is concluded from half of it. (What was measured when it *failed* and was repeated
-            # counts when its values are judged anew: hardware that fails now and then is grey.)
+        if earlier:
             gone = {id(one) for one in earlier}
             self._measurements = [one for one in self._measurements if id(one) not in gone]
             self._events += [Attempted(measurement=one) for one in earlier]
-        self._cut.discard(test)
-        if self._judged.pop(test, None):  # of a test that was repeated the last verdicts count
+        judged = self._judged.pop(test, [])
+        if judged:
             self._verdicts = [verdict for verdict in self._verdicts if verdict.test != test]
+        self._note_failure(test, judged)
+
+    def _note_failure(self, test: str, judged: list[MetricVerdict]) -> None:
+        """Keep in mind that an attempt failed even if its end was lost: grey hardware comes and goes."""
+        for verdict in judged:
+            if verdict.outcome is Outcome.FAIL:
+                self._failed_before.setdefault(test, verdict.text)
 
     def _other(self, event: Event) -> None:
         self._events.append(event)
-        if isinstance(event, WorkerDied):
-            self._cut.add(event.test)
-        elif isinstance(event, Attempted):
+        if isinstance(event, Attempted):
             self._attempts.setdefault(event.measurement.test, []).append(event.measurement)
         elif isinstance(event, Resumed):
             # What was concluded at the end of the earlier part, about no test in particular, is concluded
             # anew, as is what was concluded about a test that never ended.
-            self._verdicts = [v for v in self._verdicts if v.test in self.results]
-            self._judged = {t: found for t, found in self._judged.items() if t in self.results}
-            self._cut.update(self._running)
-            self.node_verdict, self._ended, self._exit_status = None, "", None
+            for test in self._judged.keys() - self.results.keys():
+                self._note_failure(test, self._judged[test])
+            kept = {} if event.changed else self.results
+            self._verdicts = [v for v in self._verdicts if v.test in kept]
+            self._judged = {t: found for t, found in self._judged.items() if t in kept}
+            self.node_verdict, self._finished, self._latest_part = None, None, event
 
     @property
     def begun(self) -> bool:
@@ -151,18 +165,36 @@ class RunState:
         head = self._head
         if head is None:
             raise ValueError("the run has not begun")
+        part, finished = self._latest_part, self._finished
+        more: dict[str, Any] = {}
+        if part is not None and part.baseline is not None:
+            more["baseline"] = part.baseline
+        if finished is not None:
+            more |= {
+                "ended": finished.ended,
+                "exit_status": finished.exit_status,
+                "cause": finished.broken_off,
+            }
         return run_of(
             head,
-            ended=self._ended,
-            exit_status=self._exit_status,
             planned=tuple(self.planned.values()),
             results=self._all_results(),
             measurements=tuple(self._measurements),
             verdicts=tuple(self._verdicts),
             node_verdict=self.node_verdict,
-            events=tuple(self._events),
+            events=(*self._events, *self._unsaid_repeats()),
             warnings=tuple(self.warnings),
+            **more,
         )
+
+    def _unsaid_repeats(self) -> list[TestRepeated]:
+        """Return the attempts that failed and of whose repetition no event tells: their end was lost."""
+        said = {event.test for event in self._events if isinstance(event, TestRepeated)}
+        return [
+            TestRepeated(test=test, phase="call", text=text)
+            for test, text in self._failed_before.items()
+            if test not in said
+        ]
 
     def _all_results(self) -> tuple[TestResult, ...]:
         results = dict(self.results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pytest_anubis.core.field_types import AnyFloat, compact
@@ -39,6 +39,7 @@ class Reason(StrEnum):
     UNSET = "unset"  # declared but never recorded
     NOT_RUN = "not-run"  # a tool or device is missing; the test says which
     NOT_REPORTED = "not-reported"  # planned, but crashed, hung or interrupted before it reported
+    REPEATED = "repeated"  # an attempt failed, and the test was repeated
     WAIVED = "waived"  # failed as the test's own xfail mark expects
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
 
@@ -158,3 +159,14 @@ class NodeVerdict:
     counts: tuple[tuple[str, int], ...] = ()
     baseline: str = ""
     residual_risk: float | None = None
+
+
+def undecided_by(verdict: NodeVerdict, blocker: str) -> NodeVerdict:
+    """Return an acceptance taken back for one more blocker."""
+    subject = f"node {verdict.node}" if verdict.node else "the node"
+    return replace(
+        verdict,
+        decision=Decision.UNDECIDED,
+        headline=f"{subject} is neither accepted nor rejected: {blocker}",
+        blocking=(blocker, *verdict.blocking),
+    )

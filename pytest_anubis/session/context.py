@@ -15,6 +15,8 @@ from pytest_anubis.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_anubis.core.events import Event
+    from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.core.verdict import MetricVerdict
 
 Sink = Callable[["Event"], None]
 """Takes one event: writes and applies it, or in a worker sends it to the controller."""
@@ -65,6 +67,8 @@ class RunContext:
 
 context_key = pytest.StashKey[RunContext]()
 sink_key = pytest.StashKey[Sink]()
+judge_key = pytest.StashKey[Callable[["Measurement"], "MetricVerdict"]]()
+"""Judges one measurement as the tests' own call phase does."""
 
 
 def new_run_id(node: str) -> str:

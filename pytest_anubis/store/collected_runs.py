@@ -114,10 +114,8 @@ def read_runs(
 def refusal(record: RunRecord) -> str:
     """Say why nothing may be learned from a run, or return an empty string."""
     decision = record.node_verdict.decision if record.node_verdict else None
-    if not record.ended:
-        return "the run never finished"
     if record.broken_off:
-        return f"the run was broken off (exit status {record.exit_status})"
+        return record.broken_off.replace("it ", "the run ", 1)
     if decision is Decision.REJECTED:
         return "the node was rejected in this run"
     if record.purpose == "acceptance" and decision is not Decision.ACCEPTED:

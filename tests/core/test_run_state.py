@@ -15,6 +15,7 @@ from pytest_anubis.core.events import (
     Attempted,
     BenchmarksChosen,
     BlockerFound,
+    DamageFound,
     Event,
     InternalErrorFound,
     Judged,
@@ -112,12 +113,23 @@ any_event: st.SearchStrategy[Event] = st.one_of(
     st.just(TestRan(test="t", worker="gw0", start=0.0, end=1.5)),
     st.just(RunTimed(wall=2.0, predicted=1.0)),
     st.builds(
-        Resumed, started=texts, done=st.integers(0, 9), interrupted=st.lists(tests).map(tuple)
+        Resumed,
+        started=texts,
+        done=st.integers(0, 9),
+        interrupted=st.lists(tests).map(tuple),
+        baseline=st.none() | texts,
+        changed=st.lists(texts, max_size=1).map(tuple),
     ),
+    st.builds(DamageFound, text=texts),
     st.builds(InternalErrorFound, text=texts, traceback=texts),
     st.builds(BenchmarksChosen, choice=st.dictionaries(st.sampled_from("abc"), st.integers())),
     st.just(NodeDecided(verdict=DECISION)),
-    st.builds(RunFinished, exit_status=st.sampled_from([0, 1, 2, 20]), ended=st.just("2026")),
+    st.builds(
+        RunFinished,
+        exit_status=st.sampled_from([0, 1, 2, 20]),
+        ended=st.just("2026"),
+        broken_off=st.sampled_from(["", "Ctrl-C"]),
+    ),
 )
 
 
@@ -131,7 +143,7 @@ def known(state: RunState) -> object:
 def test_every_type_of_event_is_tried() -> None:
     tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
     tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
-    tried |= {InternalErrorFound, BenchmarksChosen, NodeDecided, RunFinished}
+    tried |= {DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided, RunFinished}
     assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
 
 
@@ -174,7 +186,7 @@ def started(*happened: Event) -> RunState:
     return state
 
 
-def test_of_a_repeated_test_the_last_verdicts_count_and_every_value() -> None:
+def test_of_a_repeated_test_the_last_attempt_counts_and_the_failure_is_told() -> None:
     test = TESTS[0]
     state = started(
         TestStarted(test=test),
@@ -188,12 +200,71 @@ def test_of_a_repeated_test_the_last_verdicts_count_and_every_value() -> None:
     )
     run = state.record()
     assert [v.outcome for v in run.verdicts] == [Outcome.PASS]
-    assert [m.values for m in run.measurements] == [(1.0,), (2.0,)]
+    assert [m.values for m in run.measurements] == [(2.0,)]
     assert [m.values for m in state.measured(test)] == [(2.0,)]
-    assert run.repeats == (f"{test}: an attempt failed and was repeated: slow",)
+    assert [e.measurement.values for e in run.events if isinstance(e, Attempted)] == [(1.0,)]
+    assert [(one.test, one.text) for one in run.repeats] == [(test, "slow")]
 
 
-def test_the_values_of_a_failed_attempt_count_whatever_comes_first() -> None:
+def test_a_failure_whose_end_was_lost_is_not_forgotten_when_the_test_is_repeated() -> None:
+    test = TESTS[0]
+    bad = dataclasses.replace(verdict(test, Outcome.FAIL), text="half as fast")
+    state = started(
+        TestStarted(test=test),
+        Judged(verdict=bad),
+        Resumed(),
+        TestStarted(test=test),
+        Judged(verdict=verdict(test)),
+        TestFinished(result=result(test)),
+    )
+    run = state.record()
+    assert [v.outcome for v in run.verdicts] == [Outcome.PASS]
+    assert [(one.test, one.text) for one in run.repeats] == [(test, "half as fast")]
+
+
+def test_what_was_judged_before_counts_only_against_the_same_baseline() -> None:
+    test = TESTS[0]
+    ended = (
+        TestStarted(test=test),
+        Measured(measurement=measurement(test, (1.0,))),
+        Judged(verdict=verdict(test)),
+        TestFinished(result=result(test)),
+    )
+    same = started(*ended, Resumed(baseline="b")).record()
+    assert [v.test for v in same.verdicts] == [test]
+    other = started(*ended, Resumed(baseline="c", changed=("baseline b then, c now",))).record()
+    assert other.verdicts == ()
+    assert [m.test for m in other.measurements] == [test]
+    assert other.baseline == "c"
+
+
+def test_after_the_end_nothing_counts_until_the_run_goes_on() -> None:
+    test = TESTS[0]
+    state = started(
+        NodeDecided(verdict=DECISION),
+        RunFinished(exit_status=1, ended="2026"),
+        Judged(verdict=verdict(test)),
+        NodeDecided(verdict=dataclasses.replace(DECISION, decision=Decision.ACCEPTED)),
+    )
+    run = state.record()
+    assert (run.verdicts, run.node_verdict) == ((), DECISION)
+    state.apply(Resumed())
+    state.apply(Judged(verdict=verdict(test)))
+    assert len(state.record().verdicts) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "off"), [(0, "", False), (2, "", True), (7, "", True), (0, "exit", True)]
+)
+def test_a_run_is_broken_off_by_its_status_or_by_what_is_known(
+    status: int, cause: str, off: bool
+) -> None:
+    run = started(RunFinished(exit_status=status, ended="2026", broken_off=cause)).record()
+    assert bool(run.broken_off) is off
+    assert started().record().broken_off == "it never finished"
+
+
+def test_a_failed_attempt_is_told_apart_whatever_comes_first() -> None:
     """Between processes the second start may be heard before the word that the first attempt failed."""
     test = TESTS[0]
     state = started(
@@ -204,7 +275,8 @@ def test_the_values_of_a_failed_attempt_count_whatever_comes_first() -> None:
         Measured(measurement=measurement(test, (2.0,))),
         TestFinished(result=result(test)),
     )
-    assert [m.values for m in state.record().measurements] == [(1.0,), (2.0,)]
+    assert [m.values for m in state.record().measurements] == [(2.0,)]
+    assert [one.test for one in state.record().repeats] == [test]
 
 
 def test_a_second_beginning_does_not_replace_the_first() -> None:
@@ -250,7 +322,7 @@ def test_what_a_resumed_run_finds_anew_is_forgotten_and_its_deaths_are_not() -> 
     assert run.blockers == (f"worker of lane cuda:0 died ({cut}): killed by signal 9",)
     assert run.node_verdict is None
     assert not run.ended
-    assert not run.broken_off
+    assert run.broken_off == "it never finished"
 
 
 def test_a_planned_test_that_never_ended_is_not_reported() -> None:

@@ -6,6 +6,8 @@ RENAMED: dict[str, str] = {
     # A threshold is a similarity (or the loss that it stands for), a limit a value in the metric's unit.
     "within the limit of": "within the threshold of",
     "beyond the practical limit of": "beyond the practical threshold of",
+    # What was switched off stands in the headline now; the recorded runs used recorded inventories.
+    "; switched off: reading this machine's inventory (a recorded one was used)": "",
 }
 """Old word -> new word: whole words of texts, and of keys and texts of JSON documents.
 

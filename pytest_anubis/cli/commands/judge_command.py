@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,9 +104,14 @@ def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
     found: dict[tuple[str, str], RunEvidence] = {}
     for run in runs.journals:
         key = (run.hardware_class, run.node)
-        found[key] = found.get(key, RunEvidence()).with_more(
-            evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
-        )
+        said = evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
+        found[key] = found[key].with_more(said) if key in found else said
+    # An import of the same node stands on its own, whatever became of the node's runs.
+    journals = {(run.run, run.node) for run in runs.journals}
+    for run in runs.runs:
+        key = (run.hardware_class, run.node)
+        if (run.run, run.node) not in journals and key in found:
+            found[key] = dataclasses.replace(found[key], broken_off="")
     return found
 
 

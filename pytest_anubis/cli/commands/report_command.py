@@ -12,6 +12,7 @@ from pytest_anubis.cli.shared.arguments import add_baseline, add_store, baseline
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
@@ -76,7 +77,9 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
         record: The run.
         baseline: That of its class today; it is used if the run was judged against the very same.
     """
-    if record.node_verdict is not None or record.settings.get("mode") != "judge":
+    damaged = any(isinstance(event, DamageFound) for event in record.events)
+    settled = record.node_verdict is not None and not record.broken_off and not damaged
+    if settled or record.settings.get("mode") != "judge":
         return record
     same = baseline is not None and baseline.digest == record.baseline
     from pytest_anubis.validator.deciding.run_decision import decide_run
@@ -86,7 +89,7 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
         baseline if same else None,
         fail_on="marginal" if record.settings.get("fail_on") == "marginal" else "fail",
         require_all=record.settings.get("require_all") is True,
-        cut_short=True,
+        broken_off=record.broken_off.replace("it ", "the run ", 1),
     )
     return dataclasses.replace(
         record,

@@ -16,7 +16,7 @@ from pytest_anubis.report.export.junit_export import properties
 from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
-from pytest_anubis.session.context import RunContext, emit
+from pytest_anubis.session.context import RunContext, emit, judge_key
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
 
@@ -47,6 +47,7 @@ class Judge:
     def __init__(self, config: pytest.Config, context: RunContext) -> None:
         self._config = config
         self._context = context
+        config.stash[judge_key] = lambda one: replace(self._judge_one(one), test=one.test)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

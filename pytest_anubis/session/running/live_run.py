@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,9 +23,11 @@ from pytest_anubis.core.events import (
     TestFinished,
     TestRepeated,
 )
-from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.session.context import RunContext
+from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
+from pytest_anubis.session.context import RunContext, judge_key
 from pytest_anubis.session.running.resume import Earlier
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
@@ -50,6 +52,7 @@ class Run:
         state: Everything that has happened so far.
         internal_error: One line if the decision could not be made.
         record_path: The journal; empty while there is none.
+        incomplete: What of the record is not on the disk; empty if all is.
         selection: The Selector's choice of benchmarks; None where it takes no part.
     """
 
@@ -62,11 +65,13 @@ class Run:
         self.state = RunState() if earlier is None else earlier.state
         self.internal_error = ""
         self.record_path: str = ""
+        self.incomplete = ""
         self.selection: Selection | None = None
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
         self._ending: dict[str, TestResult] = {}  # how tests stand that are not torn down yet
         self._uncollected: set[str] = set()
+        self._broken = ""  # what broke the run off, in pytest's own words
 
     def sink(self, event: Event) -> None:
         """Write one event to the journal, then take note of it."""
@@ -90,12 +95,31 @@ class Run:
             raise pytest.UsageError(f"--anubis-store: {error}") from error
         self.record_path = str(self._journal.path)
         if earlier is not None:
-            done, interrupted = len(earlier.done), earlier.interrupted
-            self.sink(Resumed(started=_now(), done=done, interrupted=interrupted))
+            self._go_on(earlier)
         else:
             self.sink(self._started())
         for note in context.hidden:
             self._block(f"{note} and not tested")
+
+    def _go_on(self, earlier: Earlier) -> None:
+        """Go on with the earlier part: what its verdicts rested on may be another baseline today."""
+        context = self.context
+        self.sink(
+            Resumed(
+                started=_now(),
+                done=len(earlier.done),
+                interrupted=earlier.interrupted,
+                baseline=context.baseline.digest if context.baseline else "",
+                settings=to_plain(without_password(context.settings)),
+                changed=earlier.changed,
+            )
+        )
+        if earlier.changed and context.judging:
+            judge: Callable[[Measurement], MetricVerdict] = self._config.stash[judge_key]
+            done = set(earlier.done)
+            for one in self.state.record().measurements:
+                if one.test in done:
+                    self.sink(Judged(verdict=judge(one)))
 
     def _started(self) -> RunStarted:
         context = self.context
@@ -111,6 +135,7 @@ class Run:
             inventory=context.inventory,
             settings=to_plain(without_password(context.settings)),
             baseline=context.baseline.digest if context.baseline else "",
+            devices=context.devices,
         )
 
     def _block(self, text: str) -> None:
@@ -124,8 +149,23 @@ class Run:
         cut = ", ".join(self._earlier.interrupted) or "none"
         return [
             f"anubis: going on with run {self.context.run_id}: {len(self._earlier.done)} tests are "
-            f"done, interrupted: {cut}"
+            f"done, interrupted: {cut}",
+            *(
+                f"anubis: differs from the earlier part: {what}; what was measured then is judged anew"
+                for what in self._earlier.changed
+            ),
         ]
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Take note that somebody ends the run before its time: Ctrl-C, or ``pytest.exit``."""
+        text = str(excinfo.value).strip().split("\n", 1)[0]
+        self._broken = f"interrupted ({excinfo.typename}{f': {text}' if text else ''})"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Take note that pytest, a plugin or a conftest failed outside of any test."""
+        text = str(excinfo.value).strip().split("\n", 1)[0]
+        self._broken = f"internal error ({excinfo.typename}{f': {text}' if text else ''})"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take note of how tests end; crash reports have no ``when`` that we know."""
@@ -177,11 +217,8 @@ class Run:
         """Decide, close the journal, file the run."""
         if self._journal is None:
             return
-        interrupted = exitstatus not in (
-            pytest.ExitCode.OK,
-            pytest.ExitCode.TESTS_FAILED,
-            pytest.ExitCode.NO_TESTS_COLLECTED,
-        )
+        if not self._broken and exitstatus not in CAME_TO_ITS_END:
+            self._broken = f"exit status {int(exitstatus)}"
         for result in list(self._ending.values()):  # broken off in its teardown: its failure stands
             if result.outcome in _BAD and result.test in self.state.planned:
                 self._finish_test(result)
@@ -191,25 +228,51 @@ class Run:
         if self.context.settings.mode == "judge" and judged:
             if exitstatus == pytest.ExitCode.TESTS_FAILED and not self._failed():
                 self._block("pytest ended with a failure, but no test of this run failed")
-            self._decide_or_say_why_not(session, interrupted)
-        elif not interrupted and state.missing:
+            self._decide_or_say_why_not(session)
+        elif not self._broken and state.missing:
             session.exitstatus = EXIT_UNDECIDED
-        if self.usage_errors() and not interrupted and not self.internal_error:
+        if self._broken and session.exitstatus in CAME_TO_ITS_END:  # as pytest.exit may ask for
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+        elif self.usage_errors() and not self._broken and not self.internal_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         status = int(session.exitstatus)
-        self.sink(RunFinished(exit_status=status, ended=_now()))
-        self._journal.close()
+        self.sink(RunFinished(exit_status=status, ended=_now(), broken_off=self._broken))
+        self._close(session, self._journal)
         self._file()
+
+    def _close(self, session: pytest.Session, journal: Journal) -> None:
+        """Close the journal; what the disk did not keep takes an acceptance back."""
+        journal.close()
+        lost = self._unrecorded()
+        if not lost:
+            return
+        self.incomplete = lost
+        if int(session.exitstatus) == 0:
+            session.exitstatus = EXIT_UNDECIDED
+        verdict = self.state.node_verdict
+        if verdict is not None and verdict.decision is Decision.ACCEPTED:
+            self.state.node_verdict = undecided_by(verdict, lost)
+
+    def _unrecorded(self) -> str:
+        """Say what of the record is not on the disk; empty if all is."""
+        journal = self._journal
+        if journal is None:
+            return ""
+        if journal.missing:
+            return f"events missing in this run's journal: {journal.missing} ({journal.trouble})"
+        if journal.unsafe:
+            return f"the disk may not have kept this run's journal: {journal.unsafe}"
+        return ""
 
     def _failed(self) -> bool:
         """Return whether something is known to have failed."""
         results = (*self.state.results.values(), *self._ending.values())
         return bool(self._uncollected) or any(r.outcome in _BAD for r in results)
 
-    def _decide_or_say_why_not(self, session: pytest.Session, interrupted: bool) -> None:
+    def _decide_or_say_why_not(self, session: pytest.Session) -> None:
         """Decide; a fault of ours or of a hook must not cost the record of what was measured."""
         try:
-            self._decide(session, interrupted)
+            self._decide(session)
         except Exception as error:
             what = (
                 "the decision"
@@ -224,10 +287,12 @@ class Run:
             self.sink(InternalErrorFound(text=line, traceback=trace))
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
-    def _decide(self, session: pytest.Session, interrupted: bool) -> None:
+    def _decide(self, session: pytest.Session) -> None:
         from pytest_anubis.validator.deciding.run_decision import decide_run
 
         context, settings, selection = self.context, self.context.settings, self.selection
+        if lost := self._unrecorded():
+            self._block(lost)
         decision = decide_run(
             self.state.record(),
             context.baseline,
@@ -235,13 +300,14 @@ class Run:
             require_all=settings.require_all,
             history=self._history,
             left_out=None if selection is None else selection.left_out(),
+            broken_off=f"the run was broken off: {self._broken}" if self._broken else "",
         )
         for verdict in decision.added:
             self.sink(Judged(verdict=verdict))
         node_verdict = decision.node_verdict
         self.sink(NodeDecided(verdict=node_verdict))
         # Every failure and crash has its verdict by now, so this is pytest's 1 as well.
-        if not interrupted:
+        if not self._broken:
             session.exitstatus = node_verdict.decision.exit_code
         self._config.hook.pytest_anubis_verdict(
             config=self._config, verdict=node_verdict, verdicts=list(self.state.record().verdicts)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.codec import to_plain
+from pytest_anubis.core.events import Resumed
 from pytest_anubis.session.context import RunContext, context_key
-from pytest_anubis.settings import Settings
+from pytest_anubis.settings import Settings, without_password
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_state
@@ -32,6 +34,7 @@ class Earlier:
         done: Tests that ended, by node id.
         interrupted: Tests that had begun and never ended.
         choice: What the Selector chose then, as plain data; None where it took no part.
+        changed: What differs today from what the earlier verdicts rest on, one phrase each.
     """
 
     state: RunState
@@ -39,6 +42,7 @@ class Earlier:
     done: tuple[str, ...]
     interrupted: tuple[str, ...]
     choice: Mapping[str, Any] | None = None
+    changed: tuple[str, ...] = ()
 
 
 def find_earlier(settings: Settings) -> Earlier:
@@ -90,11 +94,21 @@ def _read(path: Path) -> RunState:
         raise pytest.UsageError(f"--anubis-resume: {error}") from error
 
 
-def check_same(earlier: Earlier, context: RunContext) -> None:
-    """Refuse to join what was measured on another node or hardware class.
+_HARMLESS = frozenset(
+    (
+        *("active", "store", "history", "run_id", "resume", "explain", "redact", "goals_required"),
+        *("duration", "timeout", "scratch"),
+        *("baselines", "inventory"),  # compared by what they hold, wherever that lies
+    )
+)
+"""Settings that no verdict depends on; deadlines end a test, and what has ended is not judged by them."""
+
+
+def compared(earlier: Earlier, context: RunContext) -> Earlier:
+    """Return the earlier part with what differs today.
 
     Raises:
-        pytest.UsageError: They differ.
+        pytest.UsageError: It was measured on another node or hardware class: these are never joined.
     """
     record = earlier.state.record()
     for what, then, now in (
@@ -105,6 +119,21 @@ def check_same(earlier: Earlier, context: RunContext) -> None:
             raise pytest.UsageError(
                 f"--anubis-resume: run {record.run} is of {what} {then}, this is {now}"
             )
+    digest = context.baseline.digest if context.baseline else ""
+    changed = []
+    if record.baseline != digest:
+        changed.append(f"baseline {record.baseline or 'none'} then, {digest or 'none'} now")
+    parts = [e.settings for e in record.events if isinstance(e, Resumed) and e.settings]
+    then_set = parts[-1] if parts else record.settings
+    now_set: dict[str, Any] = to_plain(without_password(context.settings))
+    changed += [
+        f"{name} {then_set[name]} then, {now_set[name]} now"
+        for name in sorted(then_set.keys() & now_set.keys() - _HARMLESS)
+        if then_set[name] != now_set[name]
+    ]
+    if bool(then_set.get("inventory")) != bool(now_set["inventory"]):
+        changed.append("one of the inventories is this machine's, the other a recorded one")
+    return replace(earlier, changed=tuple(changed))
 
 
 class SkipDone:

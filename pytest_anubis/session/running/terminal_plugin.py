@@ -73,8 +73,8 @@ class Terminal:
             )
         verdict = run.state.node_verdict
         if verdict is None:
-            if run.record_path and verbosity >= 0:
-                terminalreporter.write_line(f"anubis: run recorded in {run.record_path}")
+            if run.record_path and (verbosity >= 0 or run.incomplete):
+                terminalreporter.write_line(f"anubis: {_recorded(run)}")
             return
 
         terminalreporter.section("anubis", sep="-")
@@ -88,4 +88,9 @@ class Terminal:
             terminalreporter.write_line(text, **{style: True} if style else {})
         for line in run.usage_errors():
             terminalreporter.write_line(f"benchmark written wrongly: {line}", yellow=True)
-        terminalreporter.write_line(f"run recorded in {run.record_path}")
+        terminalreporter.write_line(_recorded(run))
+
+
+def _recorded(run: Run) -> str:
+    line = f"run recorded in {run.record_path}"
+    return f"{line}, not completely: {run.incomplete}" if run.incomplete else line

@@ -37,6 +37,9 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
         plain = to_plain(replace(baseline, criteria=tuple(criteria)), full=True)
     except CodecError as error:
         raise BaselineError(f"{error}; no baseline can hold that") from None
+    for criterion in plain["criteria"]:
+        if not criterion["devices"]:  # so that the digest of an older baseline stays what it is
+            del criterion["devices"]
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)
     return rounded
 

@@ -8,23 +8,26 @@ cut loses about the last second.
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
+import fcntl
 import os
 import re
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from pytest_anubis.core.events import Event, NodeDecided, RunFinished, RunStarted
+from pytest_anubis.core.events import Event, NodeDecided, Resumed, RunFinished, RunStarted
 from pytest_anubis.store.journal.journal_events import (
+    SCHEMA,
     JournalError,
     event_to_plain,
     started_to_plain,
 )
+from pytest_anubis.store.journal.journal_lines import line_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, journal_file
 
 RUNS_FOLDER = "runs"
@@ -32,6 +35,14 @@ RUNS_FOLDER = "runs"
 _SYNC_EVERY = 1.0  # seconds
 _SYNC_ALWAYS = (RunStarted, NodeDecided, RunFinished)
 _KEEP = 64 * 1024 * 1024  # bytes kept in memory while the disk takes nothing
+
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
+"""What pipes and some file systems answer that cannot keep anything on a disk, and need not."""
+
+_BEGINNING = re.compile(
+    rb'\{"event":"(?:%s)".*"pid":([0-9]{1,19})[,}]'
+    % b"|".join(event.kind.encode() for event in (RunStarted, Resumed))
+)
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -46,12 +57,19 @@ class Journal:
         path: The journal's file.
         trouble: What went wrong with writing, empty while all is well.
         lost: How many events could not be kept at all.
+        unsafe: What the disk answered when it was asked to keep what it has; empty while it obeys.
     """
 
-    def __init__(self, path: Path, descriptor: int, warn: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        descriptor: int,
+        warn: Callable[[str], None] | None,
+    ) -> None:
         self.path = path
         self.trouble = ""
         self.lost = 0
+        self.unsafe = ""
         self._descriptor = descriptor
         self._warn = warn or _to_stderr
         self._lock = threading.Lock()
@@ -82,13 +100,19 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            return cls(path, os.open(path, flags, 0o644), warn)
+            descriptor = os.open(path, flags, 0o644)
         except FileExistsError:
             raise JournalError(f"{path}: this run exists already; choose another run id") from None
         except OSError as error:
             raise JournalError(
                 f"{path}: cannot start a journal ({error.strerror}); choose another store folder"
             ) from error
+        try:
+            _lock(path, descriptor)
+        except JournalError:
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor, warn)
 
     @classmethod
     def open_existing(cls, path: Path, *, warn: Callable[[str], None] | None = None) -> Journal:
@@ -99,13 +123,18 @@ class Journal:
             warn: As in `create`.
 
         Raises:
-            JournalError: There is no such journal, or it cannot be written.
+            JournalError: There is no such journal, it cannot be written, or another process writes it.
         """
         path = journal_file(path)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
             raise JournalError(f"{path}: cannot go on with it ({error.strerror})") from error
+        try:
+            _lock(path, descriptor)
+        except JournalError:
+            os.close(descriptor)
+            raise
         journal = cls(path, descriptor, warn)
         size = os.fstat(descriptor).st_size
         journal._torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
@@ -116,7 +145,10 @@ class Journal:
         first = isinstance(event, RunStarted)
         plain = (started_to_plain if first else event_to_plain)(event)
         plain.setdefault("at", round(time.time(), 3))
-        line = _line(plain)
+        if isinstance(event, (RunStarted, Resumed)):
+            plain["pid"] = os.getpid()  # for whoever finds the journal locked
+            plain["schema"] = SCHEMA  # an older version may have begun the journal
+        line = line_of(plain)
         with self._lock:
             if self._descriptor < 0:
                 self._fail("the journal is closed already", line)
@@ -142,6 +174,12 @@ class Journal:
                 self._waiting.clear()
             os.close(self._descriptor)
             self._descriptor = -1
+
+    @property
+    def missing(self) -> int:
+        """How many events the disk has not taken so far."""
+        with self._lock:
+            return self.lost + len(self._waiting)
 
     def __enter__(self) -> Self:
         return self
@@ -178,9 +216,12 @@ class Journal:
         now = time.monotonic()
         if always or now - self._synced >= _SYNC_EVERY:
             self._synced = now
-            # A pipe or a memory file system cannot do this, and need not.
-            with contextlib.suppress(OSError):
+            try:
                 os.fdatasync(self._descriptor)
+            except OSError as error:
+                if error.errno not in _CANNOT_SYNC:
+                    # Said once: a kernel forgets such an error, and the lost pages with it.
+                    self.unsafe = self.unsafe or error.strerror or str(error)
 
     def _fail(self, text: str, line: bytes | None = None) -> None:
         if line is not None:
@@ -193,13 +234,34 @@ class Journal:
             )
 
 
+def _lock(path: Path, descriptor: int) -> None:
+    """Take the journal for this process alone, until it is closed or the process ends, however it ends.
+
+    Raises:
+        JournalError: Another process writes it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise JournalError(
+            f"{path}: this run is still being written by {_writer(path)}; wait for its end"
+        ) from None
+    except OSError:
+        return  # a file system without locks: the record matters more
+
+
+def _writer(path: Path) -> str:
+    """Say who wrote the latest beginning in a journal, as far as it tells."""
+    found = None
+    with contextlib.suppress(OSError), path.open("rb") as lines:
+        for line in lines:
+            found = _BEGINNING.match(line) or found
+    return f"process {int(found[1])}" if found is not None else "another process"
+
+
 def journal_path(store: Path, run_id: str) -> Path:
     """Return where the journal of a run lies in a store."""
     return store / RUNS_FOLDER / run_id / JOURNAL_NAME
-
-
-def _line(plain: Mapping[str, Any]) -> bytes:
-    return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def _to_stderr(text: str) -> None:

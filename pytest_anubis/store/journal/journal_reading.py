@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.core.events import BlockerFound, LaneGivenUp, RunStarted, WorkerDied
+from pytest_anubis.core.events import (
+    DamageFound,
+    LaneGivenUp,
+    Resumed,
+    RunStarted,
+    UnknownEvent,
+    WorkerDied,
+)
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.store.journal.journal_events import (
@@ -16,10 +23,15 @@ from pytest_anubis.store.journal.journal_events import (
     JournalError,
     event_from_plain,
 )
+from pytest_anubis.store.journal.journal_lines import parse_line
 
 JOURNAL_NAME = "journal.jsonl"
 
-_BLOCKING = frozenset((WorkerDied.kind, LaneGivenUp.kind, BlockerFound.kind, "hindrance"))
+_LASTING = re.compile(
+    rb'\{"event":"(?:%s)'
+    % b"|".join(c.kind.encode() for c in (WorkerDied, LaneGivenUp, DamageFound))
+)
+"""How the line of an event begins that no later part of a run takes back."""
 
 _MANY = 20
 """Damaged lines that are named one by one, about a screen; the rest is counted."""
@@ -29,7 +41,8 @@ def read_journal(path: Path) -> RunRecord:
     """Read a journal back.
 
     A last line that was cut short, and lines in the middle that are not valid events, are left out and
-    reported by number in the record's ``warnings``.
+    reported by number in the record's ``warnings``. What stood in damaged lines might have spoken against the
+    node, so each is an event of its own (`DamageFound`) that blocks acceptance.
 
     Args:
         path: The journal or its run's folder.
@@ -60,6 +73,10 @@ def journal_file(path: Path) -> Path:
     return path / JOURNAL_NAME if path.is_dir() else path
 
 
+_Torn = tuple[int, bytes, str]
+"""Number of a line, its bytes, and why it cannot be read."""
+
+
 class _Reading:
     """Takes the lines of one journal in order.
 
@@ -72,6 +89,9 @@ class _Reading:
         self._state = RunState()
         self._schema = SCHEMA
         self._bad = 0
+        self._torn: _Torn | None = (
+            None  # a line that cannot be read, until it is known what follows
+        )
 
     def line(self, number: int, line: bytes) -> None:
         """Take one line.
@@ -85,28 +105,49 @@ class _Reading:
         """
         if not line.strip():
             return
+        torn, self._torn = self._torn, None
         try:
-            data = _parse(line)
+            data = parse_line(line)
         except ValueError as error:
-            if line.endswith(b"\n"):
-                self._damaged(number, str(error))
-            else:
-                self._state.warnings.append(
-                    f"{self._name} line {number}: cut short, the event in flight was lost"
-                )
+            self._settle(torn)
+            self._torn = (number, line, str(error))
             return
+        if data["event"] != Resumed.kind:
+            self._settle(torn)
+        elif torn is not None:
+            self._cut_short(*torn)
         if not self._state.begun:
             self._begin(number, data)
             return
         try:
             if data["event"] == RunStarted.kind:
                 raise JournalError("a second beginning: two journals in one file?")
-            self._state.apply(event_from_plain(data, self._schema))
+            if data["event"] == Resumed.kind and data.get("schema") in READABLE:
+                self._schema = data["schema"]  # a later version goes on
+            event = event_from_plain(data, self._schema)
+            self._state.apply(event)
+            if isinstance(event, UnknownEvent) and data["event"] != "finding":  # schema 1 had these
+                raise JournalError(f"unknown event {data['event'][:40]!r}")
         except JournalError as error:
             self._damaged(number, str(error))
-            if data["event"] in _BLOCKING:  # what it said is lost; that it stood in the way is not
-                text = f"{self._name} line {number}: {error}"
-                self._state.apply(BlockerFound(text=text))
+
+    def _settle(self, torn: _Torn | None) -> None:
+        """A line that cannot be read and that more follows is damage: nobody knows what it said."""
+        if torn is not None:
+            self._damaged(torn[0], torn[2])
+
+    def _cut_short(self, number: int, line: bytes, error: str) -> None:
+        """Take the last line of a part of the run: the event in flight when it ended is no damage.
+
+        What it began to say happens again when the run goes on, unless it is of the kind that lasts. A line
+        that has its end was not cut short.
+        """
+        if line.rstrip().endswith(b"}") or _LASTING.match(line):
+            self._damaged(number, error)
+            return
+        self._state.warnings.append(
+            f"{self._name} line {number}: cut short, the event in flight was lost"
+        )
 
     def state(self) -> RunState:
         """Return the run.
@@ -115,6 +156,9 @@ class _Reading:
             JournalError: There was no event at all.
         """
         state = self._state
+        if self._torn is not None:
+            self._cut_short(*self._torn)
+            self._torn = None
         if not state.begun:
             raise JournalError("no run_started event; this is not a journal, or it is empty")
         if self._bad > _MANY:
@@ -142,19 +186,6 @@ class _Reading:
         self._bad += 1
         if self._bad <= _MANY:
             self._state.warnings.append(f"{self._name} line {number}: {text}; skipped")
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    try:
-        data: Any = json.loads(line, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    except ValueError as error:  # bad JSON, bad UTF-8, numbers with thousands of digits
-        raise ValueError(f"not valid JSON ({str(error)[:60]})") from None
-    if not isinstance(data, dict) or not isinstance(data.get("event"), str):
-        raise ValueError("not an event (an object with an 'event' field)")
-    return data
-
-
-def _refuse(word: str) -> float:
-    raise ValueError(f"{word} is not JSON")
+        if self._bad <= _MANY + 1:  # what it said is lost; that something was said is not
+            where = f"line {number}" if self._bad <= _MANY else "more lines"
+            self._state.apply(DamageFound(text=f"{self._name} {where}: damaged ({text})"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from pytest_anubis.core.events import TestRepeated
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
@@ -36,10 +37,9 @@ def verdicts_of_tests(
         result = results.get(plan.test)
         spoken_for = (plan.benchmark, plan.device) in judged
         if result is None or result.outcome == "not reported":
-            if plan.benchmark:
-                verdicts.append(
-                    _verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported")
-                )
+            verdicts.append(
+                _verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported")
+            )
             continue
         if result.misuse:
             text = f"the benchmark is written wrongly: {result.text}"
@@ -58,6 +58,23 @@ def verdicts_of_tests(
             text = f"failed as its xfail mark expects: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.WAIVED, text))
     return verdicts
+
+
+def verdicts_of_repeats(
+    repeats: Sequence[TestRepeated], planned: Sequence[PlannedTest], *, node: str
+) -> list[MetricVerdict]:
+    """Return a MARGINAL for every test of which an attempt failed: grey hardware comes and goes."""
+    plans = {plan.test: plan for plan in planned}
+    return [
+        _verdict(
+            plans.get(one.test, PlannedTest(test=one.test)),
+            node,
+            Outcome.MARGINAL,
+            Reason.REPEATED,
+            f"an attempt failed and was repeated: {one.text}",
+        )
+        for one in repeats
+    ]
 
 
 def rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> set[tuple[str, str]]:

@@ -13,7 +13,7 @@ from pytest_anubis.core.baseline import Baseline, Finding
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.deciding.node_decision import judge_node
+from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
@@ -26,6 +26,7 @@ from pytest_anubis.validator.judging.population_shift import class_findings, set
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 
 _PASS = OUTCOMES.index(Outcome.PASS)
+_CONCLUSIVE = [OUTCOMES.index(o) for o in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)]
 _UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
 
 
@@ -156,6 +157,7 @@ class _Nodes:
 
     def __init__(self, evidence: Mapping[str, RunEvidence]) -> None:
         self._evidence = evidence
+        self._answers: dict[str, dict[tuple[str, str], set[str]]] = {}
         self._verdicts = {name: list(one.verdicts) for name, one in evidence.items()}
         self._counts = {
             name: Counter(verdict.outcome.value for verdict in verdicts)
@@ -165,6 +167,10 @@ class _Nodes:
     def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
         population = judged.population
         outcomes = judged.outcome
+        if judged.reference is Reference.FLEET and (
+            judged.criterion is not None and judged.criterion.scope == "unit"
+        ):
+            self._note_answers(population, np.flatnonzero(np.isin(outcomes, _CONCLUSIVE)).tolist())
         good = _passed(judged, baseline)
         for name, passed in Counter(
             name
@@ -180,6 +186,11 @@ class _Nodes:
                 self._counts.setdefault(name, Counter())[OUTCOMES[outcomes[row]].value] += 1
             self._verdicts.setdefault(name, []).append(judged.verdict(row, baseline))
 
+    def _note_answers(self, population: Population, rows: Sequence[int]) -> None:
+        metric = (population.benchmark, population.metric.name)
+        for node, device in {(population.nodes[row], population.devices[row]) for row in rows}:
+            self._answers.setdefault(node, {}).setdefault(metric, set()).add(device)
+
     def decide(
         self,
         baseline: Baseline | None,
@@ -193,19 +204,13 @@ class _Nodes:
                 verdicts,
                 baseline=baseline,
                 node=name,
-                blockers=evidence.blockers,
-                notes=evidence.notes,
+                evidence=evidence,
+                answers=self._answers.get(name, {}),
                 fail_on=fail_on,
                 require_all=require_all,
-                residual_risk=evidence.residual_risk,
+                broken_off=evidence.broken_off,
             )
-            counts = self._counts[name]
-            found.append(
-                replace(
-                    verdict,
-                    counts=tuple((o.value, counts[o.value]) for o in Outcome if counts[o.value]),
-                )
-            )
+            found.append(replace(verdict, counts=counts_of(self._counts[name])))
         return found
 
 

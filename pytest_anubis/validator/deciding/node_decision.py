@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.verdict import (
-    Decision,
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-    Reason,
-    Reference,
-)
+from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
+from pytest_anubis.validator.deciding.ledger import Answers, unanswered
 
 
 def judge_node(
@@ -23,72 +19,83 @@ def judge_node(
     *,
     baseline: Baseline | None = None,
     node: str = "",
-    blockers: Sequence[str] = (),
-    notes: Sequence[str] = (),
+    evidence: RunEvidence | None = None,
+    answers: Answers | None = None,
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
-    residual_risk: float | None = None,
     unneeded: str = "",
+    broken_off: str = "",
 ) -> NodeVerdict:
     """Decide about a node from the verdicts on its metrics.
 
-    Any FAIL rejects. Acceptance needs a baseline all of whose criteria were judged in this run: a
-    criterion without a verdict, an INCONCLUSIVE one and a test that did not report block. What has no
-    criterion, does not apply here or was pruned by decision is listed and does not block.
+    Any FAIL rejects. Acceptance needs a baseline all of whose criteria were judged in this run, on every
+    device: a criterion without a verdict, an INCONCLUSIVE one and a test that did not report block. What has
+    no criterion or does not apply here is listed and does not block; what was waived, pruned or repeated
+    is listed too, and named in the headline.
 
     Args:
-        verdicts: All metric verdicts of the node, in any order.
+        verdicts: All metric verdicts of the node, in any order; those of the evidence too.
         expected: The criteria that must have been judged; those of `baseline` if None.
         baseline: What the verdicts rest on; without one nothing is accepted.
         node: Name of the node; that of the first verdict if empty.
-        blockers: What else stands in the way of acceptance, one line each (a worker that died).
-        notes: What is listed besides, one line each (an attempt that failed and was repeated).
+        evidence: What else is known of the node: what stands in the way (a worker that died), what is only
+            told, the devices that were to be tested, the risk that pruned benchmarks leave, what was switched
+            off. Its verdicts are not looked at.
+        answers: Which devices the baseline judged, by metric; None takes those that the verdicts name.
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What is only listed blocks too.
-        residual_risk: Probability of an incident that pruned benchmarks leave.
         unneeded: Why nothing had to be measured, where that was decided; then a baseline is all that
             acceptance needs.
+        broken_off: Why nothing can be decided, whatever was found; empty for a run that came to its end.
 
     Returns:
         The decision with everything that stands in the way of more.
     """
+    evidence = evidence or RunEvidence()
     criteria = tuple(expected) if expected is not None else baseline.criteria if baseline else ()
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
     blocking, listed = _blockers(verdicts, criteria)
-    blocking, listed = [*blockers, *blocking], [*listed, *notes]
+    others = (line for line in evidence.blockers if line != broken_off)
+    blocking, listed = [*others, *blocking], [*listed, *evidence.notes]
+    if evidence.residual_risk is None and any(v.reason is Reason.PRUNED for v in verdicts):
+        blocking.append("benchmarks were left out, and nobody knows at which risk")
     explained = len(blocking)
-    blocking += _silent(verdicts, criteria)
+    blocking += unanswered(verdicts, criteria, devices=evidence.devices, answers=answers)
     if baseline is None and expected is None:
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
-    elif not unneeded and not any(_judged_by_fleet(verdict) for verdict in verdicts):
+    elif not unneeded and not any(map(judged_by_fleet, verdicts)):
         # What happened explains it, so it stands first.
         blocking.insert(explained, "no metric was judged against a criterion of the baseline")
     if require_all:
         blocking, listed = [*blocking, *listed], []
+    if broken_off:
+        failed = dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)
+        known = f"; by then {', '.join(failed)} had failed" if failed else ""
+        blocking.insert(0, f"nothing is decided: {broken_off}{known}")
     decision = Decision.REJECTED if bad else Decision.UNDECIDED if blocking else Decision.ACCEPTED
-    components = tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad))
-    counts = Counter(verdict.outcome.value for verdict in verdicts)
+    if broken_off:
+        decision = Decision.UNDECIDED
     return NodeVerdict(
         node=name,
         decision=decision,
-        headline=_headline(
-            name, decision, bad, blocking, verdicts, baseline, residual_risk, unneeded
+        headline=headline(
+            name, decision, bad, blocking, verdicts, baseline, evidence, unneeded=unneeded
         ),
-        components=components,
+        components=tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)),
         blocking=tuple(dict.fromkeys(blocking)),
         listed=tuple(dict.fromkeys(listed)),
-        counts=tuple((o.value, counts[o.value]) for o in Outcome if counts[o.value]),
+        counts=counts_of(Counter(verdict.outcome.value for verdict in verdicts)),
         baseline=baseline.digest
         if baseline
         else next((v.baseline for v in verdicts if v.baseline), ""),
-        residual_risk=residual_risk,
+        residual_risk=evidence.residual_risk,
     )
 
 
-def _judged_by_fleet(verdict: MetricVerdict) -> bool:
-    judged = verdict.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
-    return (judged or verdict.reason is Reason.WAIVED) and verdict.reference is Reference.FLEET
+def counts_of(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Return how many verdicts there are of each outcome that occurs, in the order of outcomes."""
+    return tuple((o.value, counted[o.value]) for o in Outcome if counted.get(o.value))
 
 
 def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVerdict]:
@@ -120,94 +127,11 @@ def _blockers(
                 verdict.reason is Reason.NOT_RUN and not needed
             )
             (listed if optional else blocking).append(_line(verdict))
-        elif verdict.reason is Reason.UNDETECTABLE:
+        elif verdict.reason in (Reason.UNDETECTABLE, Reason.REPEATED):
             listed.append(_line(verdict))
     return blocking, listed
-
-
-def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) -> list[str]:
-    """Return one line for every criterion that nothing was judged against and no verdict speaks of.
-
-    What the other devices or the own past say is no substitute for it. A group counts as reported when
-    another one of the same metric is, unless most nodes of the baseline have it: a node has its place in
-    one stage of a pipeline, but all zones of a disk. The pooled values of a node with one device are that
-    device's own.
-    """
-    answered = {
-        (verdict.benchmark, verdict.metric, verdict.scope, verdict.group)
-        for verdict in verdicts
-        if verdict.reference is Reference.FLEET
-    }
-    some_group = {key[:3] for key in answered}
-    devices: dict[tuple[str, str, str], set[str]] = {}
-    for verdict in verdicts:
-        if verdict.scope == "unit" and verdict.reference is Reference.FLEET:
-            key = (verdict.benchmark, verdict.metric, verdict.group)
-            devices.setdefault(key, set()).add(verdict.device)
-    # INCONCLUSIVE and NOT_TESTED block or are listed already; metric '' speaks for the whole benchmark.
-    told = {
-        (verdict.benchmark, verdict.metric)
-        for verdict in verdicts
-        if verdict.outcome is Outcome.INCONCLUSIVE
-        or (verdict.outcome is Outcome.NOT_TESTED and verdict.reason is not Reason.NO_CRITERION)
-        or not verdict.metric
-    }
-    everywhere = max((criterion.nodes for criterion in criteria), default=0)
-    silent = {}
-    for criterion in criteria:
-        name, group = (criterion.benchmark, criterion.metric.name), criterion.group
-        kind = (*name, criterion.scope)
-        if (*kind, group) in answered or name in told or (name[0], "") in told:
-            continue
-        if criterion.scope == "node" and len(devices.get((*name, group), ())) == 1:
-            continue
-        if kind not in some_group or criterion.nodes > everywhere / 2:
-            whole = " of the node's pooled values" if criterion.scope == "node" else ""
-            silent[*kind, group] = (
-                f"NOT_TESTED {' '.join(name)}{f' ({group})' if group else ''}: the baseline has a criterion"
-                f"{whole}, but nothing of this run was judged against it"
-            )
-    return [silent[key] for key in sorted(silent)]
 
 
 def _line(verdict: MetricVerdict) -> str:
     what = " ".join(part for part in (verdict.benchmark, verdict.metric, verdict.device) if part)
     return f"{verdict.outcome.value} {what}: {verdict.text}"
-
-
-def _headline(
-    name: str,
-    decision: Decision,
-    bad: Sequence[MetricVerdict],
-    blocking: Sequence[str],
-    verdicts: Sequence[MetricVerdict],
-    baseline: Baseline | None,
-    residual_risk: float | None,
-    unneeded: str,
-) -> str:
-    subject = f"node {name}" if name else "the node"
-    if decision is Decision.REJECTED:
-        worst = bad[0]
-        components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
-        more = f"; and {len(bad) - 1} more bad metrics" if len(bad) > 1 else ""
-        more = more.removesuffix("s") if len(bad) == 2 else more
-        step = f" Next step: {worst.action}" if worst.action else ""
-        return f"{subject} rejected: {', '.join(components)}. {worst.text}{more}.{step}"
-    if decision is Decision.UNDECIDED:
-        more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
-        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}"
-    risk = "" if residual_risk is None else f" at risk {100 * residual_risk:.2g} %"
-    if unneeded:
-        return f"{subject} accepted{risk} without any measurement: {unneeded}"
-    judged = sum(map(_judged_by_fleet, verdicts))
-    basis = ""
-    if baseline is not None:
-        count = len(baseline.nodes)
-        basis = (
-            " (learned on this one machine)"
-            if baseline.one_machine
-            else f" (learned from {count} nodes)"
-            if count
-            else ""
-        )
-    return f"{subject} accepted{risk}: {judged} metrics judged, none failed{basis}"

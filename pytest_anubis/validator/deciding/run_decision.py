@@ -16,6 +16,7 @@ from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.deciding.completeness import (
     rejecting,
+    verdicts_of_repeats,
     verdicts_of_tests,
     waived_verdict,
 )
@@ -60,7 +61,7 @@ def decide_run(
     require_all: bool = False,
     history: History = tuple,
     left_out: LeftOut | None = None,
-    cut_short: bool = False,
+    broken_off: str = "",
 ) -> RunDecision:
     """Decide about a run's node.
 
@@ -71,7 +72,7 @@ def decide_run(
         require_all: What is only listed blocks too.
         history: Earlier runs of the node.
         left_out: What the Selector left out; None where it took no part.
-        cut_short: The run never came to its end.
+        broken_off: Why the run did not come to its end, then nothing is decided; empty if it did.
     """
     further = comparisons(run, baseline, history)
     counted = _counted(run, further)
@@ -83,22 +84,29 @@ def decide_run(
         explained=rejecting(counted, fail_on),
     )
     left_out = left_out or LeftOut()
+    extra += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
     extra += left_out.verdicts
-    blockers = run.blockers
-    if cut_short:
-        blockers = ("the run was cut short and never decided", *blockers)
+    # A run that was decided before, and is looked at again, has them already.
+    known = {replace(verdict, test="") for verdict in run.verdicts}
+    extra = [verdict for verdict in extra if verdict not in known]
+    further = [verdict for verdict in further if replace(verdict, test="") not in known]
+    evidence = RunEvidence(
+        blockers=run.blockers,
+        residual_risk=left_out.risk_after(passed([*counted, *extra])),
+        devices=run.devices,
+        caveats=run.switched_off,
+    )
     node_verdict = judge_node(
         [*counted, *extra],
         # It had a baseline, whose criteria may be gone by now.
         expected=() if baseline is None and run.baseline else None,
         baseline=baseline,
         node=run.node,
-        blockers=blockers,
-        notes=run.repeats,
+        evidence=evidence,
         fail_on=fail_on,
         require_all=require_all,
-        residual_risk=left_out.risk_after(passed([*counted, *extra])),
         unneeded=left_out.unneeded,
+        broken_off=broken_off,
     )
     # Concluded at the end, and anew should the run be resumed: so they are no test's own.
     added = tuple(replace(verdict, test="") for verdict in (*extra, *further))
@@ -117,7 +125,9 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         verdict
         for verdict in run.verdicts
         # What pooled or measured values were found to be is judged again from the values.
+        # And an attempt that was repeated is told below.
         if verdict.scope == "unit"
+        and verdict.reason is not Reason.REPEATED
         and (verdict.benchmark, verdict.metric, verdict.device) not in measured
     ]
     told = {(verdict.benchmark, verdict.device) for verdict in verdicts}
@@ -130,21 +140,17 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
     ]
     silent = [plan for plan in silent if (plan.benchmark, plan.device) not in told]
     verdicts += verdicts_of_tests(silent, results, (), node=run.node)
+    verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
+    end = f"run {run.run}: {run.broken_off}" if run.broken_off else ""
     return RunEvidence(
         verdicts=tuple(verdicts),
         # A node may have several runs: the line says which one is to be repeated or left out.
-        blockers=tuple(f"run {run.run}: {line}" for line in (*run.blockers, *_end(run))),
-        notes=tuple(f"run {run.run}: {line}" for line in run.repeats),
+        blockers=(*(f"run {run.run}: {line}" for line in run.blockers), *filter(None, (end,))),
         residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
+        devices=run.devices,
+        caveats=run.switched_off,
+        broken_off=end,
     )
-
-
-def _end(run: RunRecord) -> tuple[str, ...]:
-    if not run.ended:
-        return ("it never finished",)
-    if run.broken_off:
-        return (f"it was broken off (exit status {run.exit_status})",)
-    return ()
 
 
 def _counted(run: RunRecord, further: Sequence[MetricVerdict]) -> list[MetricVerdict]:

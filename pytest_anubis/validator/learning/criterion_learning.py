@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -260,6 +261,7 @@ def _criterion(
         medians=tuple(medians.tolist()),
         nodes=nodes,
         units=units,
+        devices=_devices(population, healthy) if scope == "unit" else (),
         least=max(1, min(ENOUGH_VALUES, smallest // SHORTER)),
         weak=count <= WEAK,
     )
@@ -279,6 +281,17 @@ def _count(population: Population, members: BoolArray) -> tuple[int, int]:
     _, codes = name_codes(population.nodes)
     nodes = len(distinct_codes(codes[members]))
     return nodes, nodes if nodes != 1 else int(members.sum())
+
+
+def _devices(population: Population, members: BoolArray) -> tuple[str, ...]:
+    """Return the devices that more than half of the nodes among the members have, sorted."""
+    if len(set(population.devices)) == 1:
+        return (population.devices[0],)
+    rows = np.flatnonzero(members).tolist()
+    pairs = {(population.nodes[row], population.devices[row]) for row in rows}
+    nodes = len({node for node, _ in pairs})
+    counts = Counter(device for _, device in pairs)
+    return tuple(sorted(device for device, count in counts.items() if 2 * count > nodes))
 
 
 def _too_few(population: Population, usable: BoolArray) -> str:

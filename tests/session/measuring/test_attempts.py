@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -14,6 +15,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.hardware.timing import RoundPlan
 from pytest_anubis.session.measuring.attempts import (
     ATTEMPTS,
+    LOOK_PAUSE,
     Look,
     Patience,
     look_closer,
@@ -103,3 +105,26 @@ def test_a_close_call_is_looked_at_again_while_there_is_time(deadline: float | N
     else:
         assert len(looks) in (1, 2)
         assert time.monotonic() < deadline
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_further_look_comes_after_a_pause_in_which_what_passes_by_itself_may_pass() -> None:
+    plan = replace(PLAN, pause_seconds=0.5)
+    criterion = Criterion(
+        benchmark="b",
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        centre=(105.0, 106.0, 107.0),
+        learned=0.96,
+        unconfirmed=0.8,
+    )
+    began: list[float] = []
+
+    def take(plan: RoundPlan) -> list[float]:
+        began.append(time.monotonic())
+        return [100.0] * plan.rounds
+
+    first = Look([99.0, 100.0, 101.0] * 3, Seen())
+    surroundings = cast("Surroundings", Noisy())
+    look_closer(criterion, plan, take, first, surroundings, lambda look, attempt: None, Patience())
+    assert len(began) > 2
+    assert began == [LOOK_PAUSE * 0.5 * number for number in range(1, len(began) + 1)]

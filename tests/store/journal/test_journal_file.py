@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -26,15 +28,18 @@ from pytest_anubis.core.events import (
     Judged,
     Measured,
     NodeDecided,
+    Resumed,
     RunFinished,
     RunStarted,
     TestFinished,
     TestsPlanned,
     TestStarted,
     UnknownEvent,
+    WorkerDied,
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -137,6 +142,10 @@ def without_time(event: Event) -> dict[str, Any]:
     return plain
 
 
+def unknown(record: RunRecord) -> list[UnknownEvent]:
+    return [event for event in record.events if isinstance(event, UnknownEvent)]
+
+
 def test_a_whole_run_comes_back(tmp_path: Path) -> None:
     with Journal.create(tmp_path, "r1") as journal:
         journal.write(head())
@@ -164,12 +173,13 @@ def test_a_whole_run_comes_back(tmp_path: Path) -> None:
     assert record.measurements[0].values == SAMPLE.values
     assert record.verdicts == (VERDICT,)
     assert record.node_verdict == DECISION
-    assert [without_time(event) for event in record.events] == [
+    assert [without_time(event) for event in unknown(record)] == [
         FINDING.data,
         {"event": "crash", "worker": "gw0"},
     ]
+    assert record.blockers == ("journal.jsonl line 8: damaged (unknown event 'crash')",)
     assert record.exit_status == 1
-    assert record.warnings == ()
+    assert record.warnings == ("journal.jsonl line 8: unknown event 'crash'; skipped",)
     assert record.results[0] == RESULT
     assert (record.results[1].test, record.results[1].outcome) == ("test_b", "not reported")
     assert record.results[1].component == "disk"
@@ -282,7 +292,7 @@ def test_numpy_and_odd_values_are_written(tmp_path: Path) -> None:
                 }
             )
         )
-    (event,) = read_journal(journal.path).events
+    (event,) = unknown(read_journal(journal.path))
     assert without_time(event) == {
         "event": "telemetry",
         "n": 3,
@@ -464,7 +474,84 @@ def test_kill_9_loses_at_most_the_event_in_flight(tmp_path: Path) -> None:
     process.stdout.close()
     complete = [line for line in (*seen, *rest) if line.strip()]
     record = read_journal(journal_path(tmp_path, "r"))
-    assert len(record.events) >= len(complete) - 1
-    assert [without_time(event) for event in record.events] == [
-        {"event": "tick", "i": i} for i in range(len(record.events))
+    ticks = [without_time(event) for event in unknown(record)]
+    assert len(ticks) >= len(complete) - 1
+    assert ticks == [{"event": "tick", "i": i} for i in range(len(ticks))]
+
+
+def test_every_flipped_bit_of_a_journal_is_noticed(tmp_path: Path) -> None:
+    """A digit that becomes another digit is valid JSON: a loss of a half would be a gain."""
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+        journal.write(measured())
+        journal.write(Judged(verdict=VERDICT))
+        journal.write(RunFinished(exit_status=1, ended="2026-01-01T00:01:00Z"))
+    whole = journal.path.read_bytes()
+    first = whole.index(b"\n") + 1  # a damaged head is no journal at all
+    rng = random.Random(3)
+    missed = []
+    for place in rng.sample(range(first, len(whole)), 300):
+        data = bytearray(whole)
+        data[place] ^= 1 << rng.randrange(7)
+        journal.path.write_bytes(data)
+        record = read_journal(journal.path)
+        same = repr(dataclasses.replace(record, warnings=())) == untouched(whole, journal.path)
+        if not same and not record.blockers and not record.broken_off:
+            missed.append((place, bytes(data[place - 20 : place + 20])))
+    assert missed == []
+
+
+def untouched(whole: bytes, path: Path) -> str:
+    path.write_bytes(whole)
+    return repr(dataclasses.replace(read_journal(path), warnings=()))
+
+
+def test_a_line_that_was_cut_short_before_the_run_went_on_is_no_damage(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+        journal.write(measured())
+    journal.path.write_bytes(journal.path.read_bytes()[:-30])
+    with Journal.open_existing(journal.path) as journal:
+        journal.write(Resumed())
+    record = read_journal(journal.path)
+    assert record.blockers == ()
+    assert "cut short" in record.warnings[0]
+
+
+def test_a_death_that_was_cut_short_and_a_line_damaged_in_the_middle_stand_in_the_way(
+    tmp_path: Path,
+) -> None:
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+        journal.write(measured())
+        journal.write(WorkerDied(worker="gw0", text="signal 9"))
+    data = journal.path.read_bytes().replace(b'"measurement"', b'"measurem\xffnt"')
+    journal.path.write_bytes(data[:-30])
+    with Journal.open_existing(journal.path) as journal:
+        journal.write(Resumed())
+    lines = read_journal(journal.path).blockers
+    assert [line.partition(":")[0] for line in lines] == [
+        "journal.jsonl line 2",
+        "journal.jsonl line 3",
     ]
+
+
+def test_a_journal_has_one_writer_who_is_named_to_the_second(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+        with pytest.raises(JournalError, match=f"still being written by process {os.getpid()}"):
+            Journal.open_existing(journal.path)
+    Journal.open_existing(journal.path).close()
+
+
+def test_a_disk_that_cannot_keep_what_it_has_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", broken)
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(head("r"))
+    assert journal.unsafe == "Input/output error"
+    assert journal.missing == 0

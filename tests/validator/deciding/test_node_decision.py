@@ -6,6 +6,7 @@ import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator import judge_node
 
@@ -77,8 +78,16 @@ def test_what_one_criterion_says_decides(
     outcome: Outcome, reason: Reason, decision: Decision
 ) -> None:
     other = verdict(outcome, reason, "other")
-    node = judge_node([PASS, other], baseline=baseline("m", "other"))
+    known = RunEvidence(residual_risk=0.1)  # what pruned benchmarks leave
+    node = judge_node([PASS, other], baseline=baseline("m", "other"), evidence=known)
     assert node.decision is decision
+
+
+def test_what_was_left_out_at_a_risk_that_nobody_knows_blocks() -> None:
+    pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "other")
+    node = judge_node([PASS, pruned], baseline=baseline("m", "other"))
+    assert node.decision is Decision.UNDECIDED
+    assert "at which risk" in node.headline
 
 
 @pytest.mark.parametrize("reason", [Reason.NO_CRITERION, Reason.NOT_RUN])
@@ -100,7 +109,11 @@ def test_a_whole_benchmark_that_was_not_run_speaks_for_its_metrics() -> None:
     assert sum("NOT_TESTED" in line for line in node.blocking) == 1
     pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "")
     kept = verdict(Outcome.PASS, Reason.WITHIN, "k")
-    risky = judge_node([pruned, kept], baseline=baseline("m", "other", "k"), residual_risk=0.02)
+    risky = judge_node(
+        [pruned, kept],
+        baseline=baseline("m", "other", "k"),
+        evidence=RunEvidence(residual_risk=0.02),
+    )
     assert risky.decision is Decision.ACCEPTED
     assert "accepted at risk 2 %" in risky.headline
 
@@ -138,7 +151,9 @@ def test_the_worst_component_comes_first_and_the_headline_names_it() -> None:
 
 
 def test_a_blocker_from_outside_blocks() -> None:
-    node = judge_node([PASS], baseline=baseline("m"), blockers=("CPU quota of half a core",))
+    node = judge_node(
+        [PASS], baseline=baseline("m"), evidence=RunEvidence(blockers=("CPU quota of half a core",))
+    )
     assert node.decision is Decision.UNDECIDED
     assert "half a core" in node.headline
 
@@ -146,9 +161,12 @@ def test_a_blocker_from_outside_blocks() -> None:
 def test_where_nothing_had_to_be_measured_a_baseline_is_all_that_acceptance_needs() -> None:
     pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "")
     why = "the risk is 0.3 %, accepted 1 %"
-    node = judge_node([pruned], baseline=baseline("m"), residual_risk=0.003, unneeded=why)
+    node = judge_node(
+        [pruned], baseline=baseline("m"), evidence=RunEvidence(residual_risk=0.003), unneeded=why
+    )
     assert node.decision is Decision.ACCEPTED
-    assert node.headline.endswith(f"accepted at risk 0.3 % without any measurement: {why}")
+    said = f"accepted at risk 0.3 % without any measurement: {why}; left out by the Selector: b"
+    assert node.headline.endswith(said)
     assert judge_node([pruned], baseline=baseline("m")).decision is Decision.UNDECIDED
     assert judge_node([pruned], unneeded=why).decision is Decision.UNDECIDED
 

@@ -1,0 +1,98 @@
+"""The headline of a decision: one sentence that hides nothing of what the decision rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+
+
+def headline(
+    name: str,
+    decision: Decision,
+    bad: Sequence[MetricVerdict],
+    blocking: Sequence[str],
+    verdicts: Sequence[MetricVerdict],
+    baseline: Baseline | None,
+    evidence: RunEvidence,
+    *,
+    unneeded: str = "",
+) -> str:
+    """Return the headline.
+
+    Args:
+        name: Name of the node; may be empty.
+        decision: What was decided.
+        bad: The verdicts that reject, worst first.
+        blocking: What stands in the way of acceptance.
+        verdicts: All verdicts.
+        baseline: What they rest on.
+        evidence: What else is known.
+        unneeded: Why nothing had to be measured; empty where something had to be.
+    """
+    subject = f"node {name}" if name else "the node"
+    if decision is Decision.REJECTED:
+        worst = bad[0]
+        components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
+        more = f"; and {len(bad) - 1} more bad metrics" if len(bad) > 1 else ""
+        more = more.removesuffix("s") if len(bad) == 2 else more
+        step = f" Next step: {worst.action}" if worst.action else ""
+        return f"{subject} rejected: {', '.join(components)}. {worst.text}{more}.{step}"
+    if decision is Decision.UNDECIDED:
+        more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
+        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}"
+    risk = evidence.residual_risk
+    at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
+    reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence))
+    if unneeded:
+        return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
+    judged = sum(map(judged_by_fleet, verdicts))
+    good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
+    return f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}{reserve}"
+
+
+def judged_by_fleet(verdict: MetricVerdict) -> bool:
+    """Return whether a metric was held against a criterion of the baseline; one that is waived was not."""
+    judged = verdict.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
+    return judged and verdict.reference is Reference.FLEET
+
+
+def _basis(baseline: Baseline | None) -> str:
+    if baseline is None or not (baseline.one_machine or baseline.nodes):
+        return ""
+    if baseline.one_machine:
+        return " (learned on this one machine)"
+    return f" (learned from {len(baseline.nodes)} nodes)"
+
+
+def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[str]:
+    """Return what the acceptance does not cover, by name."""
+    found = []
+    for reason, what in (
+        (Reason.WAIVED, "waived by xfail marks"),
+        (Reason.REPEATED, "failed at first and passed when repeated"),
+        (Reason.PRUNED, "left out by the Selector"),
+    ):
+        names = _names(_reasons(verdicts, reason))
+        if names:
+            found.append(f"{what}: {', '.join(names)}")
+    if evidence.caveats:
+        found.append(f"switched off: {', '.join(evidence.caveats)}")
+    return found
+
+
+def _reasons(verdicts: Iterable[MetricVerdict], *reasons: Reason) -> list[MetricVerdict]:
+    return [verdict for verdict in verdicts if verdict.reason in reasons]
+
+
+def _names(verdicts: Iterable[MetricVerdict]) -> list[str]:
+    """Return what verdicts are about, without the folders of test files: a headline is one sentence."""
+    names = (
+        " ".join(
+            filter(None, (verdict.benchmark.rpartition("/")[2], verdict.metric, verdict.device))
+        )
+        for verdict in verdicts
+    )
+    return list(dict.fromkeys(names))

@@ -1,0 +1,145 @@
+"""The ledger of a node: what the baseline expects of which device, and what this run has no answer to.
+
+A node is not accepted for what was seen to be good, but for there being nothing left that was not: a test
+that was deselected, a device that was left out and a benchmark that is gone leave a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+
+Metric = tuple[str, str]
+"""Benchmark id and metric name."""
+
+Answers = Mapping[Metric, Collection[str]]
+"""Metric -> devices whose values were held against a criterion of the baseline."""
+
+
+def unanswered(
+    verdicts: Sequence[MetricVerdict],
+    criteria: Sequence[Criterion],
+    *,
+    devices: Collection[str] = (),
+    answers: Answers | None = None,
+) -> list[str]:
+    """Return one line for everything that the baseline expects and no verdict speaks of.
+
+    Args:
+        verdicts: All metric verdicts of the node.
+        criteria: What must have been judged.
+        devices: Devices that tests of every device run on. Where a criterion does not say which devices it
+            expects, a metric that one of these answered must be answered by all of them.
+        answers: Which devices were judged; None takes those that the verdicts name.
+    """
+    return [
+        *_silent(verdicts, criteria),
+        *_missing_devices(
+            verdicts, criteria, devices, answers_of(verdicts) if answers is None else answers
+        ),
+    ]
+
+
+def answers_of(verdicts: Iterable[MetricVerdict]) -> dict[Metric, set[str]]:
+    """Return which devices the baseline judged, by metric."""
+    found: dict[Metric, set[str]] = {}
+    for verdict in verdicts:
+        if verdict.scope == "unit" and verdict.reference is Reference.FLEET:
+            found.setdefault((verdict.benchmark, verdict.metric), set()).add(verdict.device)
+    return found
+
+
+def _explains_absence(verdict: MetricVerdict) -> bool:
+    """Return whether a verdict blocks, rejects or is listed by itself, so that nothing more need be said.
+
+    A MARGINAL without a metric, as of an attempt that was repeated, says nothing of what was measured then.
+    """
+    if verdict.outcome is Outcome.NOT_TESTED:
+        return verdict.reason is not Reason.NO_CRITERION
+    return verdict.outcome is Outcome.INCONCLUSIVE or (
+        verdict.outcome is Outcome.FAIL and not verdict.metric
+    )
+
+
+def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) -> list[str]:
+    """Return one line for every criterion that nothing was judged against and no verdict speaks of.
+
+    What the other devices or the own past say is no substitute for it. A group counts as reported when
+    another one of the same metric is, unless most nodes of the baseline have it: a node has its place in
+    one stage of a pipeline, but all zones of a disk. The pooled values of a node with one device are that
+    device's own.
+    """
+    answered = {
+        (verdict.benchmark, verdict.metric, verdict.scope, verdict.group)
+        for verdict in verdicts
+        if verdict.reference is Reference.FLEET
+    }
+    some_group = {key[:3] for key in answered}
+    devices: dict[tuple[str, str, str], set[str]] = {}
+    for verdict in verdicts:
+        if verdict.scope == "unit" and verdict.reference is Reference.FLEET:
+            key = (verdict.benchmark, verdict.metric, verdict.group)
+            devices.setdefault(key, set()).add(verdict.device)
+    # Metric '' speaks for the whole benchmark.
+    told = {(v.benchmark, v.metric) for v in verdicts if _explains_absence(v)}
+    everywhere = max((criterion.nodes for criterion in criteria), default=0)
+    silent = {}
+    for criterion in criteria:
+        name, group = (criterion.benchmark, criterion.metric.name), criterion.group
+        kind = (*name, criterion.scope)
+        if (*kind, group) in answered or name in told or (name[0], "") in told:
+            continue
+        if criterion.scope == "node" and len(devices.get((*name, group), ())) == 1:
+            continue
+        if kind not in some_group or criterion.nodes > everywhere / 2:
+            whole = " of the node's pooled values" if criterion.scope == "node" else ""
+            silent[*kind, group] = (
+                f"NOT_TESTED {' '.join(name)}{f' ({group})' if group else ''}: the baseline has a criterion"
+                f"{whole}, but nothing of this run was judged against it"
+            )
+    return [silent[key] for key in sorted(silent)]
+
+
+def _missing_devices(
+    verdicts: Sequence[MetricVerdict],
+    criteria: Sequence[Criterion],
+    devices: Collection[str],
+    answers: Answers,
+) -> list[str]:
+    """Return one line for every metric that some devices answered and others should have."""
+    told = {(v.benchmark, v.metric, v.device) for v in verdicts if _explains_absence(v)}
+    expected: dict[Metric, set[str]] = {}
+    open_ended: set[Metric] = set()
+    for criterion in criteria:
+        if criterion.scope == "unit":
+            name = (criterion.benchmark, criterion.metric.name)
+            expected.setdefault(name, set()).update(criterion.devices)
+            if not criterion.devices:
+                open_ended.add(name)
+    lines = []
+    for (benchmark, metric), wanted in sorted(expected.items()):
+        seen = set(answers.get((benchmark, metric), ()))
+        # A device whose verdict is why it has no answer shows that others were to answer as well.
+        named = seen | {
+            of for b, name, of in told if b == benchmark and name in (metric, "") and of
+        }
+        if not named:
+            continue  # said already: nothing at all was judged
+        every = set(wanted)
+        if (benchmark, metric) in open_ended and named & set(devices):
+            every |= set(devices)
+        missing = [
+            device
+            for device in sorted(every - seen)
+            if not any(
+                (benchmark, name, of) in told for name in (metric, "") for of in (device, "")
+            )
+        ]
+        if missing:
+            lines.append(
+                f"NOT_TESTED {benchmark} {metric} on {', '.join(missing)}: the baseline expects it of "
+                f"{len(every)} devices, and nothing of this run was judged there"
+            )
+    return lines
