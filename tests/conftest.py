@@ -42,9 +42,17 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 
+LONGEST = 300
+"""Seconds after which a test hangs. Controllers run in the tests' own process, where one that waits for ever
+would hold up everything; the longest test takes a quarter of a minute on a quiet machine."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that need the machine for themselves last."""
+    """Put tests that need the machine for themselves last, and give all of them an end."""
     items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+    for item in items:
+        if item.config.pluginmanager.has_plugin("timeout"):
+            item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import pytest_anubis.validator.similarity.distance  # noqa: F401  # numpy is loaded once, not anew in every test
-from pytest_anubis.cli.commands import certify_command
 from pytest_anubis.cli.commands.certify_command import order
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.measurement import PlannedTest
@@ -62,7 +61,7 @@ def test_pairs_are_certified_or_refused_and_the_next_run_obeys(
         return subprocess.CompletedProcess(command, int(result.ret), str(result.stdout))
 
     if not fine:  # one of the two is enough to see that the command starts processes
-        monkeypatch.setattr(certify_command.subprocess, "run", in_this_process)
+        monkeypatch.setattr(subprocess, "run", in_this_process)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE.replace("SLOWER", slower))
     assert main(["certify", "test_it.py", "--rounds", "3"]) == 0
