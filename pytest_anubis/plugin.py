@@ -6,6 +6,8 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
 from pytest_anubis import hookspecs
@@ -29,15 +31,29 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
 
 
+# Outermost: before pytest captures output, and before anything of the user's is loaded.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    """Let nothing but an accepting verdict end a run with 0."""
+    if early_config.known_args_namespace.anubis:
+        from pytest_anubis.session.running.exit_guard import guard_exit
+
+        guard_exit(early_config)
+    return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Soak with ``--anubis-duration``: cycles of processes instead of one session."""
     if not config.getoption("anubis") or not config.getoption("anubis_duration"):
         return None
     settings = resolve(config)
+    from pytest_anubis.session.running.exit_guard import vouched_key
     from pytest_anubis.session.soaking.soak import soak
 
-    return soak(config, settings, settings.duration or 0.0)
+    status = soak(config, settings, settings.duration or 0.0)
+    config.stash[vouched_key] = status == 0  # every cycle has vouched for itself
+    return status
 
 
 def pytest_configure(config: pytest.Config) -> None:

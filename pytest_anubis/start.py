@@ -25,7 +25,13 @@ from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
 from pytest_anubis.report.export.junit_export import JUnitDecision
 from pytest_anubis.report.pytest_html import HtmlReport
-from pytest_anubis.session.context import RunContext, context_key, new_run_id, sink_key
+from pytest_anubis.session.context import (
+    RunContext,
+    add_part,
+    context_key,
+    new_run_id,
+    sink_key,
+)
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.running.gate_plugin import Gate, golden_of
 from pytest_anubis.session.running.live_run import Run
@@ -58,22 +64,21 @@ def start(config: pytest.Config, settings: Settings) -> None:
 
     run = Run(config, context, earlier)
     config.stash[sink_key] = run.sink
-    manager = config.pluginmanager
-    manager.register(run, "anubis-run")
+    add_part(config, run, "anubis-run")
     if settings.select:
         _select(config, run, earlier)
     if earlier is not None:  # after the choice, which must see all tests
-        manager.register(SkipDone(), "anubis-resume")
+        add_part(config, SkipDone(), "anubis-resume")
     gate = None
     if context.judging:
         gate = Gate(context, run.sink, golden_of(context))
-        manager.register(gate, "anubis-gate")
-    manager.register(Terminal(config, run), "anubis-terminal")
-    manager.register(Judge(config, context), "anubis-judge")
+        add_part(config, gate, "anubis-gate")
+    add_part(config, Terminal(config, run), "anubis-terminal")
+    add_part(config, Judge(config, context), "anubis-judge")
     if config.getoption("xmlpath", None):
-        manager.register(JUnitDecision(), "anubis-junit")
-    if manager.has_plugin("html") and config.getoption("htmlpath", None):
-        manager.register(HtmlReport(run), "anubis-html")
+        add_part(config, JUnitDecision(), "anubis-junit")
+    if config.pluginmanager.has_plugin("html") and config.getoption("htmlpath", None):
+        add_part(config, HtmlReport(run), "anubis-html")
     if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
     elif _in_workers(config, context):
@@ -86,7 +91,7 @@ def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
         return  # the terminal says so
     before = earlier.choice if earlier is not None else None
     run.selection = Selection(run.context, read_choice_inputs(run.context), run.sink, before)
-    config.pluginmanager.register(Pruning(run.selection.answer), "anubis-pruning")
+    add_part(config, Pruning(run.selection.answer), "anubis-pruning")
 
 
 def _in_workers(config: pytest.Config, context: RunContext) -> bool:

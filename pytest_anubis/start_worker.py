@@ -13,7 +13,7 @@ import pytest
 
 from pytest_anubis.codec import from_plain
 from pytest_anubis.distributed.workers import worker
-from pytest_anubis.session.context import RunContext, context_key, sink_key
+from pytest_anubis.session.context import RunContext, add_part, context_key, sink_key
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.running.resume import SkipDone
 from pytest_anubis.session.selecting.pruning import Pruning
@@ -25,14 +25,17 @@ def start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
     Args:
         config: The worker's configuration.
         worker_input: What the controller sent.
+
+    Raises:
+        pytest.UsageError: A part is blocked.
     """
     context = from_plain(RunContext, worker_input[worker.CONTEXT], where="context")
     context = replace(context, root_pid=os.getppid())
     config.stash[context_key] = context
 
     config.stash[sink_key] = worker.register(config, context, worker_input)
-    config.pluginmanager.register(Judge(config, context), "anubis-judge")
+    add_part(config, Judge(config, context), "anubis-judge")
     if context.settings.select:
-        config.pluginmanager.register(Pruning(worker.asking(config)), "anubis-pruning")
+        add_part(config, Pruning(worker.asking(config)), "anubis-pruning")
     if context.done:
-        config.pluginmanager.register(SkipDone(), "anubis-resume")
+        add_part(config, SkipDone(), "anubis-resume")

@@ -15,8 +15,7 @@ from statistics import median
 from pytest_anubis.core.history import Defect, FleetHistory
 from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
 from pytest_anubis.selector.choice.candidates import Candidate
-from pytest_anubis.selector.choice.choice_plan import Mode, Plan, Pruned
-from pytest_anubis.selector.choice.choice_reasons import lasting, shown
+from pytest_anubis.selector.choice.choice_plan import Mode, Plan
 from pytest_anubis.selector.choice.coverage import Coverage, learn_coverage
 from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.risk.incident_kinds import kind_mix
@@ -209,9 +208,9 @@ def choose(
         )
         for risk in inputs.risks
     }
-    # Without incidents no risk is known, and without defects not what a benchmark is good for. A
-    # budget needs no risk: what exposes most is the same for every risk.
-    blind = bool(inputs.lacking) and not (request.mode == "budget" and inputs.defects)
+    # Without incidents no risk is known, and without defects not what a benchmark is good for: then nothing
+    # may be left out, by a budget neither, since nobody could say at which risk.
+    blind = bool(inputs.lacking)
     unknown = tuple(replace(risk, probability=_NOMINAL) for risk in inputs.risks)
     plan = make_plan(
         candidates,
@@ -225,21 +224,7 @@ def choose(
         seed=request.seed,
         exact=exact,
     )
-    if inputs.risk is None:
-        plan = replace(plan, pruned=tuple(_without_risk(item) for item in plan.pruned))
     return Choice(plan=plan, inputs=inputs, coverage=coverage, unpriced=unpriced)
-
-
-def _without_risk(item: Pruned) -> Pruned:
-    """Give the reason in defects where no risk is known."""
-    if item.gain <= 0:
-        return item
-    return replace(
-        item,
-        gain=0.0,
-        reason=f"would expose {shown(item.gain / _NOMINAL)} more of the known defects in "
-        f"{lasting(item.cost_seconds)}, but the budget is better spent on what was chosen",
-    )
 
 
 def _priced(

@@ -28,6 +28,7 @@ from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
+from pytest_anubis.session.running.exit_guard import vouched_key
 from pytest_anubis.session.running.resume import Earlier
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
@@ -238,6 +239,7 @@ class Run:
         status = int(session.exitstatus)
         self.sink(RunFinished(exit_status=status, ended=_now(), broken_off=self._broken))
         self._close(session, self._journal)
+        self._vouch(int(session.exitstatus))
         self._file()
 
     def _close(self, session: pytest.Session, journal: Journal) -> None:
@@ -252,6 +254,13 @@ class Run:
         verdict = self.state.node_verdict
         if verdict is not None and verdict.decision is Decision.ACCEPTED:
             self.state.node_verdict = undecided_by(verdict, lost)
+
+    def _vouch(self, status: int) -> None:
+        """Stand behind a status of 0: the journal is closed, and accepts the node where one is judged."""
+        verdict = self.state.node_verdict
+        accepted = verdict is not None and verdict.decision is Decision.ACCEPTED
+        wanted = accepted or self.context.settings.mode == "measure"
+        self._config.stash[vouched_key] = status == 0 and wanted and not self.incomplete
 
     def _unrecorded(self) -> str:
         """Say what of the record is not on the disk; empty if all is."""

@@ -33,7 +33,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
         if zlib.crc32(text) != int(found[1], 16):
             raise ValueError("its checksum is wrong")
     try:
-        data: Any = json.loads(line.rstrip(), parse_constant=_refuse)
+        data: Any = json.loads(line.rstrip().decode(), parse_constant=_refuse)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as error:  # bad JSON, bad UTF-8, numbers with thousands of digits

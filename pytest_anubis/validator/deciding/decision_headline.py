@@ -78,6 +78,10 @@ def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> l
         names = _names(_reasons(verdicts, reason))
         if names:
             found.append(f"{what}: {', '.join(names)}")
+    without = {(v.benchmark, v.metric, v.group) for v in _reasons(verdicts, Reason.NO_CRITERION)}
+    if without:
+        metrics = "1 metric has" if len(without) == 1 else f"{len(without)} metrics have"
+        found.append(f"{metrics} no criterion and could not be judged")
     if evidence.caveats:
         found.append(f"switched off: {', '.join(evidence.caveats)}")
     return found

@@ -1,0 +1,244 @@
+"""Whatever ends the process: a status of 0 is an accepting verdict in a closed journal, or it is no 0."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.session.running.exit_guard import _once
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.session.conftest import HEALTHY, Learn, set_speed
+
+ENDS = """
+import ctypes, os
+def test_ends():
+    how = os.environ.get("HOW", "")
+    if how == "os._exit":
+        os._exit(0)
+    if how == "exit of C":
+        ctypes.CDLL(None).exit(0)
+    if how == "execv":
+        os.execv("/bin/true", ["true"])
+"""
+
+
+def started(project: pytest.Pytester, *more: str, **environment: str) -> subprocess.Popen[str]:
+    """Start pytest as its users do, in the folder of the project."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", "--anubis", "-p", "no:cacheprovider", *more],
+        cwd=project.path,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("how", ["os._exit", "exit of C", "execv"])
+def test_a_process_that_ends_itself_with_0_accepts_nothing(
+    project: pytest.Pytester, learn: Learn, how: str
+) -> None:
+    learn()
+    set_speed(project, [0.5 * value for value in HEALTHY])
+    (project.path / "test_z_ends.py").write_text(ENDS)
+    process = started(project, HOW=how)
+    said, _ = process.communicate()
+    assert process.returncode == 20, said
+    assert "nothing is accepted (exit status 20)" in said
+
+
+@pytest.mark.parametrize(
+    ("late", "code"),
+    [
+        ("def pytest_sessionfinish(session):\n    session.exitstatus = 0", 1),
+        ("import os\ndef pytest_unconfigure():\n    os._exit(0)", 1),
+        ("import os, atexit\natexit.register(os._exit, 0)", 1),
+    ],
+)
+def test_no_plugin_makes_a_rejection_a_0(
+    project: pytest.Pytester, learn: Learn, late: str, code: int
+) -> None:
+    learn()
+    set_speed(project, [0.5 * value for value in HEALTHY])
+    project.makeconftest(late)
+    process = started(project)
+    said, _ = process.communicate()
+    assert process.returncode in (code, 20), said
+
+
+def test_an_acceptance_is_a_0_and_a_program_may_call_pytest(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    process = started(project)
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    assert "nothing was judged" not in said
+    program = "import pytest, sys\nprint('mine', int(pytest.main(['--anubis', '-q'])))"
+    result = project.run(sys.executable, "-c", program)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*mine 0"])
+
+
+@pytest.mark.parametrize("option", ["--fixtures", "--collect-only", "--markers", "--setup-plan"])
+def test_what_runs_no_test_accepts_nothing(
+    project: pytest.Pytester, learn: Learn, option: str
+) -> None:
+    learn()
+    assert project.runpytest("--anubis", option).ret == 20
+
+
+@pytest.mark.parametrize("part", ["run", "judge", "terminal", "gate"])
+def test_a_run_does_without_none_of_its_parts(
+    project: pytest.Pytester, learn: Learn, part: str
+) -> None:
+    learn()
+    result = project.runpytest("--anubis", "-p", f"no:anubis-{part}")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"*-p no:anubis-{part}: no run with --anubis goes without*"])
+
+
+SLEEPS = """
+import pathlib, time
+def test_sleeps():
+    pathlib.Path("asleep").touch()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_signals_to_the_started_process_reach_the_run(
+    project: pytest.Pytester, learn: Learn, number: signal.Signals
+) -> None:
+    learn()
+    (project.path / "test_sleeps.py").write_text(SLEEPS)
+    process = started(project, "test_sleeps.py")
+    while not (project.path / "asleep").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=60)  # ends with the last one who holds the pipe
+    assert process.returncode == (2 if number == signal.SIGINT else -number), said
+    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    assert record.broken_off
+    decided = record.node_verdict
+    assert decided is None or decided.decision is Decision.UNDECIDED
+
+
+def test_one_ctrl_c_that_comes_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    interrupt = _once()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(signal.SIGINT, None)
+    now[0] = 0.1
+    interrupt(signal.SIGINT, None)
+    now[0] = 2.0
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(signal.SIGINT, None)
+
+
+# The record is durable, or the run says so.
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync"])
+def test_what_the_disk_does_not_keep_cannot_accept(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    learn()
+    real, full = getattr(os, call), OSError(errno.ENOSPC, "No space left on device")
+    journals: list[int] = []
+
+    def broken(descriptor: int, *data: bytes) -> int:
+        if "journal.jsonl" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            journals.append(descriptor)
+            if len(journals) > 3:
+                raise full
+        done: int = real(descriptor, *data)
+        return done
+
+    monkeypatch.setattr(os, call, broken)
+    result = project.runpytest("--anubis", *(["-k", "speed"] * (call == "write")))
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["UNDECIDED: *", "*not completely: *"])
+    assert "ACCEPTED" not in result.stdout.str()
+
+
+def test_a_run_that_is_written_is_not_gone_on_with(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    (project.path / "test_sleeps.py").write_text(SLEEPS)
+    process = started(project, "--anubis-run-id=r", "test_sleeps.py")
+    try:
+        while not (project.path / "asleep").exists():
+            time.sleep(0.02)
+        result = project.runpytest("--anubis", "--anubis-resume=r")
+    finally:
+        process.kill()
+        process.communicate()
+    assert result.ret == 4
+    assert "still being written by process" in result.stderr.str() + result.stdout.str()
+
+
+# Going on against another baseline.
+
+
+def test_a_resumed_run_is_judged_by_the_baseline_of_today(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn(centre=50.0)  # at 100 this node is twice as fast
+    edge = project.path / "test_z_cut.py"
+    edge.write_text("import os, pathlib\ndef test_cut():\n    os.kill(os.getpid(), 9)\n")
+    process = started(project, "--anubis-run-id=r")
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    edge.write_text("def test_cut():\n    pass\n")
+    for path in (project.path / "baselines").iterdir():
+        path.unlink()
+    learn(centre=200.0)  # at 100 it is half as fast
+    result = project.runpytest("--anubis", "--anubis-resume=r")
+    assert result.ret == 1, result.stdout.str()
+    result.stdout.fnmatch_lines(
+        [
+            "anubis: differs from the earlier part: baseline sha256:* then, sha256:* now; *judged anew"
+        ]
+    )
+    (path,) = Path(project.path).glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    assert record.node_verdict is not None
+    assert {v.baseline for v in record.verdicts if v.metric} == {record.node_verdict.baseline}
+    assert record.baseline == record.node_verdict.baseline
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "def pytest_runtest_logfinish():\n    raise KeyboardInterrupt",
+        "import pytest\ndef pytest_runtest_logfinish():\n    pytest.exit('enough', returncode=0)",
+        "import pytest\ndef pytest_runtest_logfinish():\n    pytest.exit('enough', returncode=7)",
+        "def pytest_runtest_logfinish():\n    raise RuntimeError('a plugin of ours')",
+    ],
+)
+def test_a_run_that_was_broken_off_after_its_last_test_decides_nothing(
+    project: pytest.Pytester, learn: Learn, hook: str
+) -> None:
+    learn()
+    project.makeconftest(hook)
+    result = project.runpytest("--anubis", "--junitxml=out.xml")
+    assert result.ret not in (0, 1, 20)
+    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    assert record.broken_off
+    assert record.node_verdict is not None
+    assert record.node_verdict.decision is Decision.UNDECIDED
+    assert "nothing is decided" in record.node_verdict.headline
+    assert "ACCEPTED" not in (project.path / "out.xml").read_text()
+    assert "ACCEPTED" not in result.stdout.str()
