@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.cli.shared.arguments import add_action, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history
+from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.core.history import Incident, RunSummary
 from pytest_anubis.report.text.numbers import duration_text, similarity_text
 from pytest_anubis.report.text.text_table import clip, table
@@ -162,19 +163,19 @@ def run(options: argparse.Namespace) -> int:
 def _show(history: History, options: argparse.Namespace) -> None:
     nodes = history.nodes()
     if not nodes:
-        print("no runs yet; run 'pytest --anubis suites/' first")
+        say("no runs yet; run 'pytest --anubis suites/' first")
         return
     if options.node or len(nodes) == 1:
         node = options.node or nodes[0].name
         runs = history.node_history(node, limit=max(1, options.limit))
         state = next(record.state for record in nodes if record.name == node)
         for line in _node_lines(node, state, runs):
-            print(line)
+            say(line)
         return
     rows = [["node", "state", "hardware class", "in service since"]]
     rows += [[n.name, n.state, n.hardware_class, _time(n.since)] for n in nodes]
-    print(table(rows))
-    print("one node: anubis history --node NAME")
+    say(*table(rows).splitlines())
+    say("one node: anubis history --node NAME")
 
 
 def _node_lines(node: str, state: str, runs: tuple[RunSummary, ...]) -> list[str]:
@@ -227,8 +228,8 @@ def _import(history: History, options: argparse.Namespace) -> None:
     except OSError as error:
         raise CommandError(f"{options.file}: cannot be read ({error.strerror})") from error
     for line in result.wrong:
-        print(line)
-    print(
+        say(line)
+    say(
         f"{result.added} incidents added, {result.known} known already, "
         f"{len(result.wrong)} lines left out"
     )
@@ -249,7 +250,7 @@ def _add(history: History, options: argparse.Namespace) -> None:
         note=options.note,
     )
     new = add_incident(history, incident, add_node=options.add_nodes)
-    print("incident added" if new else "this incident was known already")
+    say("incident added" if new else "this incident was known already")
 
 
 def _incidents(history: History, options: argparse.Namespace) -> None:
@@ -257,7 +258,7 @@ def _incidents(history: History, options: argparse.Namespace) -> None:
 
     found = incidents(history, node=options.node)
     if not found:
-        print("no incidents")
+        say("no incidents")
         return
     rows = [["number", "started", "node", "kind", "component", "lasted", "note"]]
     for one in reversed(found[-max(1, options.limit) :]):
@@ -266,16 +267,16 @@ def _incidents(history: History, options: argparse.Namespace) -> None:
         rows.append(
             [str(one.number), _time(one.started), one.node, one.kind, one.component, lasted, note]
         )
-    print(table(rows))
+    say(*table(rows).splitlines())
     if len(rows) <= len(found):
-        print(f"... and {len(found) - len(rows) + 1} before (--limit shows more)")
+        say(f"... and {len(found) - len(rows) + 1} before (--limit shows more)")
 
 
 def _withdraw(history: History, options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.incident_records import withdraw_incident
 
     withdraw_incident(history, options.number)
-    print(f"incident {options.number}: taken out")
+    say(f"incident {options.number}: taken out")
 
 
 def _state(history: History, options: argparse.Namespace) -> None:
@@ -287,7 +288,7 @@ def _state(history: History, options: argparse.Namespace) -> None:
         at=moment_of(options.on) if options.on else None,
         note=options.note,
     )
-    print(f"node {options.node}: {NODE_STATES[options.state]}")
+    say(f"node {options.node}: {NODE_STATES[options.state]}")
 
 
 def _defects(history: History, options: argparse.Namespace) -> None:
@@ -295,7 +296,7 @@ def _defects(history: History, options: argparse.Namespace) -> None:
 
     found = defects(history, node=options.node)
     if not found:
-        print("no defects")
+        say("no defects")
         return
     rows = [["number", "found", "node", "component", "state", "exposed by"]]
     for defect in found:
@@ -310,7 +311,7 @@ def _defects(history: History, options: argparse.Namespace) -> None:
                 clip(exposed, 80),
             ]
         )
-    print(table(rows))
+    say(*table(rows).splitlines())
 
 
 def _found(history: History, options: argparse.Namespace) -> None:
@@ -326,14 +327,14 @@ def _found(history: History, options: argparse.Namespace) -> None:
         found=moment_of(options.on) if options.on else None,
         note=options.note,
     )
-    print(f"defect {number} recorded as confirmed")
+    say(f"defect {number} recorded as confirmed")
 
 
 def _close(history: History, options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.defect_records import close_defect
 
     close_defect(history, options.number, STATES[options.state], note=options.note)
-    print(f"defect {options.number}: {STATES[options.state]}")
+    say(f"defect {options.number}: {STATES[options.state]}")
 
 
 def _time(moment: float) -> str:
