@@ -220,12 +220,11 @@ class Controller:
         )
         self._sink(PlanPredicted(tests=slots, wall=plan.wall, serial=plan.serial))
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
-        verbosity = self._config.get_verbosity()
         if terminal is not None and self._selection is not None:
             explain = self._context.settings.explain
             for line in self._selection.lines(explain=explain):
                 terminal.write_line(printable(line))
-        if terminal is not None and verbosity >= 0:
+        if terminal is not None and (verbosity := self._config.get_verbosity()) >= 0:
             for line in plan_lines(plan, every=verbosity > 0):
                 terminal.write_line(printable(line))
 
