@@ -13,6 +13,7 @@ import re
 import sqlite3
 import struct
 import tempfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -45,7 +46,7 @@ NUMBERS = (
     *(0, 1, -1, 2, 0.0, -0.0, 0.5, 1.5, 100, 1e-320, 5e-324, 1e308, -1e308, 2**31, 2**53, 2**63, -(2**63)),
     *(2**64, 10**40, float("nan"), float("inf"), float("-inf")),
 )  # fmt: skip
-OTHERS = (None, True, False, [], {}, [[]], {"": {}}, [None], {"a": 1}, "text", 7)
+OTHERS: tuple[Plain, ...] = (None, True, False, [], {}, [[]], {"": {}}, [None], {"a": 1}, "text", 7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,7 +358,8 @@ def _in_archive(rng: random.Random, content: bytes) -> bytes | None:
     else:  # a zip archive has room for so much
         comment = (_json(rng, comment) or _flip(rng, comment))[:65_000]
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name that stands twice is meant
         for one, what in parts.items():
             archive.writestr(one, what)
         archive.comment = comment

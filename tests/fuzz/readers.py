@@ -111,7 +111,7 @@ JOURNALS = (
 
 def rewritten(path: Path) -> bytes:
     """Return a recorded journal as this version writes it: with today's words and checksums."""
-    lines = []
+    lines: list[bytes] = []
     for text in path.read_text("utf-8").splitlines():
         data = json.loads(text)
         event = event_from_plain(data, 1)
@@ -403,7 +403,9 @@ def _parquets(scratch: Path) -> list[Seed]:
 
     source, target = scratch / "table.csv", scratch / "table.parquet"
     source.write_text("\n".join(_table_rows()[:20]) + "\n", encoding="utf-8")
-    duckdb.sql(f"SELECT * FROM read_csv('{source}')").write_parquet(str(target))  # noqa: S608
+    relation = duckdb.sql(f"SELECT * FROM read_csv('{source}')")  # noqa: S608
+    assert relation is not None
+    relation.write_parquet(str(target))
     return [seed_of(target)]
 
 
