@@ -257,7 +257,9 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamageFound:
-    """A line of the journal cannot be read: whatever it said is lost, so nothing can be accepted.
+    """A line of the journal cannot be read, or was not kept: what it said is lost, and nothing is accepted.
+
+    Made where a journal is read; a run writes one only if its disk fails after its last word.
 
     Attributes:
         text: Where, and what is wrong with it.

@@ -106,7 +106,7 @@ class Controller:
         self._evidence = Evidence(places)
         overran = self._listener.overran
         self._hangs = HangReports(context.node, state, sink, self._evidence, overran)
-        config.pluginmanager.register(self._hangs, "anubis-hangs")
+        add_part(config, self._hangs, "anubis-hangs")
         self.early_end = EarlyEnd(self._listener)
         self._memory = memory_kills()
         self._folder = ScratchFolder()

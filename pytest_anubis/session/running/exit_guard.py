@@ -24,13 +24,15 @@ from typing import Any, NoReturn
 
 import pytest
 
+from pytest_anubis.session.context import add_part
+
 UNDECIDED = 20
 """What a status of 0 becomes where no verdict accepts the node: neither accepted nor rejected."""
 
 vouched_key = pytest.StashKey[bool]()
 """Set where a run has closed its journal and its own status is 0."""
 
-_SAME = 0.5
+_SAME_INTERRUPT = 0.5
 """Seconds within which a second SIGINT is the first one again: signals to a group meet parent and child."""
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -73,9 +75,12 @@ def guard_exit(config: pytest.Config) -> None:
 
     Where pytest was started as a command, a child goes on and this process waits for its end. A program that
     calls ``pytest.main`` keeps its one process: there only ``os._exit`` and its like go unnoticed.
+
+    Raises:
+        pytest.UsageError: No process can be made, or ``-p no:`` blocks this part.
     """
     channel = _forked() if hasattr(os, "fork") and _is_command() else None
-    config.pluginmanager.register(ExitGuard(channel), "anubis-exit")
+    add_part(config, ExitGuard(channel), "anubis-exit")
 
 
 def _is_command() -> bool:
@@ -90,31 +95,33 @@ def _is_command() -> bool:
     return console and sum(name in ("main", "_main") for name in names) == 1
 
 
-def _forked() -> int | None:
-    """Let a child go on, and return what it vouches through; the parent does not return.
-
-    Where no process can be made, this one goes on unwatched.
-    """
+def _forked() -> int:
+    """Let a child go on, and return what it vouches through; the parent does not return."""
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
     # Until the parent listens, whatever comes is kept for it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (*_FORWARDED, signal.SIGCHLD))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_FORWARDED, signal.SIGCHLD))
+    # Where whoever started us ignores the end of children, the kernel would tell us nothing of it.
+    children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     parent = os.getpid()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # threads of others stay behind
             child = os.fork()
-    except OSError:
-        child = -1
+    except OSError as error:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise pytest.UsageError(
+            f"--anubis: no process can be made to watch over the exit status ({error.strerror}); raise the "
+            "limit of processes (ulimit -u, pids.max)"
+        ) from error
     if child > 0:
         os.close(writing)
         _watch(child, reading)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*_FORWARDED, signal.SIGCHLD))
+    if children is not None:
+        signal.signal(signal.SIGCHLD, children)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(reading)
-    if child < 0:
-        os.close(writing)
-        return None
     _die_with(parent)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _once())
@@ -129,7 +136,7 @@ def _once() -> Any:
         nonlocal last
         now, before = time.monotonic(), last
         last = now
-        if now - before > _SAME:
+        if now - before > _SAME_INTERRUPT:
             signal.default_int_handler(number, frame)
 
     return interrupt
@@ -147,23 +154,26 @@ def _watch(child: int, reading: int) -> NoReturn:
     """Wait for the child, pass signals on, and end as it ended; a 0 must have been vouched for."""
     while True:
         info = signal.sigwaitinfo((*_FORWARDED, signal.SIGCHLD))
-        if info.si_signo != signal.SIGCHLD:
-            if info.si_code <= 0:  # sent to this process; a terminal's goes to the child by itself
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, info.si_signo)
-            continue
-        ended, status = os.waitpid(child, os.WNOHANG)
+        # What is sent to this process alone; a terminal's signals go to the child by themselves.
+        if info.si_signo != signal.SIGCHLD and info.si_code <= 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, info.si_signo)
+        try:
+            ended, status = os.waitpid(child, os.WNOHANG)
+        except ChildProcessError:  # somebody else has taken its status
+            ended, status = child, 0
         if ended == child:
             _end(os.waitstatus_to_exitcode(status), reading)
 
 
 def _end(code: int, reading: int) -> NoReturn:
+    """End with the child's status; a 0 only if the run has vouched for it, else with what it said it was."""
     if code < 0:
         _end_by_signal(-code)
     os.set_blocking(reading, False)
     said = b""
     with contextlib.suppress(BlockingIOError):  # somebody else still holds the other end
-        said = os.read(reading, 64)
+        said = os.read(reading, 64)  # one number and a line end
     if code == 0:
         if said.strip().isdigit():
             code = int(said)

@@ -14,6 +14,7 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.codec.encodable_text import all_encodable
 from pytest_anubis.core.events import (
     BlockerFound,
+    DamageFound,
     Event,
     InternalErrorFound,
     Judged,
@@ -250,6 +251,8 @@ class Run:
 
     def _close(self, session: pytest.Session, journal: Journal) -> None:
         """Close the journal; what the disk did not keep takes an acceptance back."""
+        if lost := self._unrecorded():  # only now: so the journal says 0
+            self.sink(DamageFound(text=lost))
         journal.close()
         lost = self._unrecorded()
         if not lost:
@@ -321,6 +324,9 @@ class Run:
             self.sink(Judged(verdict=verdict))
         node_verdict = decision.node_verdict
         self.sink(NodeDecided(verdict=node_verdict))
+        if node_verdict.decision is Decision.ACCEPTED and (lost := self._unrecorded()):
+            node_verdict = undecided_by(node_verdict, lost)
+            self.sink(NodeDecided(verdict=node_verdict))
         # Every failure and crash has its verdict by now, so this is pytest's 1 as well.
         if not self._broken:
             session.exitstatus = node_verdict.decision.exit_code

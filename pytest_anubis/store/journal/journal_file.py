@@ -15,6 +15,7 @@ import re
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -73,11 +74,18 @@ class Journal:
         self._descriptor = descriptor
         self._warn = warn or _to_stderr
         self._lock = threading.Lock()
+        _open_ones.add(self)
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._synced = time.monotonic()
         self._torn = False
         self._number = 0  # of the last line
+
+    def forget(self) -> None:
+        """Leave the journal, and its lock, to its writer: in a process that a test has forked."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     @classmethod
     def create(
@@ -209,12 +217,20 @@ class Journal:
                 self._fail(error.strerror or str(error))
                 return
             if written < len(data):
-                self._torn = self._torn or written > 0
+                self._torn = not self._taken_back(written) and (self._torn or written > 0)
                 self._fail("the disk took only part of an event")
                 return
             self._torn = False
             self._waiting.popleft()
             self._waiting_bytes -= len(line)
+
+    def _taken_back(self, written: int) -> bool:
+        """Take half a line off the file again: it will be written whole, and would look like damage."""
+        try:
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
+        except OSError:
+            return written == 0
+        return not self._torn
 
     def _sync(self, *, always: bool) -> None:
         now = time.monotonic()
@@ -236,6 +252,17 @@ class Journal:
                 f"{self.path}: events cannot be written ({text}); the run goes on, they are kept in "
                 "memory and tried again; make room on the disk"
             )
+
+
+_open_ones: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for journal in _open_ones:
+        journal.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _lock(path: Path, descriptor: int) -> None:

@@ -57,6 +57,11 @@ def parse_line(line: bytes) -> dict[str, Any]:
     return data
 
 
+def has_checksum(line: bytes) -> bool:
+    """Return whether a line ends with a checksum, right or wrong: one that was cut short does not."""
+    return _CHECKSUM.search(line[-24:]) is not None
+
+
 def last_number(journal: bytes) -> int:
     """Return the number of the last line that has one; 0 if none has, as in those of older versions."""
     found = _NUMBERED.findall(journal)

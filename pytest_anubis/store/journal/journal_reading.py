@@ -23,7 +23,7 @@ from pytest_anubis.store.journal.journal_events import (
     JournalError,
     event_from_plain,
 )
-from pytest_anubis.store.journal.journal_lines import NUMBER, parse_line
+from pytest_anubis.store.journal.journal_lines import NUMBER, has_checksum, parse_line
 
 JOURNAL_NAME = "journal.jsonl"
 
@@ -159,7 +159,9 @@ class _Reading:
         What it began to say happens again when the run goes on, unless it is of the kind that lasts. A line
         that has its end was not cut short.
         """
-        if line.rstrip().endswith(b"}") or _LASTING.match(line):
+        # Older versions wrote no checksums.
+        whole = line.rstrip().endswith(b"}") if self._next is None else has_checksum(line)
+        if whole or _LASTING.match(line):
             self._damaged(number, error)
             return
         self._state.warnings.append(

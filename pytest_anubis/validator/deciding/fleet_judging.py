@@ -13,6 +13,7 @@ from pytest_anubis.core.baseline import Baseline, Finding
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.column_judging import (
@@ -157,7 +158,7 @@ class _Nodes:
 
     def __init__(self, evidence: Mapping[str, RunEvidence]) -> None:
         self._evidence = evidence
-        self._answers: dict[str, dict[tuple[str, str], set[str]]] = {}
+        self._answers: dict[str, dict[Metric, set[str]]] = {}
         self._verdicts = {name: list(one.verdicts) for name, one in evidence.items()}
         self._counts = {
             name: Counter(verdict.outcome.value for verdict in verdicts)
@@ -187,7 +188,7 @@ class _Nodes:
             self._verdicts.setdefault(name, []).append(judged.verdict(row, baseline))
 
     def _note_answers(self, population: Population, rows: Sequence[int]) -> None:
-        metric = (population.benchmark, population.metric.name)
+        metric = (population.benchmark, population.metric.name, population.group)
         for node, device in {(population.nodes[row], population.devices[row]) for row in rows}:
             self._answers.setdefault(node, {}).setdefault(metric, set()).add(device)
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 
-Metric = tuple[str, str]
-"""Benchmark id and metric name."""
+Metric = tuple[str, str, str]
+"""Benchmark id, metric name and group."""
 
 Answers = Mapping[Metric, Collection[str]]
 """Metric -> devices whose values were held against a criterion of the baseline."""
@@ -47,7 +47,8 @@ def answers_of(verdicts: Iterable[MetricVerdict]) -> dict[Metric, set[str]]:
     found: dict[Metric, set[str]] = {}
     for verdict in verdicts:
         if verdict.scope == "unit" and verdict.reference is Reference.FLEET:
-            found.setdefault((verdict.benchmark, verdict.metric), set()).add(verdict.device)
+            metric = (verdict.benchmark, verdict.metric, verdict.group)
+            found.setdefault(metric, set()).add(verdict.device)
     return found
 
 
@@ -83,13 +84,17 @@ def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) ->
             key = (verdict.benchmark, verdict.metric, verdict.group)
             devices.setdefault(key, set()).add(verdict.device)
     # Metric '' speaks for the whole benchmark.
-    told = {(v.benchmark, v.metric) for v in verdicts if _explains_absence(v)}
+    told = {
+        (v.benchmark, v.metric, v.group if v.metric else "")
+        for v in verdicts
+        if _explains_absence(v)
+    }
     everywhere = max((criterion.nodes for criterion in criteria), default=0)
     silent = {}
     for criterion in criteria:
         name, group = (criterion.benchmark, criterion.metric.name), criterion.group
         kind = (*name, criterion.scope)
-        if (*kind, group) in answered or name in told or (name[0], "") in told:
+        if (*kind, group) in answered or (*name, group) in told or (name[0], "", "") in told:
             continue
         if criterion.scope == "node" and len(devices.get((*name, group), ())) == 1:
             continue
@@ -108,38 +113,42 @@ def _missing_devices(
     devices: Collection[str],
     answers: Answers,
 ) -> list[str]:
-    """Return one line for every metric that some devices answered and others should have."""
-    told = {(v.benchmark, v.metric, v.device) for v in verdicts if _explains_absence(v)}
-    expected: dict[Metric, set[str]] = {}
-    open_ended: set[Metric] = set()
+    """Return one line for every metric that some devices answered and others should have.
+
+    Where most nodes have a group, as all zones of a disk, each of its devices must answer in that group;
+    where a device has its place in one of several, as in a pipeline, its answer there is enough.
+    """
+    told = {
+        (v.benchmark, v.metric, v.group if v.metric else "", v.device)
+        for v in verdicts
+        if _explains_absence(v)
+    }
+    everywhere = max((criterion.nodes for criterion in criteria), default=0)
+    anywhere: dict[tuple[str, str], set[str]] = {}
+    for (benchmark, metric, _), of in answers.items():
+        anywhere.setdefault((benchmark, metric), set()).update(of)
+    lines = {}
     for criterion in criteria:
-        if criterion.scope == "unit":
-            name = (criterion.benchmark, criterion.metric.name)
-            expected.setdefault(name, set()).update(criterion.devices)
-            if not criterion.devices:
-                open_ended.add(name)
-    lines = []
-    for (benchmark, metric), wanted in sorted(expected.items()):
-        seen = set(answers.get((benchmark, metric), ()))
-        # A device whose verdict is why it has no answer shows that others were to answer as well.
-        named = seen | {
-            of for b, name, of in told if b == benchmark and name in (metric, "") and of
+        if criterion.scope != "unit":
+            continue
+        benchmark, metric, group = criterion.benchmark, criterion.metric.name, criterion.group
+        seen = set(answers.get((benchmark, metric, group), ()))
+        excused = {
+            of for b, m, g, of in told if b == benchmark and (m, g) in ((metric, group), ("", ""))
         }
-        if not named:
-            continue  # said already: nothing at all was judged
-        every = set(wanted)
-        if (benchmark, metric) in open_ended and named & set(devices):
-            every |= set(devices)
-        missing = [
-            device
-            for device in sorted(every - seen)
-            if not any(
-                (benchmark, name, of) in told for name in (metric, "") for of in (device, "")
-            )
-        ]
+        # A device whose verdict is why it has no answer shows that others were to answer as well.
+        named = seen | (excused - {""})
+        if not named or "" in excused:
+            continue  # said already: nothing at all was judged, or the whole benchmark has a reason
+        every = set(criterion.devices)
+        if not every and named & set(devices):
+            every = set(devices)
+        elsewhere = criterion.nodes <= everywhere / 2 or not criterion.devices
+        done = seen | excused | (anywhere.get((benchmark, metric), set()) if elsewhere else set())
+        missing = sorted(every - done)
         if missing:
-            lines.append(
-                f"NOT_TESTED {benchmark} {metric} on {', '.join(missing)}: the baseline expects it of "
-                f"{len(every)} devices, and nothing of this run was judged there"
+            lines[benchmark, metric, group] = (
+                f"NOT_TESTED {benchmark} {metric}{f' ({group})' if group else ''} on {', '.join(missing)}: "
+                f"the baseline expects it of {len(every)} devices, and nothing of this run was judged there"
             )
-    return lines
+    return [lines[key] for key in sorted(lines)]

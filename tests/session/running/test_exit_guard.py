@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.core.events import BlockerFound, RunFinished, RunStarted
 from pytest_anubis.core.verdict import Decision
+from pytest_anubis.session.running import exit_guard
 from pytest_anubis.session.running.exit_guard import _once
+from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
@@ -97,7 +100,7 @@ def test_what_runs_no_test_accepts_nothing(
     assert project.runpytest("--anubis", option).ret == 20
 
 
-@pytest.mark.parametrize("part", ["run", "judge", "terminal", "gate"])
+@pytest.mark.parametrize("part", ["run", "judge", "terminal", "gate", "exit", "devices"])
 def test_a_run_does_without_none_of_its_parts(
     project: pytest.Pytester, learn: Learn, part: str
 ) -> None:
@@ -135,6 +138,28 @@ def test_signals_to_the_started_process_reach_the_run(
     assert decided is None or decided.decision is Decision.UNDECIDED
 
 
+def test_a_launcher_that_ignores_the_end_of_children_gets_a_status(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    command = f"trap '' CHLD; exec {sys.executable} -m pytest --anubis -q"
+    result = project.run("sh", "-c", command, timeout=60)
+    assert result.ret == 0
+
+
+def test_a_run_that_cannot_be_watched_is_refused(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", full)
+    monkeypatch.setattr(exit_guard, "_is_command", lambda: True)
+    result = project.runpytest("--anubis")
+    assert result.ret == 4
+    assert "no process can be made" in result.stderr.str()
+
+
 def test_one_ctrl_c_that_comes_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -168,10 +193,46 @@ def test_what_the_disk_does_not_keep_cannot_accept(
         return done
 
     monkeypatch.setattr(os, call, broken)
-    result = project.runpytest("--anubis", *(["-k", "speed"] * (call == "write")))
+    result = project.runpytest("--anubis")
     assert result.ret == 20
     result.stdout.fnmatch_lines(["UNDECIDED: *", "*not completely: *"])
     assert "ACCEPTED" not in result.stdout.str()
+
+
+def test_a_disk_that_fails_after_the_last_word_takes_an_acceptance_back(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn()
+    real, write = os.fdatasync, Journal.write
+
+    def last(self: Journal, event: object) -> None:
+        if isinstance(event, RunFinished):
+            monkeypatch.setattr(os, "fdatasync", broken)
+        write(self, event)  # type: ignore[arg-type]
+
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Journal, "write", last)
+    result = project.runpytest("--anubis")
+    monkeypatch.setattr(os, "fdatasync", real)
+    assert result.ret == 20
+    result = project.run(sys.executable, "-m", "pytest_anubis.cli.main", "report")
+    result.stdout.fnmatch_lines(["UNDECIDED: *the disk may not have kept*"])
+
+
+def test_half_a_line_that_a_full_disk_took_is_no_damage_later(tmp_path: Path) -> None:
+    real = os.write
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(RunStarted(run="r", node="n"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "write", lambda to, data: real(to, data[:20]))
+            journal.write(BlockerFound(text="half"))
+        journal.write(BlockerFound(text="whole"))
+        assert journal.missing == 0
+    record = read_journal(journal.path)
+    assert record.blockers == ("half", "whole")
+    assert record.warnings == ("journal.jsonl: the run never finished",)
 
 
 def test_a_run_that_is_written_is_not_gone_on_with(project: pytest.Pytester, learn: Learn) -> None:

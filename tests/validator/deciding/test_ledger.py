@@ -94,6 +94,34 @@ def test_a_device_that_was_waived_does_not_excuse_the_others() -> None:
     assert "on cuda:1, cuda:2" in unanswered([waived], [criterion("b")])[0]
 
 
+def grouped(group: str, device: str, outcome: Outcome = Outcome.PASS) -> MetricVerdict:
+    reason = Reason.WITHIN if outcome is Outcome.PASS else Reason.WAIVED
+    return replace(judged("b", device, outcome, reason), group=group)
+
+
+ZONES = [replace(criterion("b", ("d0", "d1")), group=group) for group in ("inner", "outer")]
+
+
+def test_every_device_answers_in_every_group_that_most_nodes_have() -> None:
+    seen = [grouped("inner", "d0"), grouped("outer", "d0"), grouped("inner", "d1")]
+    (line,) = unanswered(seen, ZONES)
+    assert "(outer) on d1" in line
+    assert unanswered([*seen, grouped("outer", "d1")], ZONES) == []
+
+
+def test_a_device_with_its_place_in_one_group_answers_there() -> None:
+    stages = [replace(one, nodes=2) for one in ZONES]
+    everywhere = replace(criterion("other", ("d0",)), nodes=9)
+    seen = [grouped("inner", "d0"), grouped("outer", "d1"), judged("other", "d0")]
+    assert unanswered(seen, [*stages, everywhere]) == []
+
+
+def test_a_group_that_was_waived_on_one_device_does_not_excuse_another_group() -> None:
+    seen = [grouped("inner", "d0"), grouped("inner", "d1", Outcome.NOT_TESTED)]
+    (line,) = unanswered(seen, ZONES)
+    assert "(outer): the baseline has a criterion" in line
+
+
 def test_a_repeated_attempt_answers_nothing() -> None:
     repeated = judged("b", "cuda:0", Outcome.MARGINAL, Reason.REPEATED, "")
     (line,) = unanswered([repeated], [criterion("b", ("cuda:0",))])
