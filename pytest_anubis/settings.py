@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from pytest_anubis.options import (
     Profile,
 )
 from pytest_anubis.options import add_options as add_options
+from pytest_anubis.passwords import shown_place
 
 __all__ = [
     "DEFAULT_BASELINES",
@@ -83,7 +84,7 @@ class Settings:
     profile: Profile = "smoke"
     baselines: Path = Path("baselines")
     store: Path = Path(".anubis")
-    history: str = ""
+    history: str = field(default="", repr=False)  # may hold a password
     run_id: str = ""
     fail_on: Literal["fail", "marginal"] = "fail"
     require_all: bool = False
@@ -114,9 +115,8 @@ class Settings:
 
 
 def without_password(settings: Settings) -> Settings:
-    """Return the settings as a journal may hold them: a database's password is left out."""
-    hidden = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", settings.history)
-    return replace(settings, history=re.sub(r"(?<=[?&]password=)[^&]*", "***", hidden))
+    """Return the settings as a journal and workers may hold them: a database's password is left out."""
+    return replace(settings, history=shown_place(settings.history))
 
 
 def seconds(text: str | float) -> float:

@@ -24,6 +24,7 @@ from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, repla
 from pytest_anubis.report.export.junit_export import JUnitDecision
 from pytest_anubis.report.pytest_html import HtmlReport
 from pytest_anubis.session.context import RunContext, context_key, new_run_id, sink_key
+from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.running.gate_plugin import Gate, golden_of
 from pytest_anubis.session.running.live_run import Run
@@ -101,7 +102,13 @@ def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
     if stands_down(config):
         return  # the terminal says so
     before = earlier.choice if earlier is not None else None
-    run.selection = Selection(run.context, read_choice_inputs(run.context), run.sink, before)
+    inputs = read_choice_inputs(run.context)
+    if inputs.unreadable:
+        warn(
+            config,
+            f"--anubis-select: the history cannot be read: {inputs.unreadable}; nothing is left out",
+        )
+    run.selection = Selection(run.context, inputs, run.sink, before)
     _add(config, Pruning(run.selection.answer), "anubis-pruning")
 
 

@@ -13,5 +13,14 @@ from pytest_anubis.codec.codec_error import CodecError, found, shown
 from pytest_anubis.codec.json_files import read_json
 from pytest_anubis.codec.plain_reading import from_plain
 from pytest_anubis.codec.plain_writing import to_plain
+from pytest_anubis.codec.surrogates import without_surrogates
 
-__all__ = ["CodecError", "found", "from_plain", "read_json", "shown", "to_plain"]
+__all__ = [
+    "CodecError",
+    "found",
+    "from_plain",
+    "read_json",
+    "shown",
+    "to_plain",
+    "without_surrogates",
+]

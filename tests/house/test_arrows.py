@@ -23,12 +23,13 @@ MAY_IMPORT = {
     "codec": {"core"},
     "solver_output": set(),
     "options": set(),
-    "settings": {"options"},
+    "passwords": set(),
+    "settings": {"options", "passwords"},
     "hookspecs": {"core"},
     "fixture_types": {"core"},
     "validator": {"core"},
     "selector": {"core"},
-    "store": {"core", "codec"},
+    "store": {"core", "codec", "passwords"},
     "report": {"core", "codec"},
     "hardware": {"core", "codec"},
     "session": {
@@ -40,7 +41,7 @@ MAY_IMPORT = {
     },
     "cli": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "solver_output",
-        "distributed",
+        "distributed", "passwords",
     },
     "start": {
         "core", "store", "hardware", "report", "codec", "settings", "session", "distributed",

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_anubis.cli.shared.arguments import add_action, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.history_access import add_history
+from pytest_anubis.cli.shared.history_access import add_history, use
 from pytest_anubis.core.history import Incident, RunSummary
-from pytest_anubis.report.text.numbers import duration_text, similarity_text
+from pytest_anubis.passwords import is_mistaken
+from pytest_anubis.report.text.numbers import count_text, duration_text, similarity_text
 from pytest_anubis.report.text.text_table import clip, table
-
-if TYPE_CHECKING:
-    from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.waiting_runs import WAITING, waiting, waiting_for
 
 NODE_STATES = {
     "in-service": "in service",
@@ -51,6 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     _add_incident(_noun(nouns, "incident", "what users suffered: enter, list, take out"))
     _add_defect(_noun(nouns, "defect", "what validation found bad: list, enter by hand, close"))
     _add_state(nouns)
+    _add_file(nouns)
     add_renamed_actions(nouns, "history", RENAMED)
 
 
@@ -143,30 +142,44 @@ def _add_state(nouns: Any) -> None:
     add_history(state, inherited=True)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Open the history and do what was asked for."""
-    from pytest_anubis.store.history.database import History, HistoryError
+def _add_file(nouns: Any) -> None:
+    file = add_action(
+        nouns,
+        "file",
+        _file,
+        "file the runs that wait for this history, which could not be written then",
+    )
+    file.add_argument(
+        "--runs",
+        type=Path,
+        metavar="DIR",
+        help="the store that keeps the runs (default: --store where that is a folder, else .anubis)",
+    )
+    file.add_argument(
+        "--all", action="store_true", help="every run of the store, e.g. after its history was lost"
+    )
+    add_history(file, inherited=True)
 
-    target = options.store if "://" in options.store else Path(options.store)
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked for."""
     action = _show if options.action == "show" else options.action
-    if isinstance(target, Path) and action in (_show, _defects, _incidents) and not target.is_dir():
-        raise CommandError(f"{target}: no history yet; run 'pytest --anubis suites/' first")
-    try:
-        with History(target) as history:
-            action(history, options)
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
+    store = options.store
+    folder = "://" not in store and not is_mistaken(store)
+    if folder and action in (_show, _defects, _incidents) and not Path(store).is_dir():
+        raise CommandError(f"{store}: no history yet; run 'pytest --anubis suites/' first")
+    action(options)
     return 0
 
 
-def _show(history: History, options: argparse.Namespace) -> None:
-    nodes = history.nodes()
+def _show(options: argparse.Namespace) -> None:
+    nodes = use(options.store, lambda history: history.nodes())
     if not nodes:
         print("no runs yet; run 'pytest --anubis suites/' first")
         return
     if options.node or len(nodes) == 1:
-        node = options.node or nodes[0].name
-        runs = history.node_history(node, limit=max(1, options.limit))
+        node, limit = options.node or nodes[0].name, max(1, options.limit)
+        runs = use(options.store, lambda history: history.node_history(node, limit=limit))
         state = next(record.state for record in nodes if record.name == node)
         for line in _node_lines(node, state, runs):
             print(line)
@@ -219,13 +232,14 @@ def _movement(runs: tuple[RunSummary, ...]) -> list[list[str]]:
     return [header, *(row for _, row in sorted(rows, key=lambda item: item[0]))]
 
 
-def _import(history: History, options: argparse.Namespace) -> None:
+def _import(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.incident_records import import_incidents
 
-    try:
-        result = import_incidents(history, options.file, add_nodes=options.add_nodes)
-    except OSError as error:
-        raise CommandError(f"{options.file}: cannot be read ({error.strerror})") from error
+    add_nodes = options.add_nodes
+    result = use(
+        options.store,
+        lambda history: import_incidents(history, options.file, add_nodes=add_nodes),
+    )
     for line in result.wrong:
         print(line)
     print(
@@ -236,26 +250,29 @@ def _import(history: History, options: argparse.Namespace) -> None:
         raise CommandError(f"{options.file}: no good line")
 
 
-def _add(history: History, options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.database import moment_of
+def _add(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.database import History, moment_of
     from pytest_anubis.store.history.incident_records import add_incident, seconds_of
 
-    incident = Incident(
-        node=options.node,
-        kind=options.kind,
-        started=moment_of(options.started),
-        duration=seconds_of(options.duration),
-        component=options.component,
-        note=options.note,
-    )
-    new = add_incident(history, incident, add_node=options.add_nodes)
+    def enter(history: History) -> bool:
+        incident = Incident(
+            node=options.node,
+            kind=options.kind,
+            started=moment_of(options.started),
+            duration=seconds_of(options.duration),
+            component=options.component,
+            note=options.note,
+        )
+        return add_incident(history, incident, add_node=options.add_nodes)
+
+    new = use(options.store, enter)
     print("incident added" if new else "this incident was known already")
 
 
-def _incidents(history: History, options: argparse.Namespace) -> None:
+def _incidents(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.incident_records import incidents
 
-    found = incidents(history, node=options.node)
+    found = use(options.store, lambda history: incidents(history, node=options.node))
     if not found:
         print("no incidents")
         return
@@ -271,29 +288,32 @@ def _incidents(history: History, options: argparse.Namespace) -> None:
         print(f"... and {len(found) - len(rows) + 1} before (--limit shows more)")
 
 
-def _withdraw(history: History, options: argparse.Namespace) -> None:
+def _withdraw(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.incident_records import withdraw_incident
 
-    withdraw_incident(history, options.number)
+    use(options.store, lambda history: withdraw_incident(history, options.number))
     print(f"incident {options.number}: taken out")
 
 
-def _state(history: History, options: argparse.Namespace) -> None:
+def _state(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.database import moment_of
 
-    history.set_state(
-        options.node,
-        NODE_STATES[options.state],
-        at=moment_of(options.on) if options.on else None,
-        note=options.note,
+    use(
+        options.store,
+        lambda history: history.set_state(
+            options.node,
+            NODE_STATES[options.state],
+            at=moment_of(options.on) if options.on else None,
+            note=options.note,
+        ),
     )
     print(f"node {options.node}: {NODE_STATES[options.state]}")
 
 
-def _defects(history: History, options: argparse.Namespace) -> None:
+def _defects(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.defect_records import defects
 
-    found = defects(history, node=options.node)
+    found = use(options.store, lambda history: defects(history, node=options.node))
     if not found:
         print("no defects")
         return
@@ -313,28 +333,62 @@ def _defects(history: History, options: argparse.Namespace) -> None:
     print(table(rows))
 
 
-def _found(history: History, options: argparse.Namespace) -> None:
+def _found(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.database import moment_of
     from pytest_anubis.store.history.defect_records import add_defect
 
-    number = add_defect(
-        history,
-        node=options.node,
-        benchmarks=options.benchmark,
-        component=options.component,
-        kind=options.kind,
-        found=moment_of(options.on) if options.on else None,
-        note=options.note,
+    number = use(
+        options.store,
+        lambda history: add_defect(
+            history,
+            node=options.node,
+            benchmarks=options.benchmark,
+            component=options.component,
+            kind=options.kind,
+            found=moment_of(options.on) if options.on else None,
+            note=options.note,
+        ),
     )
     print(f"defect {number} recorded as confirmed")
 
 
-def _close(history: History, options: argparse.Namespace) -> None:
+def _close(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.defect_records import close_defect
 
-    close_defect(history, options.number, STATES[options.state], note=options.note)
+    state = STATES[options.state]
+    use(
+        options.store,
+        lambda history: close_defect(history, options.number, state, note=options.note),
+    )
     print(f"defect {options.number}: {STATES[options.state]}")
 
 
+def _file(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.database import HistoryError
+    from pytest_anubis.store.history.run_filing import file_all
+
+    elsewhere = "://" in options.store
+    folder = Path(".anubis" if elsewhere else options.store)
+    runs = options.runs or folder
+    place = options.store if elsewhere else folder
+    names = None if options.all else waiting_for(runs, place)
+    filed: list[str] = []
+    try:
+        said = file_all(runs, place=place, names=names, progress=filed.append)
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+    for line in said:
+        print(line)
+    print(f"{count_text(len(filed) - len(said), 'run')} filed, {len(said)} could not be filed")
+    if left := len(waiting(runs)) - len(waiting_for(runs, place)):
+        print(
+            f"{count_text(left, 'run')} in {runs / WAITING} for another history: name it as --store"
+        )
+    if said:
+        raise CommandError(f"{runs}: not all runs are in the history")
+
+
 def _time(moment: float) -> str:
-    return dt.datetime.fromtimestamp(moment, dt.UTC).strftime("%Y-%m-%d %H:%M")
+    from pytest_anubis.store.history.database import shown_time
+
+    return shown_time(moment)[:16].replace("T", " ")

@@ -12,6 +12,7 @@ from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.risk_report import NodeOutlook, risk_lines, risk_page
 from pytest_anubis.selector.selector_error import SelectorError
 
@@ -62,8 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.load is not None and options.model is not None:
         raise CommandError("--load uses a model that was kept, --model fits one: give one of them")
-    with histories.reading(options.store) as history:
-        fleet = read_fleet(history)
+    fleet = histories.read(options.store, read_fleet)
     unknown = sorted(set(options.node) - {node.name for node in fleet.nodes})
     if unknown:
         raise CommandError(f"node {unknown[0][:80]!r} is unknown; 'anubis history' lists the nodes")
@@ -97,7 +97,7 @@ def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> Risk
         try:
             return fit_risk(fleet, now=now, model=options.model or "auto", seed=options.seed)
         except SelectorError as error:
-            raise CommandError(f"{options.store}: {error}") from error
+            raise CommandError(f"{shown_place(options.store)}: {error}") from error
 
 
 def _look(
@@ -112,7 +112,7 @@ def _look(
     try:
         return look_ahead(fleet, risk, now=now, horizon=horizon, nodes=options.node or None)
     except SelectorError as error:
-        raise CommandError(f"{options.store}: {error}") from error
+        raise CommandError(f"{shown_place(options.store)}: {error}") from error
 
 
 def _rows(fleet: FleetHistory, outlook: Outlook) -> list[NodeOutlook]:

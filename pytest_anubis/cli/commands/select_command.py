@@ -10,6 +10,7 @@ from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.codec import to_plain
+from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.solver_output import suppress_solver_output
@@ -101,13 +102,15 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
         incident_cost=options.incident_cost,
         explore=0.0,  # a list for people: nothing is left to chance
     )
-    with histories.reading(options.store) as history:
-        nodes = _nodes(options.node, history.nodes())
-        key = nodes[0].hardware_class
-        fleet = read_fleet(history, hardware_class=key, profile=options.profile)
+    nodes = _nodes(options.node, histories.read(options.store, lambda history: history.nodes()))
+    key, profile = nodes[0].hardware_class, options.profile
+    fleet = histories.read(
+        options.store, lambda history: read_fleet(history, hardware_class=key, profile=profile)
+    )
     path = histories.model_path(options.store)
     model = histories.load_risk_model(path) if path is not None and path.exists() else None
-    offers = _offers(fleet, options.store)
+    place = shown_place(options.store)
+    offers = _offers(fleet, place)
     try:
         inputs = gather_inputs(
             fleet,
@@ -119,7 +122,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
         with suppress_solver_output():
             return choose(inputs, offers, request), request
     except SelectorError as error:
-        raise CommandError(f"{options.store}: {error}") from error
+        raise CommandError(f"{place}: {error}") from error
 
 
 def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.settings import seconds
 from pytest_anubis.store.atomic import write_atomically
@@ -20,6 +20,8 @@ from pytest_anubis.store.atomic import write_atomically
 if TYPE_CHECKING:
     from pytest_anubis.selector.risk.forecast import RiskModel
     from pytest_anubis.store.history.database import History
+
+T = TypeVar("T")
 
 
 def add_history(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
@@ -46,26 +48,35 @@ def add_history_and_horizon(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@contextlib.contextmanager
-def reading(store: str) -> Iterator[History]:
-    """Give an open history.
+def use(store: str, work: Callable[[History], T]) -> T:
+    """Do something with a history, which is made if it is not there.
+
+    Args:
+        store: The store's folder or a database URL.
+        work: Gets the open history; prints nothing, since the time that it may take is limited.
 
     Raises:
-        CommandError: There is none, or it cannot be used.
+        CommandError: The history cannot be used, or refuses.
     """
-    from pytest_anubis.store.history.database import HISTORY_NAME, History, HistoryError
+    from pytest_anubis.store.history.bounded_use import use_history
+    from pytest_anubis.store.history.database import HistoryError
 
-    target = store if "://" in store else Path(store)
-    if isinstance(target, Path) and not (target / HISTORY_NAME).exists():
-        raise CommandError(
-            f"{target}: no history yet; run 'pytest --anubis suites/', or enter incidents with "
-            "'anubis history incident add' or 'incident import'"
-        )
     try:
-        with History(target) as history:
-            yield history
+        return use_history(store if "://" in store else Path(store), work)
     except HistoryError as error:
         raise CommandError(str(error)) from error
+
+
+def read(store: str, work: Callable[[History], T]) -> T:
+    """Do something with a history that must be there already; as `use`."""
+    from pytest_anubis.store.history.database import HISTORY_NAME
+
+    if "://" not in store and not is_mistaken(store) and not (Path(store) / HISTORY_NAME).exists():
+        raise CommandError(
+            f"{store}: no history yet; run 'pytest --anubis suites/', or enter incidents with "
+            "'anubis history incident add' or 'incident import'"
+        )
+    return use(store, work)
 
 
 def model_path(store: str) -> Path | None:

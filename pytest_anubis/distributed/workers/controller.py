@@ -56,6 +56,7 @@ from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.selecting.run_choice import Selection, answered
+from pytest_anubis.settings import without_password
 
 EXIT_UNDECIDED = 20
 
@@ -94,7 +95,7 @@ class Controller:
         self._state = state
         self._sink = sink
         self._lanes = {lane.name: lane for lane in lanes}
-        self._plain = to_plain(context)
+        self._plain = to_plain(replace(context, settings=without_password(context.settings)))
         self._certificates = certificates
         self._costs = costs or {}
         self._scheduler: AnubisScheduling | None = None

@@ -11,10 +11,11 @@ def measured_costs(context: RunContext) -> dict[str, float]:
     place = context.settings.history_place
     if not history_exists(place):
         return {}
-    from pytest_anubis.store.history.database import History, HistoryError
+    from pytest_anubis.store.history.bounded_use import use_history
+    from pytest_anubis.store.history.database import HistoryError
 
+    key, profile = context.hardware_class, context.settings.profile
     try:
-        with History(place) as history:
-            return history.durations(context.hardware_class, profile=context.settings.profile)
+        return use_history(place, lambda history: history.durations(key, profile=profile))
     except HistoryError:
         return {}  # filing this run will tell what is wrong with it

@@ -17,7 +17,9 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
     left = event["pruned"]
     total = len(event["chosen"]) + len(left)
     full = duration_text(event["full_cost"])
-    if event["lacking"]:
+    if event.get("unreadable"):
+        lines = [f"the history could not be read: {_how_many(event, total, full)}"]
+    elif event["lacking"]:
         what = " and no ".join(event["lacking"])
         lines = [f"the history has no {what} yet: {_how_many(event, total, full)}"]
     elif event["method"] == "nothing":

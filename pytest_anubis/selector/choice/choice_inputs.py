@@ -88,6 +88,7 @@ class ChoiceInputs:
         basis: What the risks rest on, in words.
         notes: What was filled in or only assumed, in words.
         lacking: What the history has none of, of ``incidents`` and ``defects``.
+        unreadable: Why the history could not be read, so that nothing is known; empty when it was.
     """
 
     risks: tuple[NodeRisk, ...]
@@ -99,6 +100,7 @@ class ChoiceInputs:
     basis: str = ""
     notes: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
+    unreadable: str = ""
 
     @property
     def risk(self) -> float | None:

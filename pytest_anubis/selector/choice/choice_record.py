@@ -21,7 +21,9 @@ def choice_record(
     plan, inputs = choice.plan, choice.inputs
     unknown = inputs.risk is None
     blind = bool(inputs.lacking) and plan.method == "everything"
+    unreadable = {"unreadable": inputs.unreadable} if inputs.unreadable else {}
     return {
+        **unreadable,
         "mode": request.mode,
         "target": None if unknown or request.target is None else float(request.target),
         "budget": request.budget,

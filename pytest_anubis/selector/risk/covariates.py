@@ -111,7 +111,7 @@ class Preparation:
         Raises:
             SelectorError: A field is missing or has another length.
         """
-        names = tuple(str(name) for name in plain.get("names", ()))
+        names = tuple(str(name) for name in items(plain, "names"))
         columns: dict[str, Any] = {}
         for field, kind in _FIELDS.items():
             columns[field] = numbers(plain, field, (len(names),)).astype(kind)
@@ -201,7 +201,7 @@ def numbers(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Flo
     """
     try:
         found = np.asarray(plain[field], dtype=np.float64)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise SelectorError(
             f"model file: field {field!r} is missing or no list of numbers"
         ) from None
@@ -214,4 +214,16 @@ def numbers(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Flo
         raise SelectorError(
             f"model file: field {field!r} has the shape {found.shape} or no numbers"
         )
+    return found
+
+
+def items(plain: Mapping[str, Any], field: str) -> list[Any]:
+    """Return a list out of plain data; empty where it is missing.
+
+    Raises:
+        SelectorError: It is no list.
+    """
+    found = plain.get(field, [])
+    if not isinstance(found, list):
+        raise SelectorError(f"model file: field {field!r} is no list")
     return found

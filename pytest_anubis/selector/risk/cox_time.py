@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats, numbers
+from pytest_anubis.selector.risk.covariates import Floats, items, numbers
 from pytest_anubis.selector.risk.cox import slopes
 from pytest_anubis.selector.risk.cox_time_network import Clock, Network, make_clock
 from pytest_anubis.selector.risk.cox_time_training import Recipe, sorted_rows, stop, train
@@ -142,7 +142,9 @@ class CoxTime(HazardModel):
         self._clock = Clock(*numbers(parameters, "clock", (3,)).tolist())
         self._times = numbers(parameters, "times", (-1,))
         self._steps = numbers(parameters, "steps", (len(self._times),))
-        found = parameters.get("networks", ())
+        found = items(parameters, "networks")
+        if not all(isinstance(net, Mapping) for net in found):
+            raise SelectorError("model file: field 'networks' holds something else than objects")
         self._nets = tuple(Network.from_plain(net, self._prepared.width) for net in found)
         if not self._nets:
             raise SelectorError("model file: field 'networks' is missing or empty")

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats, numbers
+from pytest_anubis.selector.risk.covariates import Floats, items, numbers
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -109,7 +109,7 @@ class Network:
             SelectorError: A field is missing or has another shape.
         """
         layers, size = [], width + 1
-        for each in plain.get("layers", ()):
+        for each in items(plain, "layers"):
             weight = numbers(each, "weight", (size, -1)).astype(np.float32)
             size = weight.shape[1]
             vectors = {name: numbers(each, name, (size,)).astype(np.float32) for name in _VECTORS}

@@ -28,6 +28,8 @@ SHAPE_FROM = 10
 
 SCHEMA = 1
 _MOST = 1 - 1e-9
+_COUNTED = 2**53
+"""Whole numbers below it are exact as floats; no fleet counts so far."""
 
 
 class NoRiskError(SelectorError):
@@ -90,6 +92,7 @@ class RiskModel:
             or not all(isinstance(kind, str) for kind in kinds)
             or not isinstance(nodes, int)
             or not isinstance(told, int)
+            or not (0 <= nodes < _COUNTED and 0 <= told < _COUNTED)
             or not isinstance(model, Mapping)
         ):
             raise SelectorError(
@@ -193,6 +196,10 @@ def look_ahead(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # said in the notes
         found = risk.model.incident_probability(rows.x, rows.duration, hours)
+    if not np.isfinite(found).all():
+        raise SelectorError(
+            "the risk model gives no probability; fit it again with 'anubis risk --save'"
+        )
     notes = risk.model.cautions(rows.x, float(rows.duration.max()) + hours)
     strange = tuple(f"node {name} is not in the history: taken for a new one" for name in new)
     return Outlook(

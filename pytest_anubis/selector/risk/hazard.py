@@ -16,7 +16,13 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats, Preparation, learn_preparation, numbers
+from pytest_anubis.selector.risk.covariates import (
+    Floats,
+    Preparation,
+    items,
+    learn_preparation,
+    numbers,
+)
 from pytest_anubis.selector.selector_error import SelectorError
 
 SCHEMA = 1
@@ -171,7 +177,9 @@ class HazardModel(ABC):
         self.observed = float(numbers(plain, "observed", ()))
         self.events = int(numbers(plain, "events", ()))
         self.rows = int(numbers(plain, "rows", ()))
-        self.notes = tuple(str(note) for note in plain.get("notes", ()))
+        self.notes = tuple(str(note) for note in items(plain, "notes"))
+        if self.observed <= 0:
+            raise SelectorError("model file: field 'observed' is not a time above 0")
         self._restore(parameters)
 
     # For the models

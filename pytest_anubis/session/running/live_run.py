@@ -28,6 +28,7 @@ from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
+from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.exit_guard import vouched_key
 from pytest_anubis.session.running.resume import Earlier
 from pytest_anubis.session.selecting.run_choice import Selection
@@ -343,13 +344,21 @@ class Run:
         return [f"{test}: planned, but never reported" for test in self.state.missing]
 
     def _file(self) -> None:
-        """File the run in the history; the journal is the truth, so a failure is only told."""
-        from pytest_anubis.store.history.run_filing import file_record
+        """File the run in the history; the journal is the truth, so any failure is only told."""
+        settings = self.context.settings
+        try:
+            from pytest_anubis.store.history.run_filing import file_finished
 
-        place = self.context.settings.history_place
-        problem = file_record(place, self.state.record(), path=self.record_path)
+            problem = file_finished(
+                settings.history_place,
+                settings.store,
+                self.state.record(),
+                journal=self.record_path,
+            )
+        except Exception as error:  # SQLAlchemy itself may be broken
+            problem = f"this run is not in the history: {type(error).__name__}"
         if problem:
-            self._config.issue_config_time_warning(pytest.PytestWarning(problem), stacklevel=2)
+            warn(self._config, problem)
 
 
 def _now() -> str:

@@ -131,6 +131,8 @@ class Selection:
         settings, inputs = self._context.settings, self._inputs
         risk = inputs.risk
         known = "unknown" if risk is None else f"{percent(risk)} ({inputs.basis})"
+        if inputs.unreadable:
+            known = "unknown, the history cannot be read"
         return (
             f"anubis: selecting by {settings.select}: risk of an incident in "
             f"{inputs.horizon / 3600:g} h {known}"
@@ -206,41 +208,52 @@ def _earlier_plan(event: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def history_exists(place: Path | str) -> bool:
     """Say whether there is a history: a database is taken to have one, a folder has its file or not."""
-    return isinstance(place, str) or (place / HISTORY_NAME).exists()
+    try:
+        return isinstance(place, str) or (place / HISTORY_NAME).exists()
+    except (OSError, ValueError):
+        return True  # opening it will tell
 
 
 def read_choice_inputs(context: RunContext) -> ChoiceInputs:
-    """Read what the choice rests on.
+    """Read what the choice rests on; from a history that cannot be read follows that nothing is left out.
 
     Raises:
-        pytest.UsageError: The history or the risk model cannot be used; one line says why.
+        pytest.UsageError: The risk model cannot be used, or the history makes no sense; one line says why.
     """
     from pytest_anubis.selector.choice.choice_inputs import gather_inputs
     from pytest_anubis.selector.risk.forecast import RiskModel
+    from pytest_anubis.store.history.bounded_use import use_history
     from pytest_anubis.store.history.database import History, HistoryError
     from pytest_anubis.store.history.fleet_history import read_fleet
     from pytest_anubis.store.history.risk_model_files import MODEL_NAME, read_model
 
     settings = context.settings
     path: Path = settings.store / MODEL_NAME
-    place = str(settings.store)
+    now = time.time()
+
+    def read(history: History) -> tuple[str, FleetHistory]:
+        key, profile = context.hardware_class, settings.profile
+        return history.shown(), read_fleet(history, hardware_class=key, profile=profile)
+
+    place, fleet, unreadable = str(settings.store), FleetHistory(), ""
+    if history_exists(settings.history_place):  # opening one would make it
+        try:
+            place, fleet = use_history(settings.history_place, read)
+        except HistoryError as error:
+            unreadable = str(error)
     try:
-        fleet, read = FleetHistory(), place
-        if history_exists(settings.history_place):  # opening one would make it
-            with History(settings.history_place) as history:
-                read = history.shown()
-                fleet = read_fleet(
-                    history, hardware_class=context.hardware_class, profile=settings.profile
-                )
         model = None
-        if path.exists():
-            place = str(path)
+        # Without the history a model would take every node for a new one, and might find it safe.
+        if not unreadable and path.exists():
             model = RiskModel.from_plain(read_model(path))
-        place = read
-        return gather_inputs(
-            fleet, [context.node], now=time.time(), horizon=settings.horizon, model=model
-        )
     except HistoryError as error:
         raise pytest.UsageError(f"--anubis-select: {error}") from error
     except SelectorError as error:
+        raise pytest.UsageError(f"--anubis-select: {path}: {error}") from error
+    try:
+        inputs = gather_inputs(
+            fleet, [context.node], now=now, horizon=settings.horizon, model=model
+        )
+    except SelectorError as error:
         raise pytest.UsageError(f"--anubis-select: {place}: {error}") from error
+    return replace(inputs, unreadable=unreadable)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError
 
+from pytest_anubis.codec import without_surrogates
 from pytest_anubis.core.history import NODE_STATES, NodeRecord, RunSummary
+from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.engines import HistoryError as HistoryError
+from pytest_anubis.store.history.engines import engine_of, retried, told
 
 HISTORY_NAME = "history.sqlite"
 
-_WAIT = 30.0  # seconds that a writer waits for another one
-
-
-class HistoryError(ValueError):
-    """The history cannot be read or written, or must not be; the message is one line for people."""
+_MAKING = 0x616E75626973  # "anubis": PostgreSQL's advisory lock of those who make the tables
 
 
 class History:
@@ -39,33 +39,52 @@ class History:
     """
 
     def __init__(self, target: Path | str) -> None:
+        url: str | sa.URL
         if isinstance(target, str) and "://" in target:
-            self.name = target
+            self._place, url = target, target
         else:
             path = Path(target) / HISTORY_NAME
-            self.name = f"sqlite:///{path}"
+            url = sa.URL.create("sqlite", database=str(path))
+            self._place = f"sqlite:///{path}"
+            if is_mistaken(str(target)):
+                raise HistoryError(
+                    f"history {shown_place(str(target))} is neither a folder nor a URL; write e.g. "
+                    "postgresql+psycopg://user@host/anubis"
+                )
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise HistoryError(
                     f"{path}: cannot be made ({error.strerror}); choose another store folder"
                 ) from error
-        self._engine = _engine(self.name)
+        self._engine = engine_of(url)
         try:
-            self._prepare()
+            retried(self._prepare)
         except BaseException:  # an interrupt too leaves no connection behind
-            self.close()
+            with contextlib.suppress(Exception):
+                self.close()
             raise
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, _: type[BaseException] | None, raised: BaseException | None, __: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except HistoryError:
+            if raised is None:  # else that is what people must know
+                raise
 
     def close(self) -> None:
-        """Close all connections; doing it twice is harmless."""
-        self._engine.dispose()
+        """Close all connections; doing it twice is harmless.
+
+        Raises:
+            HistoryError: The driver refuses.
+        """
+        with self._told():
+            self._engine.dispose()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -91,36 +110,48 @@ class History:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except (SQLAlchemyError, sqlite3.Error) as error:
-            # The first line says what; the rest is the statement.
-            cause = getattr(error, "orig", None) or error
-            said = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
-            raise HistoryError(f"{self.shown()}: {said[:160]}") from error
+        except Exception as error:
+            raise told(error, self._place) from error
 
     def shown(self) -> str:
         """Return its URL for people, without a password."""
-        with contextlib.suppress(SQLAlchemyError):
-            return sa.make_url(self.name).render_as_string(hide_password=True)
-        return "history"
+        return shown_place(self._place)
 
     def _prepare(self) -> None:
+        """Make what is missing; a history that is complete is only read."""
+        with self.reading() as connection:
+            if self._complete(connection):
+                return
         with self.writing() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
             new = not sa.inspect(connection).has_table(schema.benchmarks.name)
             schema.metadata.create_all(connection)
             if new:
                 _take_over(connection)
-            found = connection.execute(
-                sa.select(schema.meta.c.value).where(schema.meta.c.name == "schema")
-            ).scalar()
-            if found is None:
+            if not self._complete(connection):
                 connection.execute(
                     schema.meta.insert().values(name="schema", value=str(schema.VERSION))
                 )
-            elif found not in schema.READABLE:
-                raise HistoryError(
-                    f"{self.shown()}: history of schema {found[:20]}, this version reads "
-                    f"{' and '.join(schema.READABLE)}; use the version of pytest-anubis that wrote it"
-                )
+
+    def _complete(self, connection: sa.Connection) -> bool:
+        """Return whether the tables are there and the schema is known; no to a history that is new.
+
+        Raises:
+            HistoryError: It has another schema.
+        """
+        inspector = sa.inspect(connection)
+        there = {name for name in schema.metadata.tables if inspector.has_table(name)}
+        found = None
+        if schema.meta.name in there:
+            query = sa.select(schema.meta.c.value).where(schema.meta.c.name == "schema")
+            found = connection.execute(query).scalar()
+        if found is not None and found not in schema.READABLE:
+            raise HistoryError(
+                f"{self.shown()}: history of schema {found[:20]}, this version reads "
+                f"{' and '.join(schema.READABLE)}; use the version of pytest-anubis that wrote it"
+            )
+        return found is not None and len(there) == len(schema.metadata.tables)
 
     # Nodes
 
@@ -255,17 +286,21 @@ def node_number(
         HistoryError: The name is empty or unprintable.
     """
     table = schema.nodes
+    name = without_surrogates(name)
     if not name.strip() or not name.isprintable():
         raise HistoryError(f"node name {name[:40]!r} is empty or unprintable")
-    row = connection.execute(sa.select(table).where(table.c.name == name)).one_or_none()
+    # Whoever changes a node's runs holds its row, so that two filings of one run come one after the other.
+    query = sa.select(table).where(table.c.name == name).with_for_update()
+    row = connection.execute(query).one_or_none()
     if row is None:
         values = {
             "name": name,
             "hardware_class": hardware_class,
             "since": time.time() if since is None else since,
         }
-        key = connection.execute(table.insert().values(values)).inserted_primary_key
-        return int(key[0]) if key else 0
+        with contextlib.suppress(IntegrityError), connection.begin_nested():  # added meanwhile
+            connection.execute(table.insert().values(values))
+        row = connection.execute(query).one()
     if hardware_class and hardware_class != row.hardware_class:
         connection.execute(
             table.update().where(table.c.id == row.id).values(hardware_class=hardware_class)
@@ -332,34 +367,6 @@ def shown_time(moment: float) -> str:
         return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):
         return f"{moment:g} s"
-
-
-def _engine(url: str) -> sa.Engine:
-    try:
-        engine = sa.create_engine(url)
-    except (SQLAlchemyError, ImportError, ValueError) as error:
-        said = str(error).splitlines()[0][:120]
-        raise HistoryError(
-            f"history URL: {said}; write e.g. postgresql+psycopg://user@host/anubis and install "
-            "`pytest-anubis[postgres]`"
-        ) from None
-    if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", _prepare_sqlite)
-        sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _prepare_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves
-    for pragma in ("journal_mode=WAL", f"busy_timeout={_WAIT * 1000:.0f}", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    # A transaction that reads first and then writes cannot wait for another writer; one that takes the
-    # lock at once can.
-    reads = connection.get_execution_options().get("anubis_reads", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def _take_over(connection: sa.Connection) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,78 @@ import sqlalchemy as sa
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.database import History, HistoryError, moment_of, node_number
+from pytest_anubis.store.history.engines import retried
+from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, journal_path
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+
+_HALF = WHOLE / 2
+"""Seconds after which no further run that waits is begun: what is begun has as long to end."""
+
+
+def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal: Path | str) -> str:
+    """Record a run that has just ended, and those that wait for this history; what fails waits.
+
+    Args:
+        place: The store's folder or a database URL.
+        store: The store's folder.
+        record: The run.
+        journal: Its journal.
+
+    Returns:
+        What went wrong in one line, empty when all is well: the journal is the truth, and a history
+        that cannot be written must not cost a run its verdict.
+    """
+    name = Path(journal).parent.name
+    filed: list[str] = []
+    problem = ""
+    begin = time.monotonic()
+
+    def file(history: History) -> list[str]:
+        record_run(history, record)
+        filed.append(name)
+        forget(store, name)
+        due = waiting_for(store, place)
+        return [
+            trouble
+            for one in takewhile(lambda _: time.monotonic() - begin < _HALF, due)
+            if (trouble := _file_waiting(history, store, one))
+        ]
+
+    try:
+        problem = next(iter(use_history(place, file)), "")
+    except HistoryError as error:
+        problem = str(error)
+    finally:  # an impatient Ctrl-C too leaves a run that is filed later
+        kept = "" if filed else keep(store, name, place, why=problem)
+    left = len(waiting(store))
+    many = (
+        f"{left} run{'s' if left != 1 else ''} wait{'s' if left == 1 else ''} in {store / WAITING}"
+    )
+    how = "; the next run files them, or 'anubis history file'"
+    if not filed:
+        return f"this run is not in the history: {problem}; {kept or many + how}"
+    if left:
+        other = "" if waiting_for(store, place) else " for another history"
+        return many + (f": {problem}" if problem else other) + how
+    return f"this run is in the history, but: {problem}" if problem else ""
+
+
+def _file_waiting(history: History, store: Path, name: str) -> str:
+    """File a run that waits; return what went wrong in one line."""
+    journal = journal_path(store, name)
+    if not journal.exists():  # there is nothing left that could be filed
+        forget(store, name)
+        return ""
+    try:
+        record_run(history, read_journal(journal))
+    except (JournalError, HistoryError) as error:
+        return str(error)
+    forget(store, name)
+    return ""
 
 
 def file_run(store: Path | str, journal: Path | str) -> str:
@@ -26,45 +95,54 @@ def file_run(store: Path | str, journal: Path | str) -> str:
         journal: The journal or its run's folder.
 
     Returns:
-        What went wrong in one line, empty when all is well: the journal is the truth, and a history
-        that cannot be written must not cost a run its verdict.
+        What went wrong in one line, empty when all is well.
     """
     try:
-        return file_record(store, read_journal(Path(journal)), path=str(journal))
-    except JournalError as error:
-        return f"this run is not in the history: {error}"
-
-
-def file_record(store: Path | str, record: RunRecord, *, path: str = "") -> str:
-    """Record a run in the history; as `file_run`.
-
-    Args:
-        store: The store's folder or a database URL.
-        record: The run.
-        path: Where its journal lies.
-    """
-    try:
-        with History(store) as history:
-            record_run(history, record)
-    except HistoryError as error:
+        record = read_journal(Path(journal))
+        use_history(store, lambda history: record_run(history, record))
+    except (JournalError, HistoryError) as error:
         return f"this run is not in the history: {error}"
     return ""
 
 
-def file_all(store: Path, *, progress: Callable[[str], None] | None = None) -> tuple[str, ...]:
-    """File every run of a store again, e.g. after its history was lost; return what went wrong.
+def file_all(
+    store: Path,
+    *,
+    place: Path | str | None = None,
+    names: Iterable[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[str, ...]:
+    """File runs of a store again, e.g. after its history was lost; return what went wrong.
 
     Args:
         store: The store's folder.
+        place: The history; default the store's own.
+        names: The runs; default all of the store.
         progress: Called with each journal's path.
+
+    Raises:
+        HistoryError: The history cannot be used at all, or not any more.
     """
+    place = store if place is None else place
+    if names is None:
+        names = sorted(path.parent.name for path in (store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}"))
+    use_history(place, _nothing)
+    due = waiting_for(store, place)
     said: list[str] = []
-    for journal in sorted((store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}")):
+    for name in names:
+        journal = journal_path(store, name)
         if progress is not None:
             progress(str(journal))
-        if trouble := file_run(store, journal):
+        if trouble := file_run(place, journal):
             said.append(trouble)
+            use_history(place, _nothing)  # it is the run's own trouble
+        elif name in due:  # what waits for another history still does
+            forget(store, name)
     return tuple(said)
+
+
+def _nothing(_: History) -> None:
+    """Only open the history."""
 
 
 def record_run(history: History, record: RunRecord) -> int:
@@ -83,6 +161,10 @@ def record_run(history: History, record: RunRecord) -> int:
     Raises:
         HistoryError: The database refuses, or the node's name is not valid.
     """
+    return retried(lambda: _record(history, record))
+
+
+def _record(history: History, record: RunRecord) -> int:
     started = _moment(record.started)
     started = time.time() if started is None else started
     with history.writing() as connection:

@@ -1,6 +1,12 @@
-"""The tables of the history: one schema for SQLite and PostgreSQL."""
+"""The tables of the history: one schema for SQLite and PostgreSQL, and what their cells may hold.
+
+SQLite keeps anything in any column, so every cell that is read is checked here, once.
+"""
 
 from __future__ import annotations
+
+from math import isfinite
+from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -14,6 +20,9 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.types import TypeDecorator
+
+from pytest_anubis.codec import found, without_surrogates
 
 VERSION = 2
 """Schema of a new history."""
@@ -22,6 +31,62 @@ READABLE = ("1", "2")
 """Schemas that are read and written: 1 has more columns, all of which may be left out, and ``samples``."""
 
 metadata = MetaData()
+
+_LAST = 253402300800.0  # the year 10000, which no calendar shows
+
+
+class Words(TypeDecorator[str]):
+    """Text that every database takes: without lone surrogates and NUL, which come out of broken names."""
+
+    impl: type[String] = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:
+        """Return text as it is stored."""
+        if not isinstance(value, str):
+            return value
+        return without_surrogates(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        """Return text as it was stored, and refuse anything else."""
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"a cell holds {found(value)} where text belongs")
+        return value
+
+
+class Label(Words):
+    """One of a few words."""
+
+    impl = String
+    cache_ok = True
+
+
+class Number(TypeDecorator[float]):
+    """A number of double precision."""
+
+    impl = Double
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        """Return a number as it was stored, and refuse anything else."""
+        if value is None:
+            return None
+        if not isinstance(value, float | int):
+            raise ValueError(f"a cell holds {found(value)} where a number belongs")
+        return float(value)
+
+
+class Time(Number):
+    """A moment in seconds since 1970, or a duration in seconds."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        """Return a time as it was stored, and refuse what is none."""
+        number = super().process_result_value(value, dialect)
+        if number is not None and not (isfinite(number) and abs(number) < _LAST):
+            raise ValueError(f"a cell holds {found(value)} where a time belongs")
+        return number
 
 
 def _number() -> Column[int]:
@@ -35,23 +100,23 @@ def _of(table: str) -> Column[int]:
 
 
 def _text(name: str) -> Column[str]:
-    return Column(name, Text, nullable=False, server_default="")
+    return Column(name, Words, nullable=False, server_default="")
 
 
 meta = Table(
     "anubis_meta",
     metadata,
     Column("name", String(64), primary_key=True),
-    Column("value", Text, nullable=False),
+    Column("value", Words, nullable=False),
 )
 
 nodes = Table(
     "nodes",
     metadata,
     _number(),
-    Column("name", Text, nullable=False, unique=True),
+    Column("name", Words, nullable=False, unique=True),
     _text("hardware_class"),
-    Column("since", Double, nullable=False),
+    Column("since", Time, nullable=False),
 )
 
 states = Table(
@@ -59,8 +124,8 @@ states = Table(
     metadata,
     _number(),
     _of("node"),
-    Column("at", Double, nullable=False),
-    Column("state", String(32), nullable=False),
+    Column("at", Time, nullable=False),
+    Column("state", Label(32), nullable=False),
     _text("note"),
     Index("states_by_node", "node_id", "at"),
 )
@@ -70,12 +135,12 @@ runs = Table(
     metadata,
     _number(),
     _of("node"),
-    Column("run", Text, nullable=False),
+    Column("run", Words, nullable=False),
     _text("hardware_class"),
     _text("profile"),
     _text("purpose"),
-    Column("started", Double, nullable=False),
-    Column("ended", Double),
+    Column("started", Time, nullable=False),
+    Column("ended", Time),
     _text("decision"),
     _text("headline"),
     _text("baseline"),
@@ -107,10 +172,10 @@ verdicts = Table(
     _text("outcome"),
     _text("reason"),
     _text("reference"),
-    Column("value", Double),
-    Column("expected", Double),
-    Column("similarity", Double),
-    Column("threshold", Double),
+    Column("value", Number),
+    Column("expected", Number),
+    Column("similarity", Number),
+    Column("threshold", Number),
     Index("verdicts_by_run", "run_id"),
 )
 
@@ -120,7 +185,7 @@ durations = Table(
     _number(),
     _of("run"),
     _text("benchmark"),
-    Column("seconds", Double, nullable=False),
+    Column("seconds", Time, nullable=False),
     Index("durations_by_run", "run_id"),
 )
 
@@ -129,9 +194,9 @@ incidents = Table(
     metadata,
     _number(),
     _of("node"),
-    Column("kind", Text, nullable=False),
-    Column("started", Double, nullable=False),
-    Column("duration", Double),
+    Column("kind", Words, nullable=False),
+    Column("started", Time, nullable=False),
+    Column("duration", Time),
     _text("component"),
     _text("note"),
     UniqueConstraint("node_id", "kind", "started"),
@@ -144,11 +209,11 @@ defects = Table(
     _of("node"),
     Column("run_id", Integer, ForeignKey("runs.id", ondelete="SET NULL")),
     _text("hardware_class"),
-    Column("found", Double, nullable=False),
+    Column("found", Time, nullable=False),
     _text("component"),
     _text("kind"),
-    Column("state", String(16), nullable=False),
-    Column("closed", Double),
+    Column("state", Label(16), nullable=False),
+    Column("closed", Time),
     _text("note"),
     Index("defects_by_class", "hardware_class", "found"),
 )
@@ -157,5 +222,5 @@ defect_benchmarks = Table(
     "defect_benchmarks",
     metadata,
     Column("defect_id", Integer, ForeignKey("defects.id", ondelete="CASCADE"), primary_key=True),
-    Column("benchmark", Text, primary_key=True),
+    Column("benchmark", Words, primary_key=True),
 )

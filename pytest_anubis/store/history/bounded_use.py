@@ -1,0 +1,58 @@
+"""The border of the history: whatever happens behind it takes a limited time and ends in one line."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from pytest_anubis.passwords import shown_place
+from pytest_anubis.store.history.database import History, HistoryError
+from pytest_anubis.store.history.engines import told
+
+T = TypeVar("T")
+
+WHOLE = 30.0
+"""Seconds for opening a history and one use of it: room for three waits, little beside a run."""
+
+
+def use_history(
+    place: Path | str, work: Callable[[History], T], *, limit: float | None = None
+) -> T:
+    """Open a history, do something with it, and close it.
+
+    A server may fall silent at any moment, and no driver gives up in every such case. So all of it happens in
+    a thread, which is left behind when the time is over: it is a daemon, and ends with the process.
+
+    Args:
+        place: The store's folder or a database URL.
+        work: Gets the open history; must not print or ask, since that may take as long as people like.
+        limit: Seconds; default `WHOLE`.
+
+    Raises:
+        HistoryError: Anything at all went wrong, or the time is over.
+    """
+    limit = WHOLE if limit is None else limit
+    found: list[T] = []
+    failed: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            with History(place) as history:
+                result = work(history)
+            found.append(result)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=use, name="anubis-history", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise told(error, str(place)) from error
+    thread.join(limit)
+    if found:
+        return found[0]
+    if failed:
+        raise told(failed[0], str(place)) from failed[0]
+    raise HistoryError(f"{shown_place(str(place))}: no answer within {limit:g} s")

@@ -1,0 +1,149 @@
+"""Connections to a history: how long they may wait, and what their errors become."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from pytest_anubis.passwords import shown_place, without_passwords
+
+T = TypeVar("T")
+
+ANSWER = 10
+"""Seconds for a connection or a lock, and half of what a statement gets.
+
+A hundred times what filing takes on a busy server.
+"""
+
+_IDLE = 30
+"""Seconds after which PostgreSQL ends a transaction whose client is gone: its locks hold up others."""
+
+_TRIES = 5
+"""How often what others crossed is done: every time at least one of those who crossed gets through."""
+_PAUSE = 0.2
+"""Longest pause before, in seconds, drawn by chance: those who crossed come again one after another."""
+
+_CROSSED = ("40001", "40P01", "42P07", "42710")
+"""PostgreSQL's codes for a failed serialization, a deadlock, and tables and types that appeared meanwhile."""
+
+_LONGEST = 160  # letters of an error that fit on a line with the place before them
+
+
+class HistoryError(ValueError):
+    """The history cannot be read or written, or must not be; the message is one line for people.
+
+    Attributes:
+        crossed: Another process was in the way: doing the same again may succeed.
+    """
+
+    crossed = False
+
+
+def told(error: BaseException, place: str) -> HistoryError:
+    """Return any error of a driver as ours: one line, without passwords.
+
+    Args:
+        error: What was raised.
+        place: The folder or URL of the history.
+    """
+    if isinstance(error, HistoryError):
+        return error
+    cause = getattr(error, "orig", None) or error
+    try:
+        said = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
+    except Exception:  # an error that cannot even say what it is
+        said = ""
+    if not said or not isinstance(error, SQLAlchemyError | sqlite3.Error | HistoryError):
+        said = f"{type(cause).__name__}: {said}".removesuffix(": ")
+    said = without_passwords(said, place)
+    said = "".join(c if c.isprintable() else "?" for c in said[:_LONGEST])
+    found = HistoryError(f"{shown_place(place)}: {said}")
+    found.crossed = isinstance(error, IntegrityError) or (
+        isinstance(error, DBAPIError) and getattr(cause, "sqlstate", "") in _CROSSED
+    )
+    return found
+
+
+def retried(work: Callable[[], T]) -> T:
+    """Do something that other processes may cross, again if they did.
+
+    Raises:
+        HistoryError: It fails for another reason, or time and again.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return work()
+        except HistoryError as error:
+            if not error.crossed:
+                raise
+        time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  # no secret
+    return work()
+
+
+def engine_of(url: str | sa.URL) -> sa.Engine:
+    """Return an engine whose connections wait for nothing longer than `ANSWER`.
+
+    Raises:
+        HistoryError: The URL is not understood, or its driver is not installed.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except Exception:  # what it says may hold the password
+        raise HistoryError(
+            f"history URL {shown_place(str(url))}: it is not understood; write e.g. "
+            "postgresql+psycopg://user@host/anubis, with / @ : ? # and % of a password as %2F %40 %3A "
+            "%3F %23 %25"
+        ) from None
+    try:
+        engine = sa.create_engine(parsed, connect_args=_limits(parsed))
+    except Exception as error:
+        said = told(error, parsed.render_as_string(hide_password=False))
+        raise HistoryError(
+            f"history URL {said}; write e.g. postgresql+psycopg://user@host/anubis and install "
+            "`pytest-anubis[postgres]`"
+        ) from None
+    if engine.dialect.name == "sqlite":
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+    elif engine.dialect.name == "postgresql":
+        sa.event.listen(engine, "begin", _begin_postgresql)
+    return engine
+
+
+def _limits(url: sa.URL) -> dict[str, Any]:
+    """Return a driver's own limits; what the URL says itself stands."""
+    if url.get_backend_name() == "sqlite":
+        return {"timeout": ANSWER}
+    if url.get_driver_name() not in ("psycopg", "psycopg2"):
+        return {}
+    limits = {"connect_timeout": ANSWER, "tcp_user_timeout": 1000 * ANSWER}  # s, ms
+    return {name: value for name, value in limits.items() if name not in url.query}
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves
+    for pragma in (f"busy_timeout={1000 * ANSWER}", "journal_mode=WAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A transaction that reads first and then writes cannot wait for another writer; one that takes the
+    # lock at once can.
+    reads = connection.get_execution_options().get("anubis_reads", False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _begin_postgresql(connection: sa.Connection) -> None:
+    # For this transaction only, and not as an option of the connection: poolers refuse those. A statement
+    # may take twice as long as its wait for a lock, so that the error says which of the two it was.
+    connection.exec_driver_sql(
+        f"SELECT set_config('lock_timeout', '{ANSWER}s', true), "
+        f"set_config('statement_timeout', '{2 * ANSWER}s', true), "
+        f"set_config('idle_in_transaction_session_timeout', '{_IDLE}s', true)"
+    )

@@ -1,0 +1,89 @@
+"""Runs that could not be filed: a small file each, which says that the journal is still to be read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_anubis.codec import CodecError, read_json, without_surrogates
+from pytest_anubis.passwords import shown_place
+from pytest_anubis.store.atomic import write_atomically
+
+WAITING = "history-waiting"
+"""Folder in the store; ``<run>.json`` stands for ``runs/<run>/journal.jsonl``."""
+
+_FORMAT = "anubis-history-waiting"
+_MOST = 1 << 16  # bytes; one of ours has a few hundred
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRun:
+    """A run that is not in its history yet.
+
+    Attributes:
+        name: The run's folder below ``runs``.
+        place: The history that it waits for, as it is shown; empty: its store's own. None: nobody knows,
+            since the file was damaged.
+    """
+
+    name: str
+    place: str | None
+
+
+def keep(store: Path, name: str, place: Path | str, *, why: str) -> str:
+    """Note that a run waits; return what went wrong in one line.
+
+    Args:
+        store: The store's folder.
+        name: The run's folder below ``runs``.
+        place: The history, which is kept without its password.
+        why: What went wrong, for people.
+    """
+    document = {"format": _FORMAT, "run": name, "history": _shown(place, store), "why": why}
+    text = json.dumps({key: without_surrogates(value) for key, value in document.items()}, indent=1)
+    try:
+        write_atomically(_file(store, name), (text + "\n").encode())
+    except (OSError, ValueError) as error:
+        return f"nor can that be noted ({error}): file it later with 'anubis history file --all'"
+    return ""
+
+
+def waiting(store: Path) -> tuple[WaitingRun, ...]:
+    """Return the runs that wait, by name."""
+    return tuple(
+        WaitingRun(name=path.stem, place=_place(path))
+        for path in sorted((store / WAITING).glob("[!.]*.json"))
+    )
+
+
+def waiting_for(store: Path, place: Path | str) -> tuple[str, ...]:
+    """Return the names of the runs that wait for one history."""
+    return tuple(run.name for run in waiting(store) if run.place == _shown(place, store))
+
+
+def forget(store: Path, name: str) -> None:
+    """Note that a run waits no more."""
+    with contextlib.suppress(OSError):  # filing it twice does no harm
+        _file(store, name).unlink()
+
+
+def _file(store: Path, name: str) -> Path:
+    return store / WAITING / f"{name}.json"
+
+
+def _shown(place: Path | str, store: Path) -> str:
+    if isinstance(place, str):
+        return shown_place(place)
+    return "" if place.resolve() == store.resolve() else str(place.resolve())
+
+
+def _place(path: Path) -> str | None:
+    try:
+        found = read_json(path, largest=_MOST)
+    except (OSError, CodecError):
+        return None
+    known = isinstance(found, dict) and found.get("format") == _FORMAT
+    place = found.get("history") if known else None
+    return place if isinstance(place, str) else None

@@ -1,0 +1,162 @@
+"""Whatever happens to the history, the run decides as it would without one, and says one line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.selector.risk.forecast import RiskModel
+from pytest_anubis.selector.risk.parametric import Exponential
+from pytest_anubis.store.history import bounded_use, database, fleet_history, run_filing
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.risk_model_files import MODEL_NAME, save_model
+from pytest_anubis.store.history.waiting_runs import waiting
+from tests.session.conftest import HEALTHY, Learn, set_speed
+
+DIALECT = sa.engine.default.DefaultDialect
+BAD = [value / 2 for value in HEALTHY]
+FULL = OSError(errno.ENOSPC, "No space left on device")
+BROKEN = sqlite3.DatabaseError("database disk image is malformed")
+ODD = UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
+
+
+def run(project: pytest.Pytester, name: str, *arguments: str) -> tuple[int, list[str]]:
+    """Run, and return the exit code and what was said about the history."""
+    xml, page = (f"--{kind}={name}.{kind}" for kind in ("junitxml", "html"))
+    result = project.runpytest(
+        *("--anubis", f"--anubis-run-id={name}", xml, page, "-W", "default", *arguments)
+    )
+    text = result.stdout.str() + result.stderr.str()
+    assert "Traceback" not in text
+    assert "INTERNALERROR" not in text
+    assert (project.path / f"{name}.junitxml").exists()
+    assert (project.path / f"{name}.html").exists()
+    code = int(result.ret)
+    assert any(line.startswith(("ACCEPTED", "REJECTED")) for line in result.outlines)
+    return code, [line for line in text.splitlines() if "the history" in line and "/" in line]
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "error"),
+    [
+        (database, "engine_of", FULL),
+        (DIALECT, "do_execute", BROKEN),
+        (run_filing, "_put_run", ODD),
+        (run_filing, "_put_run", SystemExit(3)),
+        (DIALECT, "do_commit", sa.exc.OperationalError("commit", {}, FULL)),
+        (sa.Engine, "dispose", RuntimeError("it\nwill not close")),
+        (run_filing, "file_finished", AttributeError("a fault of ours")),
+    ],
+    ids=["open", "execute", "file", "exit", "commit", "close", "ours"],
+)
+@pytest.mark.parametrize("good", [True, False], ids=["good", "bad"])
+def test_a_fault_of_the_history_costs_no_verdict(
+    project: pytest.Pytester,
+    learn: Learn,
+    monkeypatch: pytest.MonkeyPatch,
+    where: Any,
+    name: str,
+    error: BaseException,
+    good: bool,
+) -> None:
+    def fail(*_: object, **__: object) -> Any:
+        raise error
+
+    learn()
+    set_speed(project, HEALTHY if good else BAD)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, fail)
+        code, said = run(project, "r1")
+    assert code == (0 if good else 1)
+    assert len(said) == 1 or name == "file_finished"
+    # The next run files both.
+    if name != "file_finished":
+        assert run(project, "r2") == (code, [])
+        with History(project.path / ".anubis") as history:
+            (node,) = history.nodes()
+            assert [one.run for one in history.node_history(node.name)] == ["r1", "r2"]
+
+
+@pytest.mark.parametrize("good", [True, False], ids=["good", "bad"])
+def test_the_selector_leaves_nothing_out_where_it_cannot_read(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, good: bool
+) -> None:
+    def fail(*_: object, **__: object) -> Any:
+        raise BROKEN
+
+    learn()
+    set_speed(project, HEALTHY if good else BAD)
+    with History(project.path / ".anubis"):
+        pass
+    monkeypatch.setattr(fleet_history, "read_fleet", fail)
+    code, said = run(project, "r1", "--anubis-select=risk")
+    assert code == (0 if good else 1)
+    (line,) = [line for line in said if "Warning" in line]
+    assert "--anubis-select: the history cannot be read: " in line
+    assert line.endswith(".anubis: database disk image is malformed; nothing is left out")
+    journal = (project.path / ".anubis/runs/r1/journal.jsonl").read_text()
+    (choice,) = [event for event in map(json.loads, journal.splitlines()) if "unreadable" in event]
+    assert choice["pruned"] == []
+    assert choice["unreadable"].endswith("malformed")
+
+
+def test_without_the_history_a_model_finds_no_node_safe(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    store = project.path / ".anubis"
+    store.mkdir()
+    (store / "history.sqlite").write_bytes(b"no database" * 500)
+    model = RiskModel(model=Exponential(), kinds=(), nodes=9, told=1)
+    model.model.fit([[]] * 9, [1e6] * 9, [1, *[0] * 8])
+    save_model(store / MODEL_NAME, model.to_plain(), created="")
+    code, _ = run(project, "r1", "--anubis-select=risk", "--anubis-risk=0.9")
+    assert code == 0
+    assert '"event":"measurement"' in (store / "runs/r1/journal.jsonl").read_text()
+
+
+def test_warnings_that_are_errors_touch_no_verdict(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    (project.path / ".anubis").mkdir()
+    (project.path / ".anubis" / "history.sqlite").mkdir()
+    result = project.runpytest("--anubis", "-W", "error", "--anubis-select=risk")
+    assert result.ret == 0
+    words = "*unable to open database file*"
+    result.stderr.fnmatch_lines([f"anubis: --anubis-select: the history cannot be read: {words}"])
+    result.stdout.fnmatch_lines([f"anubis: this run is not in the history: {words}"])
+
+
+def test_an_impatient_interrupt_leaves_the_run_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_filing, "use_history", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_filing.file_finished(
+            tmp_path, tmp_path, RunRecord(run="r1", node="n"), journal=tmp_path / "runs/r1/j"
+        )
+    assert [one.name for one in waiting(tmp_path)] == ["r1"]
+    assert bounded_use.WHOLE == 30.0
+
+
+def test_a_lone_surrogate_in_a_test_is_filed(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    project.makepyfile(
+        test_odd="import pytest\n"
+        "@pytest.mark.parametrize('x', [1], ids=['a'])\n"
+        "def test_odd(x):\n"
+        "    pytest.fail('said \\udcff')\n"
+    )
+    result = project.runpytest("--anubis", "-W", "default")
+    assert result.ret == 1
+    result.stdout.no_fnmatch_line("*the history*")
+    assert waiting(project.path / ".anubis") == ()

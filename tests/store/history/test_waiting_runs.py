@@ -1,0 +1,172 @@
+"""What could not be filed waits in the store, and is filed once, when the history is there again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from pytest_anubis.core.events import RunStarted
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.history import run_filing
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.run_filing import file_finished
+from pytest_anubis.store.history.waiting_runs import WAITING, waiting
+from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.postgres import new_database
+
+NOWHERE = "postgresql+psycopg://me:secret@127.0.0.1:1/x"
+
+
+def written(store: Path, name: str) -> RunRecord:
+    with Journal.create(store, name) as journal:
+        journal.write(RunStarted(run=name, node="n1", started="2026-01-01"))
+    return read_journal(journal.path)
+
+
+def filed(store: Path, name: str, place: Path | str | None = None) -> str:
+    """Let a run end, and return what is said about the history."""
+    journal = store / "runs" / name / "journal.jsonl"
+    record = written(store, name)
+    return file_finished(store if place is None else place, store, record, journal=journal)
+
+
+def known(store: Path) -> list[str]:
+    with History(store) as history:
+        return [run.run for run in history.node_history("n1")]
+
+
+def test_what_waits_is_filed_with_the_next_run_and_once(tmp_path: Path) -> None:
+    (tmp_path / "history.sqlite").mkdir()
+    assert "; 1 run waits in" in filed(tmp_path, "r1")
+    said = filed(tmp_path, "r2")
+    assert said.startswith("this run is not in the history: sqlite:///")
+    assert f"; 2 runs wait in {tmp_path / WAITING}; " in said
+    assert [(run.name, run.place) for run in waiting(tmp_path)] == [("r1", ""), ("r2", "")]
+    (tmp_path / "history.sqlite").rmdir()
+    assert filed(tmp_path, "r3") == ""
+    assert sorted(known(tmp_path)) == ["r1", "r2", "r3"]
+    assert waiting(tmp_path) == ()
+    (tmp_path / WAITING / "r1.json").write_text(
+        json.dumps({"format": "anubis-history-waiting", "history": ""})
+    )
+    assert filed(tmp_path, "r4") == ""  # r1 is known already
+    assert sorted(known(tmp_path)) == ["r1", "r2", "r3", "r4"]
+
+
+def test_a_run_waits_for_its_own_history_only(tmp_path: Path) -> None:
+    said = filed(tmp_path, "r1", NOWHERE)
+    assert "me:***@127.0.0.1" in said
+    text = (tmp_path / WAITING / "r1.json").read_text()
+    assert "secret" not in text
+    said = filed(tmp_path, "r2")  # in the store's own
+    assert said.startswith("1 run waits in ")
+    assert "for another history" in said
+    assert known(tmp_path) == ["r2"]
+    assert [run.name for run in waiting(tmp_path)] == ["r1"]
+
+
+def test_what_cannot_be_read_stops_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "history.sqlite").mkdir()
+    for name in ("r1", "r2", "r3", "r4"):
+        filed(tmp_path, name)
+    (tmp_path / "history.sqlite").rmdir()
+    (tmp_path / "runs" / "r1" / "journal.jsonl").write_text("junk\n")
+    (tmp_path / "runs" / "r2" / "journal.jsonl").unlink()
+    (tmp_path / WAITING / "r4.json").write_text("{")
+    said = filed(tmp_path, "r5")
+    assert said.startswith("2 runs wait in ")
+    assert f": {tmp_path / 'runs' / 'r1' / 'journal.jsonl'}: no run_started event" in said
+    assert sorted(known(tmp_path)) == ["r3", "r5"]
+    assert [(run.name, run.place) for run in waiting(tmp_path)] == [("r1", ""), ("r4", None)]
+
+
+def test_a_disk_that_takes_no_note_is_told_in_the_same_line(tmp_path: Path) -> None:
+    (tmp_path / "history.sqlite").mkdir()
+    (tmp_path / WAITING).write_text("")
+    said = filed(tmp_path, "r1")
+    assert said.startswith("this run is not in the history: ")
+    assert "file it later with 'anubis history file --all'" in said
+
+
+def test_what_waits_does_not_keep_a_run_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "history.sqlite").mkdir()
+    filed(tmp_path, "r1")
+    (tmp_path / "history.sqlite").rmdir()
+    monkeypatch.setattr(run_filing, "_HALF", -1.0)
+    assert filed(tmp_path, "r2").startswith("1 run waits in ")
+    assert known(tmp_path) == ["r2"]
+
+
+def test_the_command_files_what_waits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], postgres_url: str
+) -> None:
+    url = new_database(postgres_url, "later").replace("anubis@", "anubis:secret@")
+    folder = tmp_path / "away"
+    folder.write_text("")
+    filed(tmp_path, "r1", NOWHERE)
+    filed(tmp_path, "r2", folder)
+    filed(tmp_path, "r3", url.replace("later", "nowhere"))
+    for file in (tmp_path / WAITING).iterdir():
+        assert "secret" not in file.read_text()
+        file.write_text(file.read_text().replace("nowhere", "later"))
+    command = ["history", "file", "--store", url, "--runs", str(tmp_path)]
+    assert main(command) == 0
+    assert capsys.readouterr().out == (
+        f"1 run filed, 0 could not be filed\n2 runs in {tmp_path / WAITING} for another history: "
+        "name it as --store\n"
+    )
+    folder.unlink()
+    assert main(["history", "file", "--store", str(folder), "--runs", str(tmp_path)]) == 0
+    assert "1 run filed, 0 could" in capsys.readouterr().out
+    assert main([*command, "--all"]) == 0
+    assert "3 runs filed, 0 could not be filed\n1 run in" in capsys.readouterr().out
+    with History(url) as history:
+        assert sorted(run.run for run in history.node_history("n1")) == ["r1", "r2", "r3"]
+    assert known(folder) == ["r2"]
+    (tmp_path / "runs" / "r3" / "journal.jsonl").write_text("junk\n")
+    assert main(["history", "file", "--store", str(tmp_path), "--all"]) == 2
+    said = capsys.readouterr()
+    assert "2 runs filed, 1 could not be filed" in said.out
+    assert said.err.count("\n") == 1
+    assert main(["history", "file", "--store", NOWHERE, "--runs", str(tmp_path)]) == 2
+    assert "secret" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["history"],
+        ["history", "incident", "list"],
+        ["history", "incident", "add", "--node", "n", "--kind", "k", "--started", "2026-01-01"],
+        ["history", "defect", "close", "1", "--as", "confirmed"],
+        ["history", "state", "--node", "n", "--as", "repair"],
+        ["history", "file", "--all"],
+        ["risk"],
+        ["select"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_says_one_line_without_the_password(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in (
+        NOWHERE,
+        "postgresql+psycopg://127.0.0.1:1/x?password=secret",
+        "postgresql:/me:secret@h/x",
+        "postgresql+psycopg://me@127.0.0.1:secret/x",
+    ):
+        assert main([*arguments, "--store", place]) == 2
+        said = capsys.readouterr()
+        assert said.err.count("\n") == 1
+        assert "secret" not in said.err + said.out
+    assert not list(tmp_path.iterdir())
