@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.codec import from_plain
+from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
+from pytest_anubis.distributed.containment.hang_reports import HangReports
+from pytest_anubis.distributed.containment.leftovers import Leftovers
 from pytest_anubis.distributed.workers import controller, worker
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class, slug
 from pytest_anubis.hardware.inventory.inventory_reading import (
@@ -26,6 +29,9 @@ from pytest_anubis.report.pytest_html import HtmlReport
 from pytest_anubis.session.context import RunContext, context_key, new_run_id, sink_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.measuring.call_phase import Judge
+from pytest_anubis.session.measuring.captured_output import CapturedOutput
+from pytest_anubis.session.measuring.report_texts import ReportTexts
+from pytest_anubis.session.measuring.timeouts import Timeouts
 from pytest_anubis.session.running.gate_plugin import Gate, golden_of
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.resume import SkipDone, compared, find_earlier
@@ -83,6 +89,22 @@ def start(config: pytest.Config, settings: Settings) -> None:
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
     elif _in_workers(config, context):
         controller.register(config, context, run.state, run.sink, run.selection)
+    else:
+        _watch_tests(config, worker=False)
+        _add(config, Leftovers(config, run.sink), "anubis-leftovers")
+        if config.pluginmanager.has_plugin("timeout"):
+            recorded = context.settings.inventory is not None
+            evidence = Evidence({} if recorded else addresses(context.devices, context.inventory))
+            config.add_cleanup(evidence.close)
+            hangs = HangReports(context.node, run.state, run.sink, evidence)
+            _add(config, hangs, "anubis-hangs")
+
+
+def _watch_tests(config: pytest.Config, *, worker: bool) -> None:
+    """Register what must be where tests run, so that none is lost and none harms another."""
+    _add(config, CapturedOutput(config), "anubis-output")
+    _add(config, Timeouts(), "anubis-timeouts")
+    _add(config, ReportTexts(config, worker=worker), "anubis-texts")
 
 
 def _add(config: pytest.Config, part: object, name: str) -> None:
@@ -135,10 +157,11 @@ def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
 
     config.stash[sink_key] = worker.register(config, context, worker_input)
     _add(config, Judge(config, context), "anubis-judge")
+    _watch_tests(config, worker=True)
     if context.settings.select:
-        config.pluginmanager.register(Pruning(worker.asking(config)), "anubis-pruning")
+        _add(config, Pruning(worker.asking(config)), "anubis-pruning")
     if context.done:
-        config.pluginmanager.register(SkipDone(), "anubis-resume")
+        _add(config, SkipDone(), "anubis-resume")
 
 
 def prepare(config: pytest.Config, settings: Settings) -> RunContext:

@@ -161,6 +161,22 @@ class WorkerDied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftBehind:
+    """A test left something behind that the next one would have met; it was put right where possible.
+
+    Attributes:
+        test: Node id.
+        what: One phrase each: a process that ran on, a handler or a limit that was changed.
+        repaired: All of it was put right; if not, a blocker says so too.
+    """
+
+    kind: ClassVar[str] = "left_behind"
+    test: str
+    what: tuple[str, ...] = ()
+    repaired: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneGivenUp:
     """The workers of a lane died again and again: nothing more runs there."""
 
@@ -315,6 +331,7 @@ Event = (
     | TestRepeated
     | BlockerFound
     | WorkerDied
+    | LeftBehind
     | LaneGivenUp
     | PlanPredicted
     | TestRan

@@ -20,6 +20,7 @@ from pytest_anubis.core.events import (
     InternalErrorFound,
     Judged,
     LaneGivenUp,
+    LeftBehind,
     Measured,
     NodeDecided,
     PlanPredicted,
@@ -107,6 +108,7 @@ any_event: st.SearchStrategy[Event] = st.one_of(
     st.builds(BlockerFound, text=texts),
     st.builds(WorkerDied, worker=texts, lane=texts, test=tests, text=texts),
     st.builds(LaneGivenUp, lane=texts),
+    st.builds(LeftBehind, test=tests, what=st.tuples(texts), repaired=st.booleans()),
     st.just(
         PlanPredicted(tests=(Slot(test="t", lane="l", start=0.0, end=1.0),), wall=1.0, serial=1.0)
     ),
@@ -143,7 +145,8 @@ def known(state: RunState) -> object:
 def test_every_type_of_event_is_tried() -> None:
     tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
     tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
-    tried |= {DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided, RunFinished}
+    tried |= {LeftBehind, DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided}
+    tried |= {RunFinished}
     assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
 
 

@@ -39,6 +39,8 @@ class Crash:
         late = self.overdue
         if late is not None:
             limit = f"{late.deadline.seconds:g} s ({late.deadline.source})"
+            if late.survived:
+                return f"hung: no end within {limit}; {late.survived}"
             if late.stubborn:
                 return f"hung in the kernel: no end within {limit}, and it could not be killed"
             return f"hung: no end within {limit}; the process was killed"

@@ -24,7 +24,8 @@ _WORDS = {
     signal.SIGKILL: "killed",
     signal.SIGTERM: "terminated",
 }
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1  # these two as the kernel numbers them
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,15 @@ def die_with_parent() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Let what a child has started and left alone become a child of this process; Linux only.
+
+    Otherwise a process that was started through a shell or detached itself is nobody's, and runs on unseen.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def memory_kills() -> int | None:

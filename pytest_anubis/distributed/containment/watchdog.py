@@ -90,6 +90,7 @@ class Overdue:
         deadline: What it did not keep.
         stack: Where its threads were; empty if it did not answer.
         stubborn: It could not be killed: it hangs in the kernel.
+        survived: How the test ended otherwise, one phrase; empty if the process was to be killed.
     """
 
     doing: str
@@ -97,6 +98,7 @@ class Overdue:
     deadline: Deadline
     stack: str = ""
     stubborn: bool = False
+    survived: str = ""
 
 
 @dataclass(slots=True)
@@ -207,8 +209,8 @@ class Watchdog:
             if watched.stack_file is not None:
                 overdue = replace(overdue, stack=stack_of(pid, watched.stack_file))
             with self._changed:
-                if (watched.doing, watched.test) != (overdue.doing, overdue.test):
-                    return  # it was done at the very last moment
+                if watched.deadline is not overdue.deadline:
+                    return  # it ended by itself meanwhile; whoever hears of its end knows the deadline too
                 # Known before the worker is gone: the controller asks as soon as its pipe closes.
                 self._overdue[worker] = overdue
             self._kill(pid)

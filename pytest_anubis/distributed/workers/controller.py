@@ -33,6 +33,7 @@ from pytest_anubis.distributed.containment.crash_report import (
     crash_text,
     crash_verdict,
 )
+from pytest_anubis.distributed.containment.hang_reports import HangReports
 from pytest_anubis.distributed.containment.processes import (
     how_it_died,
     is_gone,
@@ -51,6 +52,7 @@ from pytest_anubis.distributed.dispatch.tasks import Certificates, Lane, Task, o
 from pytest_anubis.distributed.dispatch.xdist_scheduler import AnubisScheduling, ended_in_order
 from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
+from pytest_anubis.distributed.workers.early_end import EarlyEnd
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
@@ -104,6 +106,10 @@ class Controller:
         recorded = context.settings.inventory is not None
         places = {} if recorded else addresses(context.devices, context.inventory)
         self._evidence = Evidence(places)
+        overran = self._listener.overran
+        self._hangs = HangReports(context.node, state, sink, self._evidence, overran)
+        config.pluginmanager.register(self._hangs, "anubis-hangs")
+        self.early_end = EarlyEnd(self._listener)
         self._memory = memory_kills()
         self._folder = Path(tempfile.mkdtemp(prefix="anubis-"))
         self._session: pytest.Session | None = None
@@ -200,9 +206,8 @@ class Controller:
 
     def lane_given_up(self, node: Any, lane: str) -> None:
         """Let the lane's next worker do nothing: its workers died too often."""
-        context = self._context
-        hidden = binding(self._lanes[lane], context.devices, context.bindings, hidden=True)
-        node.gateway.spec.env.update(hidden)
+        devices, bindings = self._context.devices, self._context.bindings
+        node.gateway.spec.env.update(binding(self._lanes[lane], devices, bindings, hidden=True))
         text = f"lane {lane} is given up: its workers died again and again"
         if text not in self._lines:
             self._lines.append(text)
@@ -316,7 +321,7 @@ class Controller:
         self._evidence.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._tell_how_long_it_took()
-        crashes = sum(self._crash_reports.values())
+        crashes = sum(self._crash_reports.values()) + self._hangs.count
         only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
         if only and self._context.settings.mode == "measure":  # else the verdicts speak
             session.exitstatus = EXIT_UNDECIDED
@@ -393,3 +398,4 @@ def register(
         selection=selection,
     )
     config.pluginmanager.register(controller, "anubis-controller")
+    config.pluginmanager.register(controller.early_end, "anubis-early-end")  # asked before it

@@ -18,7 +18,14 @@ import pytest
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.events import Event
-from pytest_anubis.distributed.containment.processes import STACK_SIGNAL, die_with_parent
+from pytest_anubis.distributed.containment.leftovers import Leftovers
+from pytest_anubis.distributed.containment.processes import (
+    STACK_SIGNAL,
+    adopt_orphans,
+    die_with_parent,
+)
+from pytest_anubis.distributed.workers.outgoing import Outgoing, Reports, interactor_of
+from pytest_anubis.distributed.workers.raised_by_tests import RaisedByTests
 from pytest_anubis.session.collecting.benchmark_mark import (
     benchmark_mark,
     is_benchmark,
@@ -51,7 +58,14 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
     config.pluginmanager.register(worker, "anubis-worker")
     if worker_input.get(IDLE):
         config.pluginmanager.register(Idle(), "anubis-idle")
-    _prepare_process(worker_input.get(STACK_FILE, ""))
+    rearm = _prepare_process(worker_input.get(STACK_FILE, ""))
+    reports = Reports(worker.trouble, config.rootpath)
+    interactor = interactor_of(config)
+    if interactor is not None:
+        reports.attach(interactor)
+    config.pluginmanager.register(reports, "anubis-outgoing")
+    config.pluginmanager.register(RaisedByTests(worker.leaving), "anubis-raised")
+    config.pluginmanager.register(Leftovers(config, worker.event, rearm), "anubis-leftovers")
     # The controller counts failures of all workers and stops in time; a worker that stopped by itself
     # would end the whole run as "interrupted".
     config.option.maxfail = 0
@@ -73,7 +87,8 @@ class Worker:
     """
 
     def __init__(self, channel: Any) -> None:
-        self._channel = channel
+        self._outgoing = Outgoing(channel.send, self.trouble)
+        self._troubled = Outgoing(channel.send, lambda _: None)  # nothing is left to say it with
         self._released: int | None = None
         self._answer: dict[str, Any] = {}
         self._answered = threading.Event()
@@ -82,11 +97,19 @@ class Worker:
 
     def send(self, kind: str, content: Any = None) -> None:
         """Send one message; plain types only, since anything else would end the session."""
-        self._channel.send((kind, to_plain(content)))
+        self._outgoing((kind, to_plain(content)))
 
     def event(self, event: Event) -> None:
         """Send one event."""
-        self._channel.send(("event", event_to_plain(event)))
+        self._outgoing(("event", event_to_plain(event)))
+
+    def trouble(self, line: str) -> None:
+        """Tell what nothing may be accepted after, in one line."""
+        self._troubled(("trouble", line))
+
+    def leaving(self, test: str, text: str, status: int | None) -> None:
+        """Tell that a test wants to end the run."""
+        self.send("leaving", [test, text, status])
 
     def ask(self, described: list[dict[str, Any]]) -> dict[str, Any]:
         """Ask the controller which benchmarks to leave out, and wait for its answer.
@@ -139,10 +162,20 @@ class Worker:
         self.send("doing", ["test", item.nodeid])
         return None
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Tell that the test is over."""
-        self.send("doing", ["waiting", ""])
+    # First: the controller must know whether the test was late before it hears of its teardown.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Tell that the test has failed or ended, while its deadline still holds."""
+        if report.when == "teardown" or report.failed:
+            self.send("over", [report.nodeid, report.failed])
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_runtest_protocol")
+    def pytest_anubis_around_test(self) -> Generator[None, Any, Any]:
+        """Tell that nothing runs any more, also where another plugin has swallowed the test."""
+        try:
+            return (yield)
+        finally:
+            self.send("doing", ["waiting", ""])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
@@ -177,11 +210,22 @@ def _describe(item: pytest.Item) -> dict[str, Any]:
     }
 
 
-def _prepare_process(stack_file: str) -> None:
-    """Let the kernel end this process with its controller, and let it tell where it hangs."""
+def _prepare_process(stack_file: str) -> Callable[[], None] | None:
+    """Let the kernel end this process with its controller, and let it tell where it hangs.
+
+    Returns:
+        What makes it answer again when a test has changed that; None where it never does.
+    """
+    adopt_orphans()
     if not stack_file:
-        return  # on another machine: its parent is a proxy, and nobody there reads the file
+        return None  # on another machine: its parent is a proxy, and nobody there reads the file
     die_with_parent()
     # A bare descriptor, open until the process ends.
     descriptor = os.open(stack_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    faulthandler.register(STACK_SIGNAL, file=descriptor, all_threads=True, chain=False)
+
+    def rearm() -> None:
+        faulthandler.unregister(STACK_SIGNAL)
+        faulthandler.register(STACK_SIGNAL, file=descriptor, all_threads=True, chain=False)
+
+    rearm()
+    return rearm

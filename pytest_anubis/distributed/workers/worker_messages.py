@@ -12,7 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_anubis.core.events import BlockerFound, Event, TestRan, TestsPlanned, TestStarted
-from pytest_anubis.distributed.containment.watchdog import LEAVING, Deadline, Watchdog, deadline_of
+from pytest_anubis.distributed.containment.watchdog import (
+    LEAVING,
+    Deadline,
+    Overdue,
+    Watchdog,
+    deadline_of,
+)
 from pytest_anubis.distributed.dispatch.tasks import Task, make_task
 from pytest_anubis.session.context import Sink
 from pytest_anubis.settings import Settings
@@ -36,6 +42,7 @@ class Listener:
         troubles: Messages that could not be used, one line each.
         began: When the first test began, by the monotonic clock; None before.
         ended: When the last test so far ended.
+        leaving: Text and exit status with which a test wants to end the run; None while none does.
     """
 
     def __init__(
@@ -52,12 +59,16 @@ class Listener:
         self.troubles: list[str] = []
         self.began: float | None = None
         self.ended: float | None = None
+        self.leaving: tuple[str, int | None] | None = None
         self._settings = settings
         self._sink = sink
         self._watchdog = watchdog
         self._costs = costs or {}
         self._since: dict[str, float] = {}
         self._running: dict[str, str] = {}  # worker -> test
+        self._deadlines: dict[str, Deadline] = {}  # worker -> that of the test that it runs
+        self._overran: dict[str, Overdue] = {}  # test -> the deadline that it did not keep
+        self._failed: set[str] = set()  # tests that run and failed within their deadline
         self._plan: TestsPlanned | None = None
 
     def hear(self, worker: str, lane: str, message: Any) -> None:
@@ -70,13 +81,45 @@ class Listener:
                 self._doing(worker, *content)
             elif kind == "tasks":
                 self._collected(worker, content)
+            elif kind == "over":
+                self._over(worker, *content)
+            elif kind == "leaving":
+                self._leaving(*content)
+            elif kind == "trouble":
+                self._trouble(f"{worker}: {content}")
             elif kind == "usage":
                 self.usage = content
         except Exception as error:
-            line = f"a message of {worker} could not be used: {error!r}"
-            self.troubles.append(line)
-            # Nothing is accepted on half of what was said.
-            self._sink(BlockerFound(text=line))
+            self._trouble(f"a message of {worker} could not be used: {error!r}")
+
+    def _trouble(self, line: str) -> None:
+        self.troubles.append(line)
+        # Nothing is accepted on half of what was said.
+        self._sink(BlockerFound(text=line))
+
+    def overran(self, test: str) -> Overdue | None:
+        """Return, once, the deadline that a test did not keep although it ended by itself; else None."""
+        return self._overran.pop(test, None)
+
+    def _over(self, worker: str, test: str, failed: bool) -> None:
+        """A test has failed or ended, the report is on its way: from here on it is known whether it was late.
+
+        What failed in time has failed, however long its teardown takes.
+        """
+        deadline, seconds = self._deadlines.get(worker), self.seconds(worker)
+        if deadline is None or self.running(worker) != test or test in self._failed:
+            return
+        if seconds <= deadline.seconds:
+            if failed:
+                self._failed.add(test)
+        else:
+            end = f"it ended by itself after {seconds:.1f} s"
+            self._overran[test] = Overdue(doing="test", test=test, deadline=deadline, survived=end)
+
+    def _leaving(self, test: str, text: str, status: int | None) -> None:
+        who = test or "a file that was collected"
+        self._sink(BlockerFound(text=f"{who} ended the run by pytest.exit: {text}"))
+        self.leaving = (text, status)
 
     def seconds(self, worker: str) -> float:
         """Return for how long a worker has been doing what it does."""
@@ -128,5 +171,7 @@ class Listener:
             self._sink(TestRan(test=last, worker=worker, **span))
         if what == "test":
             self._running[worker] = test
+            self._deadlines[worker] = deadline or Deadline(float("inf"), "")
+            self._failed.discard(test)
         self._since[worker] = now
         self._watchdog.doing(worker, what, deadline, test)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.codec import to_plain
+from pytest_anubis.codec.encodable_text import all_encodable
 from pytest_anubis.core.events import (
     BlockerFound,
     Event,
@@ -23,7 +24,7 @@ from pytest_anubis.core.events import (
     TestFinished,
     TestRepeated,
 )
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
@@ -76,7 +77,8 @@ class Run:
         self._broken = ""  # what broke the run off, in pytest's own words
 
     def sink(self, event: Event) -> None:
-        """Write one event to the journal, then take note of it."""
+        """Write one event to the journal, then take note of it; its texts are such as every file takes."""
+        event = all_encodable(event)
         with self._lock:
             if self._journal is not None:
                 self._journal.write(event)
@@ -180,7 +182,8 @@ class Run:
         if report.when not in ("setup", "call", "teardown"):
             self._finish_test(self._result(report, data, "crashed"))
             return
-        outcome = _outcome_of(report)
+        # A hang says nothing about the node, like a death: neither does what it raised in the end.
+        outcome = "crashed" if data.get("hang") else _outcome_of(report)
         # A crash sticks: that the test passed when it was tried again does not unmake it.
         known = self._ending.get(report.nodeid, self.state.results.get(report.nodeid))
         if outcome is not None and (known is None or _worse(outcome, known.outcome)):
@@ -198,10 +201,12 @@ class Run:
     def _result(
         self, report: pytest.TestReport, data: dict[str, Any], outcome: str, misuse: str = ""
     ) -> TestResult:
+        # The plan knows what the report of a subtest does not say.
+        plan = self.state.planned.get(report.nodeid, PlannedTest(test=report.nodeid))
         return TestResult(
             test=report.nodeid,
-            benchmark=data.get("benchmark", ""),
-            component=data.get("component", ""),
+            benchmark=data.get("benchmark", plan.benchmark),
+            component=data.get("component", plan.component),
             outcome=outcome,
             text=_first_line(report),
             seconds=round(report.duration, 6),
@@ -366,7 +371,12 @@ def _now() -> str:
 
 
 def _outcome_of(report: pytest.TestReport) -> str | None:
-    """Return pytest's word for a report that decides, None for a setup or teardown that went well."""
+    """Return pytest's word for a report that decides, None for a setup or teardown that went well.
+
+    Of subtests only failures decide: one that was skipped, or expected to fail, waives nothing of its test.
+    """
+    if type(report).__name__.casefold() == "subtestreport":  # pytest's own, or pytest-subtests'
+        return "failed" if report.failed else None
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.skipped else "xpassed"
     if report.when == "call":

@@ -101,6 +101,26 @@ def test_watchdog_forgets_a_deadline_that_was_kept() -> None:
     watchdog.stop()
 
 
+def test_the_next_attempt_of_a_test_is_not_killed_for_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked, killed = threading.Event(), threading.Event()
+
+    def ended_meanwhile(pid: int, file: Path) -> str:
+        watchdog.doing("gw0", "waiting")
+        watchdog.doing("gw0", "test", Deadline(600.0, ""), "t")
+        asked.set()
+        return ""
+
+    monkeypatch.setattr(containment, "stack_of", ended_meanwhile)
+    watchdog = Watchdog(lambda _: None, kill=lambda _: killed.set())
+    watchdog.process("gw0", os.getpid(), tmp_path)
+    watchdog.doing("gw0", "test", Deadline(0.05, ""), "t")
+    assert asked.wait(30)
+    assert not killed.wait(0.3)
+    watchdog.stop()
+
+
 def test_process_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containment, "STUBBORN", 0.1)
     victim = Victim()

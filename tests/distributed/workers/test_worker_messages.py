@@ -144,3 +144,41 @@ def test_message_that_makes_no_sense_closes_no_channel(ear: Ear, message: Any) -
     (trouble,) = ear.listener.troubles
     assert trouble.startswith("a message of gw0 could not be used: ")
     assert ear.journal == [BlockerFound(text=trouble)]
+
+
+def test_test_that_ends_after_its_deadline_is_known_before_its_report(
+    ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    ear.collect(cost=20.0)  # so it may take 200 s
+    for ended, failed, late in ((200.0, False, False), (201.0, False, True), (201.0, True, True)):
+        now = 0.0
+        ear.hear("doing", ["test", "t"])
+        now = ended
+        ear.hear("over", ["t", failed])
+        found = ear.listener.overran("t")
+        assert (found is not None) == late
+        if found is not None:
+            assert (found.deadline.seconds, found.survived) == (
+                200.0,
+                "it ended by itself after 201.0 s",
+            )
+        assert ear.listener.overran("t") is None
+        ear.hear("doing", ["waiting", ""])
+    # What had failed in time has failed, however long its teardown takes.
+    now = 0.0
+    ear.hear("doing", ["test", "t"])
+    for now, failed in ((199.0, True), (300.0, False)):  # noqa: B007  # the clock
+        ear.hear("over", ["t", failed])
+    assert ear.listener.overran("t") is None
+    assert not ear.listener.troubles
+
+
+def test_trouble_and_leaving_block(ear: Ear) -> None:
+    ear.hear("trouble", "it broke")
+    ear.hear("leaving", ["t", "enough", 7])
+    texts = [event.text for event in ear.journal if isinstance(event, BlockerFound)]
+    assert texts == ["gw0: it broke", "t ended the run by pytest.exit: enough"]
+    assert ear.listener.leaving == ("enough", 7)
+    assert ear.listener.troubles == ["gw0: it broke"]

@@ -1,0 +1,54 @@
+"""Values as execnet takes them: whatever a user's test hands to pytest must get from process to process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from pytest_anubis.codec.encodable_text import bounded, encodable
+
+DEEPEST = 30
+"""Levels of nesting that are sent; what refers to itself has no end."""
+
+LONGEST_REPR = 2000
+"""Characters that stand for a value that cannot be sent."""
+
+_LEAST, _MOST = -(2**31), 2**63
+"""execnet packs a negative integer into 32 bits, and writes a larger one digit by digit."""
+
+
+def sendable(value: Any, depth: int = 0) -> Any:
+    """Return the value as execnet takes it: text encodable, what is no builtin as its repr.
+
+    Args:
+        value: Anything.
+        depth: How deep it is nested.
+    """
+    if value is None or isinstance(value, bool | float | bytes):
+        base: Any = next((b for b in (bool, float, bytes) if isinstance(value, b)), None)
+        return value if base is None or type(value) is base else base(value)
+    if isinstance(value, str):
+        return bounded(encodable(str.__str__(value)))
+    if isinstance(value, int):
+        return int(value) if _LEAST <= value < _MOST else _shown(value)
+    if depth < DEEPEST:
+        if isinstance(value, Mapping):
+            return {
+                sendable(key, depth + 1): sendable(item, depth + 1) for key, item in value.items()
+            }
+        if isinstance(value, list | tuple | set | frozenset):
+            items = [sendable(item, depth + 1) for item in value]
+            return tuple(items) if isinstance(value, tuple) else items
+        if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
+            with suppress(Exception):
+                return sendable(value.item(), DEEPEST)
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = encodable(repr(value))
+    except Exception:
+        return f"<{type(value).__name__} that cannot be shown>"
+    return text if len(text) <= LONGEST_REPR else f"{text[:LONGEST_REPR]}..."

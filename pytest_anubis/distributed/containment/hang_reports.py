@@ -1,0 +1,95 @@
+"""Tests that hung and whose process lives: they are judged like one that the watchdog had to kill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.events import Judged
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.distributed.containment.crash_evidence import Evidence
+from pytest_anubis.distributed.containment.crash_report import Crash, crash_text, crash_verdict
+from pytest_anubis.distributed.containment.watchdog import Deadline, Overdue
+from pytest_anubis.distributed.dispatch.tasks import Task
+from pytest_anubis.session.context import Sink
+
+HANG = "hang"
+"""Key in ``report.anubis``: the test hung."""
+
+
+class HangReports:
+    """Turns the reports of tests that did not keep their deadlines into reports of hangs.
+
+    Two kinds come here: what pytest-timeout broke off, and what ended by itself after its deadline, maybe
+    because the watchdog's question where it hangs had interrupted a system call.
+
+    Args:
+        node: Name of the node.
+        state: What is known of the run.
+        sink: Takes every event at once.
+        evidence: Looks for what speaks against the hardware.
+        overran: Returns what deadline a test that has ended did not keep, None if it did.
+
+    Attributes:
+        count: How many tests hung so.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        state: RunState,
+        sink: Sink,
+        evidence: Evidence,
+        overran: Callable[[str], Overdue | None] = lambda _: None,
+    ) -> None:
+        self.count = 0
+        self._node = node
+        self._state = state
+        self._sink = sink
+        self._evidence = evidence
+        self._overran = overran
+
+    # First: whoever counts, writes or shows reports must see the hang.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Look at one report."""
+        data: dict[str, Any] = getattr(report, "anubis", {})
+        overdue = None
+        if isinstance(data.get(HANG), float):
+            overdue = Overdue(
+                doing="test",
+                test=report.nodeid,
+                deadline=Deadline(data[HANG], "pytest-timeout"),
+                survived="pytest-timeout broke it off",
+            )
+        elif report.when == "teardown":
+            overdue = self._overran(report.nodeid)
+        if overdue is not None:
+            self._tell(report, data, overdue)
+
+    def _tell(self, report: pytest.TestReport, data: dict[str, Any], overdue: Overdue) -> None:
+        self.count += 1
+        test = report.nodeid
+        crash = Crash(worker=getattr(report, "worker_id", ""), test=test, overdue=overdue)
+        plan = self._state.planned.get(test)
+        benchmark = data.get("benchmark") or (plan.benchmark if plan is not None else "") or test
+        task = Task(test=test, benchmark=benchmark, device=data.get("device", ""))
+        evidence = self._evidence.against(task.device)
+        if report.longrepr is not None:
+            report.sections.append(("where it hung", str(report.longrepr)))
+        report.outcome = "failed"
+        report.longrepr = crash_text(
+            crash,
+            self._state.measured(test),
+            evidence,
+            self._evidence.blind,
+            attempts=self._state.attempts(test),
+        )
+        report.anubis = {**data, HANG: crash.cause}  # type: ignore[attr-defined]  # read by the session's plugins
+        component = data.get("component", "")
+        verdict = crash_verdict(crash, task, component, evidence, node=self._node)
+        if verdict is not None:
+            self._sink(Judged(verdict=replace(verdict, test=test)))

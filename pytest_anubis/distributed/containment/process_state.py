@@ -1,0 +1,255 @@
+"""What belongs to a process and outlives a test in it: how it is read, put back, and told.
+
+Reading all of it takes some 0.05 ms, so it is done around every test.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.distributed.containment.processes import STACK_SIGNAL, descendants, is_gone
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, STACK_SIGNAL)
+"""What ends, interrupts or times a test; libraries set others on purpose, and only once."""
+
+THREAD_SETTINGS = (
+    "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_SCHEDULE", "OMP_DYNAMIC", "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
+)  # fmt: skip
+"""Variables that decide how fast what comes later is: threads, their places, the devices that are seen."""
+
+HELPERS = (
+    "multiprocessing.resource_tracker", "multiprocessing.forkserver", "multiprocessing.semaphore_tracker",
+    "joblib.externals.loky", "compile_worker",
+)  # fmt: skip
+"""In the command lines of processes that a library starts once and keeps: Python's own trackers, joblib's and
+torch's workers. Their libraries do not expect them to be gone."""
+
+_SHOWN = 80
+"""Characters of a command line that tell which process it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aspect:
+    """One thing that a test may leave changed.
+
+    Attributes:
+        name: For people.
+        read: Returns its value; values are compared.
+        restore: Puts an earlier value back; raises OSError or ValueError if it cannot.
+    """
+
+    name: str
+    read: Callable[[], Any]
+    restore: Callable[[Any], None]
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109  # chdir takes it back as it is, and it is faster
+    except FileNotFoundError:
+        return None
+
+
+def _umask() -> int:
+    mask = os.umask(
+        0o077
+    )  # it cannot be read otherwise; what another thread makes meanwhile is private
+    os.umask(mask)
+    return mask
+
+
+def _file(descriptor: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def _set_soft_limit(which: int, soft: int) -> None:
+    resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
+
+
+def _torch_threads() -> int | None:
+    torch = sys.modules.get("torch")
+    count: Callable[[], int] | None = getattr(
+        torch, "get_num_threads", None
+    )  # while it is imported
+    return None if count is None else count()
+
+
+def _set_torch_threads(count: int | None) -> None:
+    if count is not None:
+        sys.modules["torch"].set_num_threads(count)
+
+
+class ProcessState:
+    """Reads and restores what tests have in common.
+
+    Args:
+        rearm: Makes the process answer to our stack signal again; None where it never does.
+    """
+
+    def __init__(self, rearm: Callable[[], None] | None = None) -> None:
+        self._rearm = rearm
+        self._saved = {number: os.dup(number) for number in range(3) if _file(number) is not None}
+        self.aspects = {aspect.name: aspect for aspect in self._all()}
+
+    def close(self) -> None:
+        """Close the copies of the standard streams."""
+        for copy in self._saved.values():
+            os.close(copy)
+        self._saved.clear()
+
+    def read(self) -> dict[str, Any]:
+        """Return the value of every aspect by its name."""
+        return {name: aspect.read() for name, aspect in self.aspects.items()}
+
+    def restore(self, name: str, value: Any) -> bool:
+        """Put a value back, and return whether it is there again."""
+        aspect = self.aspects[name]
+        with suppress(OSError, ValueError, TypeError):
+            aspect.restore(value)
+        return bool(aspect.read() == value)
+
+    def adopt(self, name: str) -> None:
+        """Take what is there now for what belongs there."""
+        number = name.removeprefix("descriptor ")
+        if number != name and _file(int(number)) is not None:
+            copy = self._saved.pop(int(number), None)
+            if copy is not None:
+                os.close(copy)
+            self._saved[int(number)] = os.dup(int(number))
+
+    def _all(self) -> list[Aspect]:
+        found = [
+            Aspect("working folder", _folder, os.chdir),
+            Aspect("umask", _umask, lambda mask: _ignored(os.umask(mask))),
+            Aspect(
+                "CPU affinity",
+                lambda: frozenset(os.sched_getaffinity(0)),
+                lambda cpus: os.sched_setaffinity(0, cpus),
+            ),
+            Aspect(
+                "niceness",
+                lambda: os.getpriority(os.PRIO_PROCESS, 0),
+                lambda nice: os.setpriority(os.PRIO_PROCESS, 0, nice),
+            ),
+            Aspect(
+                "blocked signals",
+                lambda: frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+                lambda mask: _ignored(signal.pthread_sigmask(signal.SIG_SETMASK, mask)),
+            ),
+            Aspect(
+                "timer of SIGALRM",
+                lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
+                lambda _: _ignored(signal.setitimer(signal.ITIMER_REAL, 0)),
+            ),
+            Aspect("threads of torch", _torch_threads, _set_torch_threads),
+        ]
+        for number in SIGNALS:
+            label = "stack signal" if number == STACK_SIGNAL else signal.Signals(number).name
+            found.append(
+                Aspect(
+                    f"handler of {label}",
+                    partial(signal.getsignal, number),
+                    partial(self._set_handler, number),
+                )
+            )
+        for name in sorted(n for n in dir(resource) if n.startswith("RLIMIT_")):
+            which = getattr(resource, name)
+            if name == "RLIMIT_OFILE":  # the same as NOFILE
+                continue
+            with suppress(OSError, ValueError):  # not every kernel has every one
+                resource.getrlimit(which)
+                found.append(
+                    Aspect(
+                        f"limit {name}",
+                        lambda which=which: resource.getrlimit(which)[0],  # type: ignore[misc]
+                        partial(_set_soft_limit, which),
+                    )
+                )
+        for name in THREAD_SETTINGS:
+            found.append(
+                Aspect(
+                    f"variable {name}", partial(os.environ.get, name), partial(_set_variable, name)
+                )
+            )
+        for number in range(3):
+            found.append(
+                Aspect(
+                    f"descriptor {number}", partial(_file, number), partial(self._reopen, number)
+                )
+            )
+        for name in ("stdin", "stdout", "stderr"):
+            found.append(
+                Aspect(f"sys.{name}", partial(getattr, sys, name), partial(setattr, sys, name))
+            )
+        return found
+
+    def _set_handler(self, number: int, handler: Any) -> None:
+        signal.signal(number, handler)
+        if number == STACK_SIGNAL and self._rearm is not None:
+            self._rearm()
+
+    def _reopen(self, number: int, _: Any) -> None:
+        if number in self._saved:
+            os.dup2(self._saved[number], number, inheritable=True)
+        else:
+            os.close(number)  # it was closed before
+
+
+def _ignored(_: Any) -> None:
+    """Drop what a call returns."""
+
+
+def children() -> set[int]:
+    """Return the process ids of this process's children that run."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return set()  # the usual case, at the cost of one call
+    found: set[int] = set()
+    try:
+        for task in Path("/proc/self/task").iterdir():
+            found.update(map(int, (task / "children").read_text(encoding="ascii").split()))
+    except FileNotFoundError:  # a kernel without it, or a thread that has just ended
+        found = set(descendants(os.getpid()))
+    return {pid for pid in found if not is_gone(pid)}
+
+
+def command_of(pid: int) -> str:
+    """Return the beginning of a process's command line; empty if it is gone."""
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    text = raw.replace(b"\0", b" ").decode("utf-8", "backslashreplace").strip()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def is_helper(pid: int) -> bool:
+    """Return whether a process belongs to a library that keeps it."""
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return False
+    return any(word in raw for word in HELPERS)

@@ -1,0 +1,49 @@
+"""A test that ended by itself after its deadline hung all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.quiet import OPTIONS
+
+LATE = """
+import ctypes, os, time
+
+# A system call that a signal ends: the watchdog's question where the test hangs is one.
+def late():
+    ctypes.CDLL(None).sleep(600)
+
+def test_passes_late(anubis_metric):
+    anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+    late()
+
+def test_fails_late():
+    late()
+    assert False
+
+def test_in_time(): pass
+"""
+
+
+def test_who_survives_the_deadline_hung(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", OPTIONS)
+    pytester.makepyfile(test_it=LATE)
+    result = pytester.runpytest("--anubis", "--anubis-timeout=1")
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    ends = {r.test.partition("::")[2]: r.outcome for r in record.results}
+    assert ends == {
+        "test_passes_late": "crashed",
+        "test_fails_late": "crashed",
+        "test_in_time": "passed",
+    }
+    for one in record.results[:2]:
+        # It ends by itself or is killed while it reports, whichever comes first.
+        assert one.text.startswith("hung: no end within 1 s (--anubis-timeout); ")
+    assert record.node_verdict is not None
+    assert record.node_verdict.decision is Decision.UNDECIDED
+    assert result.ret == 20
