@@ -35,7 +35,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Let nothing but an accepting verdict end a run with 0."""
-    if early_config.known_args_namespace.anubis and not hasattr(early_config, "workerinput"):
+    if early_config.known_args_namespace.anubis:
         from pytest_anubis.session.running.exit_guard import guard_exit
 
         guard_exit(early_config)

@@ -19,7 +19,7 @@ from pytest_anubis.core.events import (
     WorkerDied,
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, Purpose, TestResult
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, waived_verdict
 
 CAME_TO_ITS_END = (0, 1, 5, 20)
 """Exit statuses of a run that was not broken off: accepted, rejected, nothing collected, undecided. Others
@@ -151,6 +151,12 @@ class RunRecord:
     def waived(self) -> frozenset[str]:
         """Tests that failed as their own xfail mark expects."""
         return frozenset(r.test for r in self.results if r.outcome == "xfailed")
+
+    @property
+    def told(self) -> tuple[MetricVerdict, ...]:
+        """The verdicts as they count: what failed as an xfail mark expects is waived, and no failure."""
+        waived = self.waived
+        return tuple(waived_verdict(v) if v.test in waived else v for v in self.verdicts)
 
     @property
     def deaths(self) -> tuple[str, ...]:

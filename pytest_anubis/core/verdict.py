@@ -121,6 +121,18 @@ class MetricVerdict:
     test: str = ""
 
 
+def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
+    """Return the verdict of a test that failed as its xfail mark expects: listed, and it rejects nothing."""
+    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
+        return verdict
+    return replace(
+        verdict,
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.WAIVED,
+        text=f"failed as its xfail mark expects: {verdict.text}",
+    )
+
+
 class Decision(StrEnum):
     """What is decided about a node; the value of an exit code hangs on it."""
 

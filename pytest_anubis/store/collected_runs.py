@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pytest_anubis.core.events import Attempted
 from pytest_anubis.core.gather import Gather
@@ -245,7 +246,7 @@ class _Reader:
         keys = self.gather.keys() if self.silent else []
         for record, result in self.silent:
             plan = next((plan for plan in record.planned if plan.test == result.test), None)
-            kind = "missing" if result.outcome == "not reported" else "failed"
+            kind = _kind(result)
             text = f"test {result.outcome}" + (f": {result.text}" if result.text else "")
             found = False
             for (hardware_class, benchmark, _, group), metric, component in keys:
@@ -270,8 +271,18 @@ class _Reader:
         return rest
 
 
-def _broken_tests(record: RunRecord) -> dict[str, str]:
-    """Return test -> why it failed, for tests that failed on their own and not by their verdict."""
+def _kind(result: TestResult) -> Literal["failed", "missing", "invalid"]:
+    """Return the kind of problem of a test that did not end well, as the run itself judges it.
+
+    A death is no failure of the hardware; where something speaks for one, the run has a verdict of its own.
+    """
+    if result.misuse:
+        return "invalid"
+    return "missing" if result.outcome in ("not reported", "crashed") else "failed"
+
+
+def _broken_tests(record: RunRecord) -> dict[str, Problem]:
+    """Return what is wrong with tests that failed on their own and not by their verdict."""
     # What was concluded at the end of the run has no test: its benchmark and device tell it.
     judged: dict[tuple[str, str], list[MetricVerdict]] = {}
     for verdict in record.verdicts:
@@ -280,7 +291,7 @@ def _broken_tests(record: RunRecord) -> dict[str, str]:
     for test, benchmark, device in {(m.test, m.benchmark, m.device) for m in record.measurements}:
         by_test.setdefault(test, []).extend(judged.get((benchmark, device), ()))
     return {
-        result.test: f"test {result.outcome}: {result.text}"
+        result.test: Problem(kind=_kind(result), text=f"test {result.outcome}: {result.text}")
         for result in record.results
         if result.outcome in (*_BROKEN, "not reported")
         and not _failed_by_verdict(by_test.get(result.test, ()))
@@ -293,12 +304,12 @@ def _failed_by_verdict(verdicts: Sequence[MetricVerdict]) -> bool:
 
 
 def _problem(
-    measurement: Measurement, broken: Mapping[str, str], waived: Collection[str]
+    measurement: Measurement, broken: Mapping[str, Problem], waived: Collection[str]
 ) -> Problem | None:
     if measurement.test in waived:
         return Problem(kind="waived", text="its test failed as its xfail mark expects")
     if measurement.test in broken:
-        return Problem(kind="failed", text=broken[measurement.test])
+        return broken[measurement.test]
     if measurement.disturbance:
         return Problem(kind="disturbed", text="; ".join(measurement.disturbance))
     return None

@@ -146,7 +146,10 @@ def _read(paths: list[Path]) -> RunSet:
     for warning in runs.warnings:
         print(f"note: {warning}")
     for refused in runs.refused:
-        print(f"left out: run {refused.run or refused.path} of {refused.node}: {refused.reason}")
+        what = (
+            f"run {refused.run} of {refused.node}: " if refused.run else ""
+        )  # else the reason names it
+        print(f"left out: {what}{refused.reason}")
     return runs
 
 

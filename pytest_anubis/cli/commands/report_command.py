@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         _write(options.html, run_page(record, baseline))
     if options.prometheus is not None:
-        _write(options.prometheus, prometheus_text(record.node_verdict, record.verdicts))
+        _write(options.prometheus, prometheus_text(record.node_verdict, record.told))
     if "-" not in (str(options.json), str(options.prometheus)):
         _show(record, options.verbose)
     return 0
@@ -109,7 +109,7 @@ def _show(record: RunRecord, verbosity: int) -> None:
         return
     width = shutil.get_terminal_size().columns
     for text, _ in summary_lines(
-        record.node_verdict, record.verdicts, verbosity=verbosity, width=width
+        record.node_verdict, record.told, verbosity=verbosity, width=width
     ):
         print(text)
 

@@ -68,7 +68,7 @@ def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
     """
     verdict = record.node_verdict
     decision = verdict.decision.value if verdict else "not judged"
-    cases = cases_of(record.measurements, record.verdicts)
+    cases = cases_of(record.measurements, record.told)
     body = [
         _banner(record),
         _facts(record, baseline),
@@ -76,7 +76,7 @@ def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
         _unjudged(record),
         _choice(record),
         _peers(cases),
-        "<h2>All metrics</h2>" + overview(cases, record.verdicts, PLOTS) if cases else "",
+        "<h2>All metrics</h2>" + overview(cases, record.told, PLOTS) if cases else "",
         _sections(cases, baseline),
         _provenance(record, baseline),
         "<h2>Hardware and software</h2>" + inventory_block(record.inventory, open_=True)
@@ -168,7 +168,7 @@ def _wrong(record: RunRecord) -> str:
         ("Unusual for this fleet, not yet costly", Outcome.MARGINAL),
     ):
         grouped: dict[tuple[str, str], list[MetricVerdict]] = {}
-        for verdict in record.verdicts:
+        for verdict in record.told:
             if verdict.outcome is outcome:
                 grouped.setdefault((verdict.component, verdict.device), []).append(verdict)
         if not grouped:

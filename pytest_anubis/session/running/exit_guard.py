@@ -56,6 +56,8 @@ class ExitGuard:
     ) -> Generator[None, int | pytest.ExitCode | None, int | pytest.ExitCode | None]:
         """Around everything: what any plugin made of the status is seen here."""
         status = yield
+        if hasattr(config, "workerinput"):
+            return status  # the controller answers for its workers
         if status == 0 and not config.stash.get(vouched_key, False):
             sys.stderr.write(
                 "anubis: nothing was judged and accepted, so the exit status is 20 (undecided)\n"

@@ -80,7 +80,7 @@ class Terminal:
         terminalreporter.section("anubis", sep="-")
         lines = summary_lines(
             verdict,
-            run.state.record().verdicts,
+            run.state.record().told,
             verbosity=verbosity,
             width=shutil.get_terminal_size().columns,
         )

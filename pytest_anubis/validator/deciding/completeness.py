@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from pytest_anubis.core.events import TestRepeated
 from pytest_anubis.core.measurement import PlannedTest, TestResult
@@ -86,18 +85,6 @@ def rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> set[tuple[str,
     """
     bad = (Outcome.FAIL, Outcome.MARGINAL) if fail_on == "marginal" else (Outcome.FAIL,)
     return {(verdict.benchmark, verdict.device) for verdict in verdicts if verdict.outcome in bad}
-
-
-def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
-    """Return the verdict of a test that failed as its xfail mark expects: listed, and it rejects nothing."""
-    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
-        return verdict
-    return replace(
-        verdict,
-        outcome=Outcome.NOT_TESTED,
-        reason=Reason.WAIVED,
-        text=f"failed as its xfail mark expects: {verdict.text}",
-    )
 
 
 def _verdict(

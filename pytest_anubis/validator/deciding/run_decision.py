@@ -18,7 +18,6 @@ from pytest_anubis.validator.deciding.completeness import (
     rejecting,
     verdicts_of_repeats,
     verdicts_of_tests,
-    waived_verdict,
 )
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
@@ -160,10 +159,9 @@ def _counted(run: RunRecord, further: Sequence[MetricVerdict]) -> list[MetricVer
         for verdict in further
         if verdict.scope == "unit"
     }
-    waived = run.waived
     return [
-        waived_verdict(verdict) if verdict.test in waived else verdict
-        for verdict in (*run.verdicts, *further)
+        verdict
+        for verdict in (*run.told, *further)
         # That there is no baseline is said once, where it stands in the way of acceptance.
         if verdict.reason is not Reason.NO_BASELINE
         or (verdict.benchmark, verdict.metric, verdict.device) not in settled

@@ -74,6 +74,7 @@ def test_no_plugin_makes_a_rejection_a_0(
     assert process.returncode in (code, 20), said
 
 
+@pytest.mark.usefixtures("in_workers")
 def test_an_acceptance_is_a_0_and_a_program_may_call_pytest(
     project: pytest.Pytester, learn: Learn
 ) -> None:
@@ -81,6 +82,7 @@ def test_an_acceptance_is_a_0_and_a_program_may_call_pytest(
     process = started(project)
     said, _ = process.communicate()
     assert process.returncode == 0, said
+    assert "nothing was judged" not in said
     program = "import pytest, sys\nprint('mine', int(pytest.main(['--anubis', '-q'])))"
     result = project.run(sys.executable, "-c", program)
     assert result.ret == 0
