@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_anubis.core.events import RunTimed
 from pytest_anubis.core.inventory import Accelerator, Inventory
 from pytest_anubis.distributed.dispatch.certificates import Certificate, save_certificates
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 SUITE = """
@@ -76,7 +76,8 @@ def prepare(place: Path, devices: int) -> None:
         Accelerator(index=i, vendor="nvidia", name="Sleeping Card", uuid=f"GPU-{i}")
         for i in range(devices)
     )
-    record(place / "node.json", Recorded(inventory=Inventory(node="node", accelerators=cards)))
+    recorded = Recorded(inventory=Inventory(node="node", accelerators=cards))
+    (place / "node.json").write_text(recording_text(recorded), encoding="utf-8")
     (place / "test_suite.py").write_text(SUITE, encoding="utf-8")
     (place / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
 

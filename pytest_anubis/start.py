@@ -143,11 +143,12 @@ def _in_workers(config: pytest.Config, context: RunContext) -> bool:
     """
     if not config.pluginmanager.has_plugin("xdist") or context.settings.in_process:
         return False
-    option = config.option
-    asked = option.numprocesses is not None or bool(option.tx)
+    # Options of plugins that somebody switched off (-p no:capture) are not there.
+    asked = config.getoption("numprocesses", None) is not None or bool(config.getoption("tx", ()))
     if asked or context.settings.timeout is not None or context.devices != ("cpu",):
         return True
-    return not (option.capture == "no" or option.trace or option.setupshow or option.setuponly)
+    watched = any(config.getoption(name, False) for name in ("trace", "setupshow", "setuponly"))
+    return not watched and config.getoption("capture", "") != "no"
 
 
 def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:

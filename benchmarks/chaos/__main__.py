@@ -21,7 +21,7 @@ from broken_runs import power_cuts, signals
 from full_disks import full_disks
 from histories import mute_servers, racing_writers
 from silent_acceptance import silent_acceptance
-from toy_node import Area, Campaign, learned
+from toy_node import Area, Campaign
 
 AREAS: dict[str, Callable[[Campaign], Area]] = {
     "silent": silent_acceptance,
@@ -51,13 +51,12 @@ def main() -> int:
         ThreadPoolExecutor(options.workers) as pool,
     ):
         place = options.keep or Path(name)
-        templates = {kind: learned(kind, Path(name) / kind) for kind in ("host", "eight")}
         for area, attempt in AREAS.items():
             if options.only and area not in options.only:
                 continue
             begin = time.monotonic()
             campaign = Campaign(
-                templates, place, options.seed, options.quick, options.count,
+                Path(name), place, options.seed, options.quick, options.count,
                 tuple(options.number or ()), options.keep is not None, pool,
             )  # fmt: skip
             found = attempt(campaign)

@@ -40,7 +40,7 @@ def _begin(campaign: Campaign, folder: Path, *, bad: str) -> subprocess.Popen[by
     """Start a run whose tests take a while; `bad` names the slow one, empty for a healthy node."""
     bodies = {name: _BODY.format(SLOW if name == bad else GOOD) for name in _TESTS}
     bodies["p"] = "time.sleep(0.2)"
-    copy_of(campaign.templates["host"], folder, suite("host", bodies, {}, _LOGGED))
+    copy_of(campaign.template("host"), folder, suite("host", bodies, {}, _LOGGED))
     return start(folder, ["--anubis-run-id=r", "-v"])
 
 

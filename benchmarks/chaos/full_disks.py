@@ -67,7 +67,7 @@ def full_disks(campaign: Campaign) -> Area:
 def _project(campaign: Campaign, folder: Path, first: int, way: str) -> Path:
     last = first + 2 if way == "for three events" else _NEVER + 1
     text = _CONFTEST.replace("FROM", str(first)).replace("TO", str(last))
-    return copy_of(campaign.templates["host"], folder, conftest=text.replace("HOW", repr(way)))
+    return copy_of(campaign.template("host"), folder, conftest=text.replace("HOW", repr(way)))
 
 
 def _attempt(

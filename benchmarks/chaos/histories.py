@@ -179,7 +179,7 @@ def mute_servers(campaign: Campaign) -> Area:
 
 def _steps(campaign: Campaign, url: str, path: str) -> int:
     proxy = _Proxy(path, "mute", -1)
-    folder = copy_of(campaign.templates["host"], campaign.place / "steps")
+    folder = copy_of(campaign.template("host"), campaign.place / "steps")
     run(folder, ["-q", _option(new_database(url, "steps"), proxy)])
     proxy.close()
     shutil.rmtree(folder)
@@ -196,10 +196,10 @@ def _with_server(
 ) -> str:
     way, after = cases[number]
     bad = number % 2 == 1
-    text = (campaign.templates["host"] / "test_toy.py").read_text()
+    text = (campaign.template("host") / "test_toy.py").read_text()
     if bad:
         text = text.replace("record(anubis_metric, 'a')", "record(anubis_metric, 'a', 0.8)")
-    copy_of(campaign.templates["host"], folder, text)
+    copy_of(campaign.template("host"), folder, text)
     proxy = _Proxy(path, way, after)
     begin = time.monotonic()
     try:

@@ -106,7 +106,7 @@ def play(scenario: Scenario, campaign: Campaign, folder: Path) -> Ran:
     body = {scenario.test: fault.body} if fault.body else {}
     text = suite(scenario.kind, body, {scenario.test: marks}, fault.top)
     conftest = "\n".join(one.conftest for one in scenario.parts).replace("FAULTY", faulty)
-    copy_of(campaign.templates[scenario.kind], folder, text, conftest)
+    copy_of(campaign.template(scenario.kind), folder, text, conftest)
     options = [*kind_options(scenario.kind), *fault.options]
     options += [word.replace("FAULTY", faulty) for one in scenario.parts for word in one.options]
     environ = {name: value for one in scenario.parts for name, value in one.environ.items()}

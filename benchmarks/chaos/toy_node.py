@@ -24,6 +24,7 @@ from pytest_anubis.store.journal.journal_reading import read_journal
 
 ROOT = Path(__file__).parents[2]
 EIGHT = ROOT / "tests" / "data" / "recorded_8gpu.json"
+_LEARNING = threading.Lock()
 _ONE = threading.Lock()  # the streams belong to all threads
 LONGEST = 120.0
 """Seconds that a run of two may take before it counts as one without an end."""
@@ -117,7 +118,7 @@ class Campaign:
     """What every area is given.
 
     Attributes:
-        templates: Kind of node -> folder with its healthy project and baseline.
+        home: Folder for what is learned once.
         place: Folder for copies.
         seed: Of everything that is drawn.
         quick: A sample only.
@@ -127,7 +128,7 @@ class Campaign:
         pool: Runs as many at a time as wanted.
     """
 
-    templates: Mapping[str, Path]
+    home: Path
     place: Path
     seed: int
     quick: bool
@@ -135,6 +136,12 @@ class Campaign:
     numbers: tuple[int, ...]
     keep: bool
     pool: ThreadPoolExecutor
+
+    def template(self, kind: str) -> Path:
+        """Return the folder with the healthy project and baseline of a kind of node."""
+        with _LEARNING:
+            folder = self.home / kind
+            return folder if folder.exists() else learned(kind, folder)
 
     def size(self, full: int, quick: int) -> int:
         """Return how many to try."""
@@ -190,9 +197,9 @@ def learned(kind: str, folder: Path) -> Path:
     (folder / "pytest.ini").write_text(INI)
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_toy.py").write_text(suite(kind, {}, {}))
-    extra = " ".join(kind_options(kind))
+    extra = " ".join(("--anubis-in-process", *kind_options(kind)))
     command = [sys.executable, "-m", "pytest_anubis.cli.main", "learn", "test_toy.py", "--rounds=3"]
-    command += [f"--pytest-args={extra}"] if extra else []
+    command.append(f"--pytest-args={extra}")
     done = subprocess.run(
         command, cwd=folder, env=environment(), capture_output=True, text=True, check=False
     )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from pytest_anubis import __version__
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import ReaderGoneError, flush_output, say
 
 COMMANDS = {
     "learn": "learn a baseline from this machine or from collected runs",
@@ -25,6 +26,9 @@ COMMANDS = {
     "import": "turn results of other tools into runs",
     "doctor": "show this machine's inventory and what is missing to validate it",
 }
+
+UNREAD = 141
+"""Exit code when nobody reads the output any more and nothing was decided: a shell's for SIGPIPE."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,17 +50,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module.add(sub)
             sub.set_defaults(handler=module.run)
     options = parser.parse_args(given)
+    code = UNREAD
     try:
-        return int(options.handler(options))
+        code = int(options.handler(options))
+        flush_output()
     except CommandError as error:
-        print(f"anubis {name}: {error}", file=sys.stderr)
+        say(f"anubis {name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"anubis {name}: interrupted", file=sys.stderr)
+        say(f"anubis {name}: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader (head, less) has seen enough
+    except ReaderGoneError:  # and whatever is in the buffer goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return code
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,7 +74,9 @@ def _parser() -> _Parser:
         prog="anubis",
         description="Hardware acceptance testing: learn what is normal, judge nodes, keep history.",
         epilog="The tests themselves are run with: pytest --anubis suites/. Exit codes: 0 fine, "
-        "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected.",
+        "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected, "
+        "141 nobody reads the output any more. A file that would fill the memory is refused; the "
+        "environment variable PYTEST_ANUBIS_MAX_INPUT, e.g. 4GiB, raises the limit.",
     )
     parser.add_argument("--version", action="version", version=f"anubis {__version__}")
     parser.commands = parser.add_subparsers(

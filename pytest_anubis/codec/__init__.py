@@ -10,7 +10,13 @@ PYTEST_DONT_REWRITE
 """
 
 from pytest_anubis.codec.codec_error import CodecError, found, shown
-from pytest_anubis.codec.json_files import read_json
+from pytest_anubis.codec.json_files import (
+    leading_json,
+    parse_json,
+    read_bytes,
+    read_json,
+    well_formed,
+)
 from pytest_anubis.codec.plain_reading import from_plain
 from pytest_anubis.codec.plain_writing import to_plain
 from pytest_anubis.codec.surrogates import without_surrogates
@@ -19,8 +25,12 @@ __all__ = [
     "CodecError",
     "found",
     "from_plain",
+    "leading_json",
+    "parse_json",
+    "read_bytes",
     "read_json",
     "shown",
     "to_plain",
+    "well_formed",
     "without_surrogates",
 ]

@@ -1,43 +1,140 @@
-"""Reading a JSON file that somebody else may have written or damaged."""
+"""Reading JSON that somebody else may have written or damaged: the one place for it."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from pytest_anubis.codec.codec_error import CodecError, shown
+from pytest_anubis.codec.input_limits import DEEPEST, LARGEST_JSON, most_bytes, too_large
+
+_TOO_DEEP = f"nested too deeply: more than {DEEPEST} levels"
+_BLANK = re.compile(r"[ \t\n\r]*")
+_LONE = re.compile("[\ud800-\udfff]")
 
 
-def read_json(path: Path, *, largest: int) -> Any:
+def read_json(path: Path, *, largest: int = LARGEST_JSON) -> Any:
     """Return what a JSON file holds. It is strict JSON: no NaN, and no name twice in one object.
 
     Args:
         path: The file.
-        largest: Bytes beyond which a file is not even opened.
+        largest: Bytes beyond which a file is refused, unless the environment says otherwise.
 
     Raises:
         OSError: The file cannot be read.
+        CodecError: As of `parse_json`.
+    """
+    return parse_json(read_bytes(path, largest=largest), largest=largest)
+
+
+def read_bytes(path: Path, *, largest: int) -> bytes:
+    """Return what a file holds; no more than the limit is ever read, also of what has no end.
+
+    Raises:
+        OSError: The file cannot be read.
+        CodecError: It is too large.
+    """
+    most = most_bytes(largest)
+    with path.open("rb") as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise CodecError(too_large("too large", most))
+    return found
+
+
+def parse_json(text: bytes | str, *, strict: bool = True, largest: int = LARGEST_JSON) -> Any:
+    """Return what a JSON text holds, with every lone surrogate replaced by U+FFFD.
+
+    Args:
+        text: One JSON value; bytes are UTF-8.
+        strict: Refuse NaN, the infinities, and names that stand twice in one object, which other tools
+            write.
+        largest: Bytes (or characters) beyond which it is refused, unless the environment says otherwise.
+
+    Raises:
         CodecError: It is too large, is no text or no JSON, or is nested too deeply; one line without
             the file's name.
     """
-    size = path.stat().st_size
-    if size > largest:
-        raise CodecError(f"{size >> 20} MiB are too large, at most {largest >> 20} MiB are read")
+    if len(text) > (most := most_bytes(largest)):
+        raise CodecError(too_large("too large", most))
     try:
-        text = path.read_bytes().decode("utf-8")
-        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+        text = text.decode("utf-8") if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
         raise CodecError(f"byte {error.start} is not UTF-8") from None
+    data, end = _decoded(_STRICT if strict else _LENIENT, text, _blanks(text, 0))
+    if (rest := _blanks(text, end)) < len(text):
+        raise _no_json("Extra data", text, rest)
+    return data
+
+
+def leading_json(text: str, at: int) -> tuple[Any, int]:
+    """Return the JSON value that begins at a place of a text, and where it ends; as `parse_json`, not strict.
+
+    Raises:
+        CodecError: As of `parse_json`.
+    """
+    return _decoded(_LENIENT, text, at)
+
+
+def well_formed(text: str) -> str:
+    """Return text that every encoding of Unicode takes: lone surrogates become U+FFFD."""
+    return text if text.isascii() else _LONE.sub("\ufffd", text)
+
+
+def _decoded(decoder: json.JSONDecoder, text: str, at: int) -> tuple[Any, int]:
+    try:
+        data, end = decoder.raw_decode(text, at)
+        _check_depth(data, text, at, end)
+        escaped = text.find("\\ud", at, end) >= 0 or text.find("\\uD", at, end) >= 0
+        if escaped or (not text.isascii() and _LONE.search(text, at, end)):
+            data = _cleaned(data)
+        return data, end
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno} column {error.colno}"
-        raise CodecError(f"not valid JSON ({error.msg})", place) from None
+        raise _no_json(error.msg, text, error.pos) from None
     except RecursionError:
-        raise CodecError("nested too deeply") from None
+        raise CodecError(_TOO_DEEP) from None
     except CodecError:
         raise
     except ValueError as error:  # a whole number of thousands of digits
         raise CodecError(f"not valid JSON ({shown(error)})") from None
+
+
+def _no_json(problem: str, text: str, at: int) -> CodecError:
+    error = json.JSONDecodeError(problem, text, at)
+    return CodecError(f"not valid JSON ({problem})", f"line {error.lineno} column {error.colno}")
+
+
+def _blanks(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
+
+
+def _check_depth(data: Any, text: str, start: int, end: int) -> None:
+    if text.count("[", start, end) + text.count("{", start, end) <= DEEPEST:
+        return  # nearly always: no need to look
+    level = [data] if isinstance(data, dict | list) else []
+    for _ in range(DEEPEST):
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if type(holder) is dict else holder)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
+            return
+    raise CodecError(_TOO_DEEP)
+
+
+def _cleaned(value: Any) -> Any:
+    if type(value) is str:
+        return well_formed(value)
+    if type(value) is list:
+        return [_cleaned(item) for item in value]
+    if type(value) is dict:
+        return {well_formed(name): _cleaned(item) for name, item in value.items()}
+    return value
 
 
 def _refuse(word: str) -> float:
@@ -47,7 +144,13 @@ def _refuse(word: str) -> float:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise CodecError(f"{twice[:40]!r} stands twice in one object")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise CodecError(f"{name[:40]!r} stands twice in one object")
+            seen.add(name)
     return found
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
+_LENIENT = json.JSONDecoder()

@@ -20,6 +20,15 @@ support 1 % (`tails.nodes_needed`), 0.1 % would take a thousand."""
 MOST_MEDIANS = 101
 """Most healthy medians that a criterion keeps: percentiles to one percent."""
 
+LEAST_SIMILAR = 0.02
+"""Lowest threshold of a criterion: a unit at a hundredth of what is normal is .01 alike, and must fail."""
+LEAST_CENTRE = 1e-12
+"""Smallest centre of what should be high: rates in their units are a million times that at the least."""
+MOST_CENTRE = 1e30
+"""Largest centre of what should be low: no duration, size or count in any unit comes near."""
+MOST_NEEDED = 1_000_000
+"""Most values that a criterion may ask a sample for: what is learned asks for five."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
@@ -77,6 +86,28 @@ class Criterion:
         """The centre's median, in the metric's unit."""
         last = len(self.centre) - 1
         return (self.centre[last // 2] + self.centre[(last + 1) // 2]) / 2  # it is in order
+
+
+def cannot_fail(criterion: Criterion) -> str:
+    """Say why no sample could ever be judged FAIL by a criterion, or return an empty string.
+
+    Whatever else it says, a unit at a hundredth of what is normal (for ``lower``: at a hundred times that)
+    must fail; it is `LEAST_SIMILAR` at most to the centre.
+    """
+    better, top = criterion.metric.better, max(criterion.centre, default=0.0)
+    if criterion.least > MOST_NEEDED:
+        return f"no sample has the {criterion.least} values that it asks for"
+    if better == "equal":
+        return ""
+    thresholds = (criterion.alpha, criterion.learned, criterion.unconfirmed)
+    lowest = min(threshold for threshold in thresholds if threshold is not None)
+    if lowest < LEAST_SIMILAR:
+        return f"a threshold of {lowest:g} is below {LEAST_SIMILAR:g}, so no loss is too large"
+    if better == "higher" and top < LEAST_CENTRE:
+        return f"its centre is nothing ({top:g}), and no value is below that"
+    if better == "lower" and top > MOST_CENTRE:
+        return f"its centre is endless ({top:g}), and no value is above that"
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,11 @@ Direction = Literal["higher", "lower", "equal"]
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
 
 
+_TIMES = frozenset(
+    ("ns", "us", "\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s", "ms", "s", "min", "h")
+)
+
+
 class MetricError(ValueError):
     """A metric was declared or recorded in a way that cannot be judged."""
 
@@ -53,3 +58,11 @@ class Metric:
                 f"metric {self.name!r} has better={self.better!r}; "
                 "say better='higher', better='lower' or better='equal'"
             )
+
+    @property
+    def is_duration(self) -> bool:
+        """Every value is what something took: lower is better, in a unit such as ``ms`` or ``us/step``.
+
+        Nothing takes no time, so a duration of 0 was never measured.
+        """
+        return self.better == "lower" and self.unit.partition("/")[0].strip() in _TIMES

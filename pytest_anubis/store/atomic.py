@@ -5,22 +5,47 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file by a whole new one; folders on the way are made.
+def write_atomically(path: Path, content: bytes | str) -> None:
+    r"""Replace a file by a whole new one; folders on the way are made.
 
-    The content lies on the disk before the name points to it, so a power cut leaves the old file.
+    Args:
+        path: The file.
+        content: Text is written as UTF-8; a lone surrogate, which has none, as an escape such as
+            ``\udc80``, as JSON has it.
+
+    Raises:
+        OSError: The disk refuses; the old file is untouched and nothing is left behind.
+    """
+    if isinstance(content, str):
+        content = content.encode("utf-8", "backslashreplace")
+    with writing_atomically(path) as out:
+        out.write(content)
+
+
+@contextlib.contextmanager
+def writing_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file to write to, and put it in the place of another one when all is written.
+
+    The content lies on the disk before the name points to it, so a power cut leaves the old file. The new
+    file has a name that nobody can foresee, so no link that lies there already is followed; a link in the
+    place of the file itself is replaced.
 
     Raises:
         OSError: The disk refuses; the old file is untouched and nothing is left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
+    # A long name is cut: what is put around it must not make it longer than file systems take.
+    descriptor, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".new"
+    )
     try:
         with os.fdopen(descriptor, "wb") as out:
-            out.write(content)
+            yield out
             out.flush()
             os.fchmod(out.fileno(), 0o644)
             os.fsync(out.fileno())

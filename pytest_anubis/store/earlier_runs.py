@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import CodecError, parse_json
+from pytest_anubis.codec.input_limits import LARGEST_JSON
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.collected_runs import RunsError, read_runs
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
@@ -60,7 +61,7 @@ def _head(path: Path) -> dict[str, Any]:
     """Return the first event of a journal, empty if it cannot be read."""
     try:
         with path.open("rb") as lines:
-            event = json.loads(lines.readline())
-    except (OSError, ValueError, RecursionError):
+            event = parse_json(lines.readline(LARGEST_JSON), strict=False)
+    except (OSError, CodecError):
         return {}
     return event if isinstance(event, dict) else {}

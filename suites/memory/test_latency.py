@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_anubis import MetricFixture, NodeFixture
+from pytest_anubis import MetricFixture
 
 STEPS = {"l2": 5_000_000, "llc": 1_500_000, "dram": 250_000}
 """Loads a round: a few tens of milliseconds each."""
@@ -21,7 +21,7 @@ STEPS = {"l2": 5_000_000, "llc": 1_500_000, "dram": 250_000}
     "healthy node; look for neighbours on the same socket",
 )
 @pytest.mark.parametrize("level", ["l2", "llc", "dram"])
-def test_load_latency(anubis_metric: MetricFixture, anubis_node: NodeFixture, level: str) -> None:
+def test_load_latency(anubis_metric: MetricFixture, level: str) -> None:
     """Loads come back in time, and the chain is unbroken afterwards."""
     from suites.memory import chase, native
     from suites.memory.caches import memory_size, read_caches
@@ -33,7 +33,7 @@ def test_load_latency(anubis_metric: MetricFixture, anubis_node: NodeFixture, le
     if compiler is None:
         pytest.skip("no C compiler found: install one, e.g. apt install gcc")
     size = min(chase.footprint(level, caches), memory_size() // 8)
-    library = native.load(chase.SOURCE, compiler, native.cache_folder(anubis_node.scratch))
+    library = native.load(chase.SOURCE, compiler, native.cache_folder())
     steps = STEPS[level]
     with chase.Chase(library, size) as chain:
         chain.run(min(chain.lines, 4 * steps))  # brings the lines where they belong

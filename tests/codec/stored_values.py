@@ -14,7 +14,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.distributed.dispatch.certificates import Certificate, save_certificates
 from pytest_anubis.hardware.telemetry.host_sensors import Reading
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.store.samples.columnar_files import Columns, Origin, save_columns
 
@@ -152,7 +152,7 @@ def write_all(folder: Path) -> None:
         folder, "class", CERTIFICATES, origin={"rounds": 3, "alpha": 0.95, "node": "n"}
     )
     (folder / "certificates" / "class.json").rename(folder / "certificates.json")
-    record(folder / "recorded_node.json", RECORDED)
+    (folder / "recorded_node.json").write_text(recording_text(RECORDED), encoding="utf-8")
     with zipfile.ZipFile(save_columns(COLUMNS, folder / "columns.npz")) as archive:
         header = np.lib.format.read_array(archive.open("header.npy"))
         (folder / "columns_origin.json").write_bytes(archive.comment)

@@ -276,7 +276,10 @@ def test_whatever_stands_in_a_file_is_read_or_refused_in_one_line(change: dict[s
         (b'"\xff"', "byte 1 is not UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
         (b"9" * 5000, "not valid JSON (Exceeds the limit"),
-        (b" " * (1 << 21), "2 MiB are too large, at most 1 MiB are read"),
+        (
+            b" " * (1 << 21),
+            "too large, beyond the limit of 1MiB; raise it with PYTEST_ANUBIS_MAX_INPUT=",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -31,7 +31,7 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     UTILISATION,
     Reading,
 )
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from tests.places import RECORDED
 
 FILE = RECORDED
@@ -186,4 +186,4 @@ def recorded() -> Recorded:
 
 
 if __name__ == "__main__":
-    record(FILE, recorded())
+    FILE.write_text(recording_text(recorded()), encoding="utf-8")

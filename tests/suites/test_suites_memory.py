@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,12 +144,71 @@ def test_source_that_does_not_compile_is_one_clear_error(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["broken.c"]
 
 
-def test_cache_folder_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_folder_is_the_users_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert native.cache_folder(tmp_path) == tmp_path / "cache" / "pytest-anubis"
+    assert native.cache_folder() == tmp_path / "cache" / "pytest-anubis"
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert native.cache_folder(tmp_path) == tmp_path
+    assert native.cache_folder() is None
+
+
+@pytest.mark.parametrize("place", ["cache", "cache/pytest-anubis"])
+def test_cache_that_others_can_write_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache/pytest-anubis").mkdir(parents=True)
+    (tmp_path / place).chmod(0o777)
+    assert native.cache_folder() is None
+
+
+def test_cache_of_somebody_else_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert native.cache_folder() is not None
+    somebody = os.geteuid() + 1  # as if his folders were met by another user, root included
+    monkeypatch.setattr(os, "geteuid", lambda: somebody)
+    assert native.cache_folder() is None
+
+
+@needs_compiler
+def test_only_our_own_compiled_file_is_loaded(tmp_path: Path) -> None:
+    assert COMPILER is not None
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    native.load(SOURCE, COMPILER, cache)
+    (kept,) = cache.iterdir()
+    planted = tmp_path / "planted.so"
+    planted.write_bytes(b"not to be loaded")
+
+    def writable() -> None:
+        kept.write_bytes(b"planted")
+        kept.chmod(0o666)
+
+    ways: dict[str, Callable[[], object]] = {
+        "a link": lambda: kept.symlink_to(planted),
+        "a second name": lambda: kept.hardlink_to(planted),
+        "writable by all": writable,
+    }
+    for way, plant in ways.items():
+        kept.unlink()
+        plant()
+        assert native.load(SOURCE, COMPILER, cache).chain_walk, way
+        assert planted.read_bytes() == b"not to be loaded", way
+    cache.chmod(0o777)
+    with pytest.raises(native.CompilerError, match="others can write there"):
+        native.load(SOURCE, COMPILER, cache)
+
+
+@needs_compiler
+def test_without_a_cache_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert COMPILER is not None
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert native.load(SOURCE, COMPILER, None).chain_walk
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.alone

@@ -16,6 +16,7 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import learned_lines
@@ -97,13 +98,13 @@ def _list(options: argparse.Namespace) -> None:
         )
     paths = sorted(options.folder.glob("*.json"))
     if not paths:
-        print(f"{options.folder}: no baselines yet; learn one with 'anubis learn suites/'")
+        say(f"{options.folder}: no baselines yet; learn one with 'anubis learn suites/'")
     broken = 0
     for path in paths:
         try:
-            print(f"{path.name}: {baseline_line(load_baseline(path))}")
+            say(f"{path.name}: {baseline_line(load_baseline(path))}")
         except BaselineError as error:
-            print(f"cannot be used: {error}")
+            say(f"cannot be used: {error}")
             broken += 1
     if broken:
         raise CommandError(f"{broken} of {len(paths)} baselines cannot be used; see above")
@@ -125,30 +126,30 @@ def _loaded(path: Path) -> Baseline:
 
 def _show(options: argparse.Namespace) -> None:
     baseline = _loaded(options.file)
-    print(baseline_line(baseline))
+    say(baseline_line(baseline))
     for name, value in sorted(baseline.attributes.items()):
-        print(f"  {name}: {value}")
+        say(f"  {name}: {value}")
     for line in learned_lines(baseline):
-        print(line)
-    print(f"runs: {', '.join(baseline.runs) or 'none named'}")
+        say(line)
+    say(f"runs: {', '.join(baseline.runs) or 'none named'}")
 
 
 def _diff(options: argparse.Namespace) -> None:
     old, new = _loaded(options.old), _loaded(options.new)
-    print(f"old: {baseline_line(old)}")
-    print(f"new: {baseline_line(new)}")
+    say(f"old: {baseline_line(old)}")
+    say(f"new: {baseline_line(new)}")
     if old.hardware_class != new.hardware_class:
-        print(f"different hardware classes: {old.hardware_class} and {new.hardware_class}")
+        say(f"different hardware classes: {old.hardware_class} and {new.hardware_class}")
     before, after = _by_key(old), _by_key(new)
     rows = [["benchmark", "metric", "scope", "centre", "change", "limit before", "limit now"]]
     for key in sorted(before.keys() & after.keys()):
         rows.append(_changed(before[key], after[key]))
     if len(rows) > 1:
-        print(table(rows))
+        say(*table(rows).splitlines())
     for key in sorted(before.keys() - after.keys()):
-        print(f"no longer there: {' '.join(part for part in key if part)}")
+        say(f"no longer there: {' '.join(part for part in key if part)}")
     for key in sorted(after.keys() - before.keys()):
-        print(f"new: {' '.join(part for part in key if part)}")
+        say(f"new: {' '.join(part for part in key if part)}")
 
 
 def _by_key(baseline: Baseline) -> dict[tuple[str, str, str, str], Criterion]:
@@ -171,7 +172,7 @@ def _promote(options: argparse.Namespace) -> None:
     target = save_baseline(
         dataclasses.replace(baseline, digest=""), options.to or options.file.parent
     )
-    print(f"in use: {target}: {baseline_line(load_baseline(target))}")
+    say(f"in use: {target}: {baseline_line(load_baseline(target))}")
 
 
 def _expire(options: argparse.Namespace) -> None:
@@ -185,7 +186,7 @@ def _expire(options: argparse.Namespace) -> None:
         number += 1
         target = folder / f"{options.file.stem}.{number}.json"
     options.file.rename(target)
-    print(f"out of use, kept as {target}")
+    say(f"out of use, kept as {target}")
 
 
 def _backtest(options: argparse.Namespace) -> int:
@@ -215,25 +216,23 @@ def _backtest(options: argparse.Namespace) -> int:
 
 
 def _show_backtest(result: Backtest) -> None:
-    print(
+    say(
         f"{result.nodes} node runs: {result.rejected_before} rejected before, "
         f"{result.rejected_after} now"
     )
     for name in result.newly_rejected[:SHOWN]:
-        print(f"only the new one rejects {name}")
+        say(f"only the new one rejects {name}")
     for name in result.newly_passed[:SHOWN]:
-        print(f"only the old one rejects {name}")
+        say(f"only the old one rejects {name}")
     rows = [["node", "device", "benchmark", "metric", "before", "now"]]
     rows += [
         [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
         for f in result.changes[:SHOWN]
     ]
     if result.changes:
-        print(table(rows))
+        say(*table(rows).splitlines())
     if len(result.changes) > SHOWN:
-        print(f"... and {len(result.changes) - SHOWN} more verdicts that change")
+        say(f"... and {len(result.changes) - SHOWN} more verdicts that change")
     if result.per_thousand is not None:
         stated = f", stated {result.stated:.3g}" if result.stated is not None else ""
-        print(
-            f"expected false rejections: at most {result.per_thousand:.3g} in 1,000 nodes{stated}"
-        )
+        say(f"expected false rejections: at most {result.per_thousand:.3g} in 1,000 nodes{stated}")

@@ -10,7 +10,6 @@ import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.core.events import RunTimed
 from pytest_anubis.distributed.dispatch.certificates import (
     Certificate,
@@ -38,6 +38,7 @@ from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.scratch_folders import ScratchFolder
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -87,9 +88,7 @@ def run(options: argparse.Namespace) -> int:
     found = certify(alone, together, alpha=options.alpha)
     _show(found, alone, together)
     if not found:
-        print(
-            "nothing can overlap: every pair shares a device or a declared resource, or runs alone"
-        )
+        say("nothing can overlap: every pair shares a device or a declared resource, or runs alone")
         return 0
     key = alone[0].hardware_class
     origin = {
@@ -105,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     except (CertificateError, OSError) as error:
         raise CommandError(str(error)) from error
     count = sum(one.granted for one in pairs)
-    print(f"written: {path}: {count} of {len(pairs)} pairs may overlap under 'pytest -n auto'")
+    say(f"written: {path}: {count} of {len(pairs)} pairs may overlap under 'pytest -n auto'")
     return 0
 
 
@@ -115,8 +114,8 @@ def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunReco
     alone: list[RunRecord] = []
     together: list[RunRecord] = []
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="anubis-") as folder:
-        nothing, everything = Path(folder, "alone"), Path(folder, "together")
+    with ScratchFolder() as folder:
+        nothing, everything = folder.path / "alone", folder.path / "together"
         for number in range(options.rounds):
             _tell(options.rounds, number, begin)
             name = f"certify-{stamp}-{number + 1:02d}"
@@ -137,7 +136,7 @@ def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunReco
 def _tell(rounds: int, number: int, begin: float) -> None:
     left = (time.monotonic() - begin) / number * (rounds - number) if number else 0.0
     about = f", about {left:.0f} s left" if number else ""
-    print(f"round {number + 1} of {rounds}, alone and together{about}", flush=True)
+    say(f"round {number + 1} of {rounds}, alone and together{about}", flush=True)
 
 
 def order(first: RunRecord, number: int, open_ones: Collection[str] = ()) -> list[str]:
@@ -180,7 +179,7 @@ def _run(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
-        print(tail, file=sys.stderr)
+        say(*tail.splitlines(), file=sys.stderr)
         raise CommandError(
             f"run {run_id} ended with exit code {done.returncode}; nothing is certified by a run that "
             "failed: fix what failed, or leave it out with --pytest-args"
@@ -200,9 +199,9 @@ def _show(
         word = "may overlap" if one.granted else f"apart: {one.reason}"
         rows.append([*names, str(one.met), one.metric, similarity_text(one.similarity), word])
     if found:
-        print(table(rows))
+        say(*table(rows).splitlines())
     apart, beside = (statistics.median(map(wall_of, runs)) for runs in (alone, together))
-    print(f"alone {apart:.1f} s, with pairs allowed {beside:.1f} s (medians of whole runs)")
+    say(f"alone {apart:.1f} s, with pairs allowed {beside:.1f} s (medians of whole runs)")
 
 
 def wall_of(record: RunRecord) -> float:

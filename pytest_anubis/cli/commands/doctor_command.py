@@ -17,6 +17,7 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say, show, write_file
 from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
@@ -27,7 +28,12 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
 )
 from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, RecordingError, record, replay
+from pytest_anubis.hardware.telemetry.recorded_node import (
+    Recorded,
+    RecordingError,
+    recording_text,
+    replay,
+)
 from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources, take_readings
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 
@@ -67,18 +73,18 @@ def run(options: argparse.Namespace) -> int:
         _record(options.record, inventory)
     plain = inventory_to_plain(inventory)
     if options.json:
-        print(json.dumps(plain, indent=2, sort_keys=True))
+        show(json.dumps(plain, indent=2, sort_keys=True) + "\n")
         return 0
     key, attributes = hardware_class(inventory, options.profile)
-    print(f"hardware class: {key}")
+    say(f"hardware class: {key}")
     for name, value in attributes.items():
-        print(f"  {name}: {value}")
+        say(f"  {name}: {value}")
     _print_nested(plain)
     missing = [] if options.inventory else _missing_here(inventory)
     missing += _missing(inventory, key, place)
-    print("missing for a full validation:" if missing else "nothing is missing")
+    say("missing for a full validation:" if missing else "nothing is missing")
     for line in missing:
-        print(f"  {line}")
+        say(f"  {line}")
     return 0
 
 
@@ -91,11 +97,7 @@ def _recorded(path: Path) -> Inventory:
 
 def _record(path: Path, inventory: Inventory) -> None:
     readings = take_readings(default_sources(), 10)
-    try:
-        record(path, Recorded(inventory=inventory, readings=tuple(readings)))
-    except OSError as error:
-        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
-    print(f"recorded: {path}")
+    write_file(path, recording_text(Recorded(inventory=inventory, readings=tuple(readings))))
 
 
 def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
@@ -104,15 +106,15 @@ def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
         if value in (None, "", [], {}):
             continue
         if isinstance(value, Mapping):
-            print(f"{indent}{name}:")
+            say(f"{indent}{name}:")
             _print_nested(value, indent + "  ")
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
             for number, item in enumerate(value):
-                print(f"{indent}{name} {number}:")
+                say(f"{indent}{name} {number}:")
                 _print_nested(item, indent + "  ")
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else value
-            print(f"{indent}{name}: {text}")
+            say(f"{indent}{name}: {text}")
 
 
 def _missing_here(inventory: Inventory) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_anubis.cli.shared.arguments import add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.report.text.goal_tree import BenchmarkGoal, goals_tree
 
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
             f"{' '.join(options.tests)}: no benchmarks (tests that use anubis_metric)"
         )
     measurements, verdicts = _last_known({goal.benchmark for goal in goals}, options.store)
-    print(goals_tree(goals, measurements, verdicts))
+    say(*goals_tree(goals, measurements, verdicts))
     return 0
 
 

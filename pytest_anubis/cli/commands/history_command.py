@@ -9,6 +9,7 @@ from typing import Any
 from pytest_anubis.cli.shared.arguments import add_action, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, use
+from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.core.history import Incident, RunSummary
 from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.report.text.numbers import count_text, duration_text, similarity_text
@@ -175,19 +176,19 @@ def run(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> None:
     nodes = use(options.store, lambda history: history.nodes())
     if not nodes:
-        print("no runs yet; run 'pytest --anubis suites/' first")
+        say("no runs yet; run 'pytest --anubis suites/' first")
         return
     if options.node or len(nodes) == 1:
         node, limit = options.node or nodes[0].name, max(1, options.limit)
         runs = use(options.store, lambda history: history.node_history(node, limit=limit))
         state = next(record.state for record in nodes if record.name == node)
         for line in _node_lines(node, state, runs):
-            print(line)
+            say(line)
         return
     rows = [["node", "state", "hardware class", "in service since"]]
     rows += [[n.name, n.state, n.hardware_class, _time(n.since)] for n in nodes]
-    print(table(rows))
-    print("one node: anubis history --node NAME")
+    say(*table(rows).splitlines())
+    say("one node: anubis history --node NAME")
 
 
 def _node_lines(node: str, state: str, runs: tuple[RunSummary, ...]) -> list[str]:
@@ -241,8 +242,8 @@ def _import(options: argparse.Namespace) -> None:
         lambda history: import_incidents(history, options.file, add_nodes=add_nodes),
     )
     for line in result.wrong:
-        print(line)
-    print(
+        say(line)
+    say(
         f"{result.added} incidents added, {result.known} known already, "
         f"{len(result.wrong)} lines left out"
     )
@@ -266,7 +267,7 @@ def _add(options: argparse.Namespace) -> None:
         return add_incident(history, incident, add_node=options.add_nodes)
 
     new = use(options.store, enter)
-    print("incident added" if new else "this incident was known already")
+    say("incident added" if new else "this incident was known already")
 
 
 def _incidents(options: argparse.Namespace) -> None:
@@ -274,7 +275,7 @@ def _incidents(options: argparse.Namespace) -> None:
 
     found = use(options.store, lambda history: incidents(history, node=options.node))
     if not found:
-        print("no incidents")
+        say("no incidents")
         return
     rows = [["number", "started", "node", "kind", "component", "lasted", "note"]]
     for one in reversed(found[-max(1, options.limit) :]):
@@ -283,16 +284,16 @@ def _incidents(options: argparse.Namespace) -> None:
         rows.append(
             [str(one.number), _time(one.started), one.node, one.kind, one.component, lasted, note]
         )
-    print(table(rows))
+    say(*table(rows).splitlines())
     if len(rows) <= len(found):
-        print(f"... and {len(found) - len(rows) + 1} before (--limit shows more)")
+        say(f"... and {len(found) - len(rows) + 1} before (--limit shows more)")
 
 
 def _withdraw(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.incident_records import withdraw_incident
 
     use(options.store, lambda history: withdraw_incident(history, options.number))
-    print(f"incident {options.number}: taken out")
+    say(f"incident {options.number}: taken out")
 
 
 def _state(options: argparse.Namespace) -> None:
@@ -307,7 +308,7 @@ def _state(options: argparse.Namespace) -> None:
             note=options.note,
         ),
     )
-    print(f"node {options.node}: {NODE_STATES[options.state]}")
+    say(f"node {options.node}: {NODE_STATES[options.state]}")
 
 
 def _defects(options: argparse.Namespace) -> None:
@@ -315,7 +316,7 @@ def _defects(options: argparse.Namespace) -> None:
 
     found = use(options.store, lambda history: defects(history, node=options.node))
     if not found:
-        print("no defects")
+        say("no defects")
         return
     rows = [["number", "found", "node", "component", "state", "exposed by"]]
     for defect in found:
@@ -330,7 +331,7 @@ def _defects(options: argparse.Namespace) -> None:
                 clip(exposed, 80),
             ]
         )
-    print(table(rows))
+    say(*table(rows).splitlines())
 
 
 def _found(options: argparse.Namespace) -> None:
@@ -349,7 +350,7 @@ def _found(options: argparse.Namespace) -> None:
             note=options.note,
         ),
     )
-    print(f"defect {number} recorded as confirmed")
+    say(f"defect {number} recorded as confirmed")
 
 
 def _close(options: argparse.Namespace) -> None:
@@ -360,7 +361,7 @@ def _close(options: argparse.Namespace) -> None:
         options.store,
         lambda history: close_defect(history, options.number, state, note=options.note),
     )
-    print(f"defect {options.number}: {STATES[options.state]}")
+    say(f"defect {options.number}: {STATES[options.state]}")
 
 
 def _file(options: argparse.Namespace) -> None:
@@ -378,10 +379,10 @@ def _file(options: argparse.Namespace) -> None:
     except HistoryError as error:
         raise CommandError(str(error)) from error
     for line in said:
-        print(line)
-    print(f"{count_text(len(filed) - len(said), 'run')} filed, {len(said)} could not be filed")
+        say(line)
+    say(f"{count_text(len(filed) - len(said), 'run')} filed, {len(said)} could not be filed")
     if left := len(waiting(runs)) - len(waiting_for(runs, place)):
-        print(
+        say(
             f"{count_text(left, 'run')} in {runs / WAITING} for another history: name it as --store"
         )
     if said:

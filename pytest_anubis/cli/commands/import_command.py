@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.arguments import add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.numbers import count_text
 
@@ -59,28 +60,28 @@ def run(options: argparse.Namespace) -> int:
     for path in options.files:
         imported = _import(options, path)
         for line in imported.wrong[:SHOWN]:
-            print(f"{path}: {line}")
+            say(f"{path}: {line}")
         if imported.wrong_count > SHOWN:
-            print(f"{path}: ... and {imported.wrong_count - SHOWN} more wrong lines")
+            say(f"{path}: ... and {imported.wrong_count - SHOWN} more wrong lines")
         for note in imported.notes:
-            print(f"{path}: {note}")
+            say(f"{path}: {note}")
         if not imported.populations:
             raise CommandError(f"{path}: nothing could be imported; the lines above say why")
         try:
             target = save_import(imported, options.store)
         except DoubleImportError as error:
-            print(error)
+            say(str(error))
             left_out += 1
             continue
         except OSError as error:
             raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
         nodes = {node for p in imported.populations for node in p.nodes}
-        print(
+        say(
             f"{path}: {imported.values:,} value{'s' if imported.values != 1 else ''} of "
             f"{count_text(len(nodes), 'node')}, {count_text(len(imported.populations), 'metric')}, "
             f"{count_text(imported.wrong_count, 'wrong line')}"
         )
-        print(f"written: {target}")
+        say(f"written: {target}")
     if left_out == len(options.files):
         raise CommandError("nothing was imported: all of it is there already, see above")
     return 0
@@ -106,8 +107,10 @@ def _import(options: argparse.Namespace, path: Path) -> Imported:
                 from pytest_anubis.store.importers.nccl import import_nccl
 
                 return import_nccl(path, node=options.node, **given)
-            from pytest_anubis.store.importers.fio import import_fio
+            if options.kind == "fio":
+                from pytest_anubis.store.importers.fio import import_fio
 
-            return import_fio(path, node=options.node, **given)
+                return import_fio(path, node=options.node, **given)
     except ImportFileError as error:
         raise CommandError(str(error)) from error
+    raise CommandError(f"{options.kind}: no importer; known are {', '.join(KINDS)}")

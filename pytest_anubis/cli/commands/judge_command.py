@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import add_baseline, baseline_place, explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say, show
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import Decision, NodeVerdict
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.store.collected_runs import RunSet
 
+Tell = Callable[..., None]
 SHOWN = 40
 """Nodes shown on the terminal; the JSON file has all."""
 
@@ -41,7 +46,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         more="; without any baseline the devices of a node are compared with each other, and nothing is "
         "accepted",
     )
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write every verdict as JSON")
+    parser.add_argument(
+        "--json", type=Path, metavar="OUT", help="write every verdict as JSON; - prints it"
+    )
     parser.add_argument(
         "--fail-on",
         choices=("fail", "marginal"),
@@ -55,11 +62,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
-    from pytest_anubis.cli.shared.judged_json import write_judged
+    from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
     from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
-    baselines = _baselines(options)
-    runs = _read(options.runs)
+    printed = str(options.json) == "-"  # then what people read stands elsewhere
+    tell = partial(say, file=sys.stderr) if printed else say
+    baselines = _baselines(options, tell)
+    runs = _read(options.runs, tell)
     with Progress("judging") as progress:
         judged = judge_fleet(
             runs.populations,
@@ -70,7 +79,10 @@ def run(options: argparse.Namespace) -> int:
             evidence=_evidence(runs),
             progress=progress.count,
         )
-    if options.json is not None:
+    if printed:
+        for text in judged_json(judged, lambda done, total: None):
+            show(text)
+    elif options.json is not None:
         with Progress("writing") as progress:
             try:
                 write_judged(judged, options.json, progress.count)
@@ -79,13 +91,13 @@ def run(options: argparse.Namespace) -> int:
                     f"{options.json}: cannot be written ({error.strerror})"
                 ) from error
     for finding in judged.findings:
-        print(f"finding: {finding.text}")
-    _show(judged.nodes)
-    if options.json is not None:
-        print(f"written: {options.json}")
+        tell(f"finding: {finding.text}")
+    _show(judged.nodes, tell)
+    if options.json is not None and not printed:
+        tell(f"written: {options.json}")
     damaged = sum(refused.damaged for refused in runs.refused)
     if damaged:
-        print(
+        tell(
             f"not judged: {damaged} file{'s' if damaged > 1 else ''} that could not be read (see above); "
             "fix or remove them"
         )
@@ -115,7 +127,7 @@ def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
     return found
 
 
-def _baselines(options: argparse.Namespace) -> dict[str, Baseline]:
+def _baselines(options: argparse.Namespace, tell: Tell) -> dict[str, Baseline]:
     asked = options.baseline is not None
     place = baseline_place(options)
     if not asked and not place.exists():
@@ -128,14 +140,14 @@ def _baselines(options: argparse.Namespace) -> dict[str, Baseline]:
     if not found and asked:
         raise CommandError(f"{place}: no baselines; learn one with 'anubis learn'")
     if not found:
-        print(
+        tell(
             "note: no baselines here: the devices of each node are compared with each other, or a node "
             "with its own earlier runs, and nothing can be accepted; learn a baseline with 'anubis learn'"
         )
     return found
 
 
-def _read(paths: list[Path]) -> RunSet:
+def _read(paths: list[Path], tell: Tell) -> RunSet:
     from pytest_anubis.store.collected_runs import RunsError, read_runs
 
     with Progress("reading") as progress:
@@ -144,26 +156,26 @@ def _read(paths: list[Path]) -> RunSet:
         except RunsError as error:
             raise CommandError(str(error)) from error
     for warning in runs.warnings:
-        print(f"note: {warning}")
+        tell(f"note: {warning}")
     for refused in runs.refused:
         what = (
             f"run {refused.run} of {refused.node}: " if refused.run else ""
         )  # else the reason names it
-        print(f"left out: {what}{refused.reason}")
+        tell(f"left out: {what}{refused.reason}")
     return runs
 
 
-def _show(nodes: tuple[NodeVerdict, ...]) -> None:
+def _show(nodes: tuple[NodeVerdict, ...], tell: Tell) -> None:
     from collections import Counter
 
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     ordered = sorted(nodes, key=lambda verdict: (order.index(verdict.decision), verdict.node))
     for verdict in ordered[:SHOWN]:
-        print(clip(f"{verdict.decision.value:9} {verdict.node}: {verdict.headline}", 160))
+        tell(clip(f"{verdict.decision.value:9} {verdict.node}: {verdict.headline}", 160))
     if len(ordered) > SHOWN:
-        print(f"... and {len(ordered) - SHOWN} more nodes")
+        tell(f"... and {len(ordered) - SHOWN} more nodes")
     counts = Counter(verdict.decision.value for verdict in nodes)
-    print(
+    tell(
         f"{count_text(len(nodes), 'node')}: "
         + ", ".join(f"{counts[d.value]} {d.value}" for d in order)
     )

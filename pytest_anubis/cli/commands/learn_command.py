@@ -21,6 +21,7 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.inventory.inventory_reading import (
@@ -31,7 +32,6 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
 from pytest_anubis.hardware.inventory.node_attributes import node_facts
 from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def _measure(options: argparse.Namespace) -> list[Path]:
         if number <= options.rounds:
             each = (time.monotonic() - begin) / max(1, len(runs))
             left = f", about {each * (options.rounds - len(runs)):.0f} s left" if runs else ""
-            print(f"round {number} of {options.rounds}{left}", flush=True)
+            say(f"round {number} of {options.rounds}{left}", flush=True)
         else:
-            print(
+            say(
                 f"round {number} of at most {2 * options.rounds}, added: "
                 f"{count_text(spoiled, 'metric')} without enough quiet samples, because others "
                 "disturbed this machine",
@@ -193,12 +193,12 @@ def _read(paths: list[Path]) -> RunSet:
         except RunsError as error:
             raise CommandError(str(error)) from error
     for warning in runs.warnings:
-        print(f"note: {warning}")
+        say(f"note: {warning}")
     for refused in runs.refused:
         what = (
             f"run {refused.run} of {refused.node}: " if refused.run else ""
         )  # else the reason names it
-        print(f"left out: {what}{refused.reason}")
+        say(f"left out: {what}{refused.reason}")
     return runs
 
 
@@ -230,14 +230,14 @@ def _learn_class(
             raise CommandError(f"{key}: {error}") from error
     baseline = replace(baseline, inventory=_golden(runs, key))
     for line in learned_lines(baseline):
-        print(line)
+        say(line)
     if not baseline.criteria:
         return False
     try:
         path = save_baseline(baseline, options.output)
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
-    print(f"written: {path}")
+    say(f"written: {path}")
     if options.html is not None:
         page = options.html
         _write_page(
@@ -269,18 +269,14 @@ def _golden(runs: RunSet, key: str) -> dict[str, Any]:
             try:
                 inventories.append(inventory_from_plain(run.inventory, where=f"run {run.run}"))
             except InventoryError as error:
-                print(f"note: {error}")
+                say(f"note: {error}")
     return inventory_to_plain(golden_inventory(inventories)) if inventories else {}
 
 
 def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:
     from pytest_anubis.report.pages.learned_page import learn_page
 
-    try:
-        write_atomically(path, learn_page(baseline, populations).encode())
-    except OSError as error:
-        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
-    print(f"written: {path}")
+    write_file(path, learn_page(baseline, populations))
 
 
 def _rate(text: str) -> float | None:

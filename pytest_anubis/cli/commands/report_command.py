@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from pytest_anubis.cli.shared.arguments import add_baseline, add_store, baseline_place, explain
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound
@@ -19,7 +19,6 @@ from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.summary_text import summary_lines
-from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 
 
@@ -60,11 +59,11 @@ def run(options: argparse.Namespace) -> int:
     baseline = _baseline(place, record)
     record = completed(record, baseline)
     if options.json is not None:
-        _write(options.json, run_json(record) + "\n")
+        write_file(options.json, run_json(record) + "\n")
     if options.html is not None:
-        _write(options.html, run_page(record, baseline))
+        write_file(options.html, run_page(record, baseline))
     if options.prometheus is not None:
-        _write(options.prometheus, prometheus_text(record.node_verdict, record.told))
+        write_file(options.prometheus, prometheus_text(record.node_verdict, record.told))
     if "-" not in (str(options.json), str(options.prometheus)):
         _show(record, options.verbose)
     return 0
@@ -99,19 +98,19 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
 
 
 def _show(record: RunRecord, verbosity: int) -> None:
-    print(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
+    say(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
     for warning in record.warnings:
-        print(f"note: {warning}")
+        say(f"note: {warning}")
     for line in chosen_lines(record.choice):
-        print(line)
+        say(line)
     if record.node_verdict is None:
-        print(f"{len(record.measurements)} measurements recorded, nothing was judged")
+        say(f"{len(record.measurements)} measurements recorded, nothing was judged")
         return
     width = shutil.get_terminal_size().columns
     for text, _ in summary_lines(
         record.node_verdict, record.told, verbosity=verbosity, width=width
     ):
-        print(text)
+        say(text)
 
 
 def _baseline(place: Path, record: RunRecord) -> Baseline | None:
@@ -121,16 +120,5 @@ def _baseline(place: Path, record: RunRecord) -> Baseline | None:
             return None
         return load_baseline(path, hardware_class=record.hardware_class)
     except (OSError, BaselineError) as error:
-        print(f"plots without criteria: {error}", file=sys.stderr)
+        say(f"plots without criteria: {error}", file=sys.stderr)
         return None
-
-
-def _write(path: Path, text: str) -> None:
-    if str(path) == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
-    print(f"written: {path}")

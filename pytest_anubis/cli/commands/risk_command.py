@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.risk_report import NodeOutlook, risk_lines, risk_page
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     outlook = _look(options, fleet, risk, now, options.horizon)
     rows = _rows(fleet, outlook)
     if options.json is not None:
-        histories.write_json(options.json, _plain(outlook, rows, now))
+        write_json(options.json, _plain(outlook, rows, now))
         if options.json == "-":
             return 0
     _show(outlook, rows, whole=options.all)
@@ -152,9 +153,9 @@ def _plain(outlook: Outlook, rows: list[NodeOutlook], now: float) -> dict[str, o
 
 def _show(outlook: Outlook, rows: list[NodeOutlook], *, whole: bool) -> None:
     for line in risk_lines(rows, outlook.horizon, outlook.basis, most=None if whole else SHOWN):
-        print(line)
+        say(line)
     for note in outlook.notes:
-        print(f"note: {note}")
+        say(f"note: {note}")
 
 
 def _save(options: argparse.Namespace, risk: RiskModel) -> None:
@@ -170,7 +171,7 @@ def _save(options: argparse.Namespace, risk: RiskModel) -> None:
         )
     except HistoryError as error:
         raise CommandError(str(error)) from error
-    print(f"written: {path}")
+    say(f"written: {path}")
 
 
 def _page(
@@ -188,4 +189,4 @@ def _page(
         (ahead, fleet_risk(_look(options, fleet, risk, now, ahead * 3600).risks)) for ahead in hours
     ]
     text = risk_page(rows, outlook.horizon, outlook.basis, expected, outlook.notes)
-    histories.write_file(options.html, text)
+    write_file(options.html, text)

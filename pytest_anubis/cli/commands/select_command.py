@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.codec import to_plain
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
@@ -76,18 +77,18 @@ def run(options: argparse.Namespace) -> int:
     choice, request = _choose(options)
     record = to_plain(choice_record(choice, request))
     if options.json is not None:
-        histories.write_json(options.json, record)
+        write_json(options.json, record)
     if options.json == "-":
         return 0
     if options.ids:
-        print("\n".join(choice.plan.chosen))
+        say(*choice.plan.chosen)
         return 0
     nodes = ", ".join(risk.node for risk in choice.inputs.risks)
-    print(f"{nodes}: {choice.inputs.basis or 'no incidents in the history'}")
+    say(f"{nodes}: {choice.inputs.basis or 'no incidents in the history'}")
     for line in choice_lines(record):
-        print(line)
+        say(line)
     lines = explain_lines(record) if options.explain else list(choice.plan.chosen)
-    print("\n".join(lines))
+    say(*lines)
     return 0
 
 

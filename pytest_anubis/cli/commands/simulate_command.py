@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.pages.simulation_report import simulation_page, simulation_rows
 from pytest_anubis.report.text.numbers import count_text
@@ -99,14 +100,14 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     found = _figures(outcomes)
     if options.json is not None:
-        histories.write_json(options.json, _plain(options, rates, world, found))
+        write_json(options.json, _plain(options, rates, world, found))
         if options.json == "-":
             return 0
     for line in _lines(options, world, rates, found):
-        print(line)
+        say(line)
     if options.html is not None:
         rows = [asdict(one) for one in found]
-        histories.write_file(options.html, simulation_page(_title(options), rows, PAPER))
+        write_file(options.html, simulation_page(_title(options), rows, PAPER))
     return 0
 
 

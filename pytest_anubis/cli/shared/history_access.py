@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.settings import seconds
-from pytest_anubis.store.atomic import write_atomically
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.risk.forecast import RiskModel
@@ -124,29 +121,3 @@ def probability(text: str) -> float:
     if not 0 <= found < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no probability of 0 or more and below 1")
     return found
-
-
-def write_json(path: str, document: Mapping[str, Any]) -> None:
-    """Write strict JSON to a file, or to the standard output for ``-``.
-
-    Raises:
-        CommandError: The file cannot be written.
-    """
-    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    write_file(Path(path), text)
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all, and say so.
-
-    Raises:
-        CommandError: It cannot be written.
-    """
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
-    print(f"written: {path}")

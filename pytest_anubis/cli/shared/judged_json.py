@@ -14,6 +14,7 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import Reference
+from pytest_anubis.store.atomic import writing_atomically
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
@@ -38,30 +39,29 @@ def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int],
     Raises:
         OSError: The disk refuses.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("w", encoding="utf-8") as out:
-            nodes = [
-                {**to_plain(verdict, full=True), "verdict": verdict.decision.value}
-                for verdict in judged.nodes
-            ]
-            findings = json.dumps([to_plain(finding, full=True) for finding in judged.findings])
-            out.write(f'{{"schema": {SCHEMA},\n"findings": {findings},\n')
-            out.write(f'"nodes": {json.dumps(nodes)},\n"verdicts": [\n')
-            separator = ""
-            for done, columns in enumerate(judged.columns, start=1):
-                baseline = judged.baselines.get(columns.population.hardware_class)
-                rows = ",\n".join(_rows(columns, baseline))
-                if rows:
-                    out.write(separator + rows)
-                    separator = ",\n"
-                progress(done, len(judged.columns))
-            out.write("\n]}\n")
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with writing_atomically(path) as out:
+        for text in judged_json(judged, progress):
+            out.write(text.encode("ascii"))
+
+
+def judged_json(judged: JudgedFleet, progress: Callable[[int, int], None]) -> Iterator[str]:
+    """Yield the text of the file, in pieces and in ASCII; as `write_judged`."""
+    nodes = [
+        {**to_plain(verdict, full=True), "verdict": verdict.decision.value}
+        for verdict in judged.nodes
+    ]
+    findings = json.dumps([to_plain(finding, full=True) for finding in judged.findings])
+    yield f'{{"schema": {SCHEMA},\n"findings": {findings},\n'
+    yield f'"nodes": {json.dumps(nodes)},\n"verdicts": [\n'
+    separator = ""
+    for done, columns in enumerate(judged.columns, start=1):
+        baseline = judged.baselines.get(columns.population.hardware_class)
+        rows = ",\n".join(_rows(columns, baseline))
+        if rows:
+            yield separator + rows
+            separator = ",\n"
+        progress(done, len(judged.columns))
+    yield "\n]}\n"
 
 
 def _rows(columns: JudgedColumns, baseline: Baseline | None) -> Iterator[str]:

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Self
 
+from pytest_anubis.report.text.text_table import printable
+
 SILENT = 1.0
 """Seconds before anything is said: short work needs no progress."""
 
@@ -36,7 +38,7 @@ class Progress:
         if now - self._begin < SILENT or now - self._last < (0.1 if terminal else 10.0):
             return
         self._last, self._shown = now, True
-        line = f"{self._what}: {text}"
+        line = printable(f"{self._what}: {text}")  # it names files
         sys.stderr.write(f"\r\x1b[K{line[:100]}" if terminal else f"{line}\n")
         sys.stderr.flush()
 

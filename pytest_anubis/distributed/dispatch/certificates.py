@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.codec import CodecError, from_plain, read_json, to_plain
+from pytest_anubis.codec import CodecError, from_plain, read_json, shown, to_plain
 from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
@@ -171,7 +171,7 @@ def save_certificates(
         "origin": to_plain(dict(origin or {})),
         "pairs": to_plain(list(certificates)),
     }
-    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
+    write_atomically(path, json.dumps(data, indent=1) + "\n")
     return path
 
 
@@ -193,7 +193,7 @@ def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate
             f"{path}: no certificates of schema {SCHEMA}; delete it and certify again"
         )
     if data.get("hardware_class") != hardware_class:
-        raise CertificateError(f"{path}: belongs to class {data.get('hardware_class')!r}")
+        raise CertificateError(f"{path}: belongs to class '{shown(data.get('hardware_class'))}'")
     try:
         return from_plain(tuple[Certificate, ...], data.get("pairs"), where="pairs")
     except CodecError as error:

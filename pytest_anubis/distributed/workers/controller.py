@@ -6,12 +6,9 @@ after the other in a single worker, since nothing inside a process survives that
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,9 +53,11 @@ from pytest_anubis.distributed.workers.early_end import EarlyEnd
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
+from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.selecting.run_choice import Selection, answered
 from pytest_anubis.settings import without_password
+from pytest_anubis.store.scratch_folders import ScratchFolder
 
 EXIT_UNDECIDED = 20
 
@@ -111,7 +110,7 @@ class Controller:
         config.pluginmanager.register(self._hangs, "anubis-hangs")
         self.early_end = EarlyEnd(self._listener)
         self._memory = memory_kills()
-        self._folder = Path(tempfile.mkdtemp(prefix="anubis-"))
+        self._folder = ScratchFolder()
         self._session: pytest.Session | None = None
         self._nodes: dict[str, Any] = {}
         self._pids: dict[str, int] = {}
@@ -156,7 +155,7 @@ class Controller:
         }
         spec = node.gateway.spec
         if spec.popen and not spec.via:  # a process of this machine, which we can end
-            stack_file = self._folder / f"{name}.txt"
+            stack_file = self._folder.path / f"{name}.txt"
             node.workerinput[far_side.STACK_FILE] = str(stack_file)
             self._pids[name] = pid = node.gateway._rinfo().pid
             self._watchdog.process(name, pid, stack_file)
@@ -226,10 +225,10 @@ class Controller:
         if terminal is not None and self._selection is not None:
             explain = self._context.settings.explain
             for line in self._selection.lines(explain=explain):
-                terminal.write_line(line)
+                terminal.write_line(printable(line))
         if terminal is not None and verbosity >= 0:
             for line in plan_lines(plan, every=verbosity > 0):
-                terminal.write_line(line)
+                terminal.write_line(printable(line))
 
     # Failures and deaths.
 
@@ -319,7 +318,7 @@ class Controller:
         """Make the exit status honest; xdist's is 0 when every worker died before its first test."""
         self._watchdog.stop()
         self._evidence.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
         self._tell_how_long_it_took()
         crashes = sum(self._crash_reports.values()) + self._hangs.count
         only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
@@ -346,11 +345,13 @@ class Controller:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what went wrong with the workers."""
         for crash in self._crashes.values():
-            terminalreporter.write_line(f"anubis: worker {crash.worker}: {crash.cause}", red=True)
+            terminalreporter.write_line(
+                printable(f"anubis: worker {crash.worker}: {crash.cause}"), red=True
+            )
         for line in (*self._lines, *self._listener.troubles):
-            terminalreporter.write_line(f"anubis: {line}", red=True)
+            terminalreporter.write_line(printable(f"anubis: {line}"), red=True)
         for line in self._notes:
-            terminalreporter.write_line(f"anubis: {line}")
+            terminalreporter.write_line(printable(f"anubis: {line}"))
 
     def _dsession(self) -> Any:
         return self._config.pluginmanager.get_plugin("dsession")
@@ -378,7 +379,7 @@ def register(
     Raises:
         pytest.UsageError: The certificates of this hardware class cannot be used.
     """
-    if config.option.collectonly or config.option.usepdb:
+    if config.option.collectonly or config.getoption("usepdb", False):
         return
     try:
         found = load_certificates(context.settings.baselines, context.hardware_class)

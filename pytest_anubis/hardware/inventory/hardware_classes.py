@@ -93,7 +93,7 @@ def slug(text: str) -> str:
     plain = re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "unknown"
     if len(plain) <= _PART_LENGTH:
         return plain
-    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:6]
     return f"{plain[: _PART_LENGTH - 7].rstrip('-.')}-{digest}"
 
 
@@ -105,7 +105,9 @@ def _accelerator(inventory: Inventory) -> str:
 
 def _cpu(processor: Processor) -> str:
     """Return the CPU's name without frills; with family and model where hypervisors hide the name."""
-    name = re.sub(r"\((R|TM|r|tm)\)|\bCPU\b|\bProcessor\b|@.*|\d+-Core", " ", processor.model or "")
+    name = re.sub(
+        r"\((R|TM|r|tm)\)|\bCPU\b|\bProcessor\b|@.*|(?<!\d)\d+-Core", " ", processor.model or ""
+    )
     name = " ".join(name.split()) or "unknown cpu"
     if not re.search(r"\d", name) and processor.family and processor.model_number:
         name += f" f{processor.family}m{processor.model_number}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import parse_json
 from pytest_anubis.core.inventory import Disk, Nic
 from pytest_anubis.hardware.inventory.host_inventory import pci_address, pci_link
 from pytest_anubis.hardware.text_files import Files
@@ -80,7 +80,7 @@ def _smart(files: Files, name: str) -> dict[str, Any]:
     command = ["smartctl", "--json", "-A", f"/dev/{name}"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_SMART_SECONDS, check=False)
-        found = json.loads(done.stdout)
+        found = parse_json(done.stdout, strict=False)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         files.unreadable.append(f"wear: smartctl: {type(error).__name__}")
         return {}

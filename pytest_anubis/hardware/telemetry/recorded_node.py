@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,21 +77,15 @@ class RecordedSource:
         """Nothing is held."""
 
 
-def record(path: Path, recorded: Recorded) -> None:
-    """Write a recorded node, atomically.
+def recording_text(recorded: Recorded) -> str:
+    """Return what the file of a recorded node holds.
 
     Raises:
-        OSError: The file cannot be written; an older one stays whole.
         CodecError: The recording holds NaN or an infinity.
     """
     data = {"kind": KIND, "schema": SCHEMA, **to_plain(recorded)}
     data["inventory"] = inventory_to_plain(recorded.inventory)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
 def replay(path: Path) -> Recorded:

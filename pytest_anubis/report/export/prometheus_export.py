@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from unicodedata import category
 
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
+
+_NOT_TEXT = ("Cc", "Cs")
+"""Unicode's categories of controls and of halves of surrogate pairs."""
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -114,14 +118,19 @@ def _labels(verdict: MetricVerdict) -> Labels:
 
 def _family(name: str, words: str, samples: dict[Labels, float]) -> str:
     lines = [f"# HELP {name} {words}", f"# TYPE {name} gauge"]
-    for labels, value in samples.items():
-        said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-        lines.append(f"{name}{{{said}}} {_number(value)}")
+    # By what is written: two names that differ in what cannot be written are one, the last counts.
+    written = {
+        ",".join(f'{label}="{_escaped(text)}"' for label, text in labels): value
+        for labels, value in samples.items()
+    }
+    lines += [f"{name}{{{said}}} {_number(value)}" for said, value in written.items()]
     return "\n".join(lines) + "\n"
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    # The format knows three escapes; what else controls a terminal, or is no Unicode, has none.
+    clean = "".join(c if c == "\n" or category(c) not in _NOT_TEXT else "\ufffd" for c in text)
+    return clean.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _number(value: float) -> str:

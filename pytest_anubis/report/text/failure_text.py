@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reference
 from pytest_anubis.report.text.numbers import comparison_text, percent, similarity_text, value_text
-from pytest_anubis.report.text.text_table import plain_line, table, width_of
+from pytest_anubis.report.text.text_table import plain_line, printable, table, width_of
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _SPARE = ("percentile", "limit", "threshold", "unit")
@@ -27,8 +27,7 @@ def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
         why, component, evidence and next step.
     """
     bad = [verdict for verdict in verdicts if verdict.outcome in _BAD]
-    parts = [_first_line(bad, len(verdicts)), "", verdict_table(verdicts), ""]
-    parts += [_why(verdict) for verdict in bad]
+    parts = [_why(verdict) for verdict in bad]
     components = list(dict.fromkeys(v.component for v in bad if v.component))
     if components:
         where = ", ".join(dict.fromkeys(f"{v.node} {v.device}".strip() for v in bad))
@@ -39,7 +38,8 @@ def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
     parts += dict.fromkeys(f"disturbed: {line}" for v in bad for line in v.disturbance)
     parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
     parts += dict.fromkeys(f"next step: {v.action}" for v in bad if v.action)
-    return "\n".join(parts)
+    table_and_all = ["", verdict_table(verdicts), "", *map(printable, parts)]
+    return "\n".join([printable(_first_line(bad, len(verdicts))), *table_and_all])
 
 
 def inconclusive_text(verdicts: Sequence[MetricVerdict]) -> str:

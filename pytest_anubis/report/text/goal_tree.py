@@ -35,8 +35,8 @@ def goals_tree(
     goals: Sequence[BenchmarkGoal],
     measurements: Sequence[Measurement],
     verdicts: Sequence[MetricVerdict],
-) -> str:
-    """Return the tree as text.
+) -> list[str]:
+    """Return the lines of the tree.
 
     Args:
         goals: The collected benchmarks.
@@ -49,7 +49,7 @@ def goals_tree(
         for entry in goals:
             if entry.goal == goal:
                 lines += _benchmark(entry, measurements, verdicts)
-    return "\n".join(lines)
+    return lines
 
 
 def _benchmark(

@@ -16,7 +16,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.report.text.failure_text import verdict_table
 from pytest_anubis.report.text.numbers import percent
-from pytest_anubis.report.text.text_table import clip, plain_line
+from pytest_anubis.report.text.text_table import clip, plain_line, printable
 
 Line = tuple[str, str]
 """Text and style: ``red``, ``green``, ``yellow``, ``bold`` or empty."""
@@ -54,7 +54,7 @@ def summary_lines(
     lines += _list("in the way of acceptance", node.blocking, verbosity, width)
     lines += _list("not judged, does not block", node.listed, verbosity, width)
     lines.append((coverage_text(node), ""))
-    return lines
+    return [(printable(text), style) for text, style in lines]
 
 
 def coverage_text(node: NodeVerdict) -> str:

@@ -24,10 +24,18 @@ def _width(character: str) -> int:
 
 def plain_line(text: str) -> str:
     """Return text on one line and without control characters: it may come from a file of strangers."""
-    joined = " ".join(str(text).split())
-    if joined.isprintable():  # nearly always
-        return joined
-    return "".join(c if c.isprintable() else "?" for c in joined)
+    return printable(" ".join(str(text).split()))
+
+
+def printable(text: str) -> str:
+    r"""Return text with everything that is no visible character as an escape, e.g. ``\x1b``, ``\n``.
+
+    What controls a terminal, ends a line or turns the direction of writing round is none, nor is half a
+    surrogate pair. Blanks stay as they are; text that went through here once is not changed again.
+    """
+    if text.isprintable():  # nearly always
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def table(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pytest_anubis.session.context import context_key, discard, sink_key
 from pytest_anubis.session.measuring.attempts import Patience
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
+from pytest_anubis.store.scratch_folders import ScratchFolder
 
 if TYPE_CHECKING:
     from pytest_anubis.hardware.load.test_disturbance import Ambient
@@ -82,9 +82,7 @@ def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node
     with ExitStack() as stack:
         scratch = tmp_path
         if chosen is not None:
-            scratch = Path(
-                stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-", dir=chosen))
-            )
+            scratch = stack.enter_context(ScratchFolder(chosen)).path
         yield Node(
             name=context.node or platform.node(),
             profile=context.settings.profile,

@@ -31,6 +31,10 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.exit_guard import vouched_key
+<<<<<<< HEAD
+=======
+from pytest_anubis.session.running.report_outcomes import REPEATED, first_line, outcome_of, worse
+>>>>>>> main
 from pytest_anubis.session.running.resume import Earlier
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
@@ -174,19 +178,19 @@ class Run:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take note of how tests end; crash reports have no ``when`` that we know."""
         data: dict[str, Any] = getattr(report, "anubis", {})
-        if str(report.outcome) == "rerun":  # what plugins make of an attempt that they repeat
+        if str(report.outcome) in REPEATED:
             self._ending.pop(report.nodeid, None)
-            text, phase = _first_line(report), str(report.when)
+            text, phase = first_line(report), str(report.when)
             self.sink(TestRepeated(test=report.nodeid, phase=phase, text=text))
             return
         if report.when not in ("setup", "call", "teardown"):
             self._finish_test(self._result(report, data, "crashed"))
             return
         # A hang says nothing about the node, like a death: neither does what it raised in the end.
-        outcome = "crashed" if data.get("hang") else _outcome_of(report)
+        outcome = "crashed" if data.get("hang") else outcome_of(report)
         # A crash sticks: that the test passed when it was tried again does not unmake it.
         known = self._ending.get(report.nodeid, self.state.results.get(report.nodeid))
-        if outcome is not None and (known is None or _worse(outcome, known.outcome)):
+        if outcome is not None and (known is None or worse(outcome, known.outcome)):
             misuse = known.misuse if known is not None else ""
             known = self._ending[report.nodeid] = self._result(report, data, outcome, misuse)
         if report.when == "teardown" and known is not None:
@@ -196,7 +200,7 @@ class Run:
         """Take note of what cannot be collected: with ``--continue-on-collection-errors`` the rest runs."""
         if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
             self._uncollected.add(report.nodeid)
-            self._block(f"{report.nodeid} cannot be collected: {_first_line(report)}")
+            self._block(f"{report.nodeid} cannot be collected: {first_line(report)}")
 
     def _result(
         self, report: pytest.TestReport, data: dict[str, Any], outcome: str, misuse: str = ""
@@ -208,7 +212,7 @@ class Run:
             benchmark=data.get("benchmark", plan.benchmark),
             component=data.get("component", plan.component),
             outcome=outcome,
-            text=_first_line(report),
+            text=first_line(report),
             seconds=round(report.duration, 6),
             metrics=len(self.state.measured(report.nodeid)) if report.when == "call" else 0,
             misuse=data.get("usage_error", misuse),
@@ -360,6 +364,8 @@ class Run:
                 self.state.record(),
                 journal=self.record_path,
             )
+        except KeyboardInterrupt:  # the run is over, its verdict written: only the waiting ends
+            problem = "this run is not in the history: interrupted; 'anubis history file' files it"
         except Exception as error:  # SQLAlchemy itself may be broken
             problem = f"this run is not in the history: {type(error).__name__}"
         if problem:
@@ -368,37 +374,3 @@ class Run:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-
-
-def _outcome_of(report: pytest.TestReport) -> str | None:
-    """Return pytest's word for a report that decides, None for a setup or teardown that went well.
-
-    Of subtests only failures decide: one that was skipped, or expected to fail, waives nothing of its test.
-    """
-    if type(report).__name__.casefold() == "subtestreport":  # pytest's own, or pytest-subtests'
-        return "failed" if report.failed else None
-    if hasattr(report, "wasxfail"):
-        return "xfailed" if report.skipped else "xpassed"
-    if report.when == "call":
-        return str(report.outcome)
-    if report.skipped:
-        return "skipped"
-    return "error" if report.failed else None
-
-
-_ORDER = ("passed", "xpassed", "xfailed", "skipped", "failed", "error", "crashed")
-
-
-def _worse(outcome: str, than: str) -> bool:
-    return _ORDER.index(outcome) > _ORDER.index(than)
-
-
-def _first_line(report: pytest.TestReport | pytest.CollectReport) -> str:
-    longrepr = report.longrepr
-    if longrepr is None:
-        return ""
-    if isinstance(longrepr, tuple):
-        return str(longrepr[2]).removeprefix("Skipped: ").split("\n", 1)[0]
-    crash = getattr(longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else str(longrepr)
-    return str(text).strip().split("\n", 1)[0]

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.summary_text import summary_lines
+from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.selecting.pruning import stands_down
 
@@ -40,7 +41,7 @@ class Terminal:
                 lines.append(f"anubis: the Selector gives way to {other}: nothing is left out")
             elif self._run.selection is not None:
                 lines.append(self._run.selection.header())
-        return lines
+        return list(map(printable, lines))
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was chosen, and what cannot be kept, where the tests run in this process."""
@@ -60,17 +61,15 @@ class Terminal:
         selection = self._run.selection
         if selection is not None:
             lines += selection.lines(explain=self._run.context.settings.explain)
-        return lines
+        return list(map(printable, lines))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the verdict."""
         verbosity = self._config.get_verbosity()
         run = self._run
         if run.internal_error:
-            terminalreporter.write_line(
-                f"anubis: {run.internal_error}; everything measured is in {run.record_path}",
-                red=True,
-            )
+            text = f"anubis: {run.internal_error}; everything measured is in {run.record_path}"
+            terminalreporter.write_line(printable(text), red=True)
         verdict = run.state.node_verdict
         if verdict is None:
             if run.record_path and (verbosity >= 0 or run.incomplete):
@@ -87,10 +86,12 @@ class Terminal:
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
         for line in run.usage_errors():
-            terminalreporter.write_line(f"benchmark written wrongly: {line}", yellow=True)
+            terminalreporter.write_line(
+                printable(f"benchmark written wrongly: {line}"), yellow=True
+            )
         terminalreporter.write_line(_recorded(run))
 
 
 def _recorded(run: Run) -> str:
     line = f"run recorded in {run.record_path}"
-    return f"{line}, not completely: {run.incomplete}" if run.incomplete else line
+    return printable(f"{line}, not completely: {run.incomplete}" if run.incomplete else line)

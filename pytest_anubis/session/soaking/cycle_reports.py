@@ -50,7 +50,7 @@ class CycleFiles:
             OSError: The disk refuses; the old page is untouched.
         """
         if self.html is not None:
-            write_atomically(self.html, page.encode())
+            write_atomically(self.html, page)
 
     def write_junit(self, number: int) -> None:
         """Add a cycle's file to the campaign's: one test suite more; a cycle that wrote none is an error.

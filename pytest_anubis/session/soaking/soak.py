@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.report.pages.soak_page import Cycle, soak_page
+from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import new_run_id
 from pytest_anubis.session.soaking.cycle_reports import CycleFiles
 from pytest_anubis.settings import Settings
@@ -216,5 +217,5 @@ def _record(store: Path, run_id: str) -> RunRecord | None:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()

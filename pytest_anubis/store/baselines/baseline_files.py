@@ -30,7 +30,7 @@ __all__ = [
     "seal",
 ]
 
-_LARGEST = 1 << 30  # bytes; a class with 100,000 criteria stays far below
+_LARGEST = 256 << 20  # bytes; ten thousand criteria, a whole SuperBench, take some 50 MiB
 
 
 def baseline_file_name(hardware_class: str) -> str:
@@ -148,10 +148,8 @@ def save_baseline(baseline: Baseline, folder: Path) -> Path:
     plain = baseline_to_plain(seal(baseline))
     name = baseline_file_name(baseline.hardware_class)
     path = folder if folder.suffix == ".json" and not folder.is_dir() else folder / name
-    # A lone surrogate has no UTF-8; as an escape it is valid JSON.
-    content = (_pretty(plain, "") + "\n").encode("utf-8", "backslashreplace")
     try:
-        write_atomically(path, content)
+        write_atomically(path, _pretty(plain, "") + "\n")
     except OSError as error:
         raise BaselineError(
             f"{path}: cannot be written ({error.strerror}); choose another folder or make room"

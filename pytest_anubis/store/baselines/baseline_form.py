@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from pytest_anubis.codec import CodecError, found, from_plain, to_plain
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion, cannot_fail
 from pytest_anubis.core.metric import Metric
 
 FORMAT = "anubis-baseline"
@@ -122,6 +122,11 @@ def _check(baseline: Baseline) -> None:
         if len(criterion.medians) > _MEDIANS:
             count = len(criterion.medians)
             raise BaselineError(f"{place}.medians: {count} values, at most {_MEDIANS} allowed")
+        if why := cannot_fail(criterion):
+            raise BaselineError(
+                f"{place}: {found(criterion.benchmark)} {found(criterion.metric.name)} can never fail: "
+                f"{why}; learn it again or remove it"
+            )
         if key in seen:
             raise BaselineError(
                 f"{place}: the same benchmark, metric, group and scope as criteria[{seen[key]}]; "

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pytest_anubis.codec import CodecError, from_plain
+from pytest_anubis.codec import CodecError, from_plain, leading_json
 from pytest_anubis.core.field_types import Alias, Count, NotNegative
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Problem
@@ -109,13 +108,12 @@ class _Output:
 
 def _outputs(text: str, path: Path) -> Iterator[_Output]:
     """Yield every JSON object; what stands before the first and between them (warnings) is skipped."""
-    decoder = json.JSONDecoder()
     at = text.find("{")
     while at >= 0:
         try:
-            data, end = decoder.raw_decode(text, at)
+            data, end = leading_json(text, at)
             output = from_plain(_Output, data, unknown="ignore")
-        except (ValueError, RecursionError) as error:
+        except CodecError as error:
             said = str(error)[:80]
             raise ImportFileError(
                 f"{path} line {text.count(chr(10), 0, at) + 1}: not JSON output of fio ({said}); "

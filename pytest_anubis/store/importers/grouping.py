@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from pytest_anubis.codec.input_limits import LARGEST_DATA, POPULATION, most_bytes, too_large
 from pytest_anubis.core.gather import invalid_rows, other_unit
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import IntArray, Population, Problem
+from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.long_form import TEXTS, Rows
 
 _KEY = ("class", "benchmark", "metric", "group")
@@ -40,6 +42,9 @@ def group_rows(rows: Rows) -> tuple[Population, ...]:
 
     Args:
         rows: All good rows of a file.
+
+    Raises:
+        ImportFileError: There are more metrics than the memory is to be filled with.
     """
     if not len(rows.values):
         return ()
@@ -47,6 +52,7 @@ def group_rows(rows: Rows) -> tuple[Population, ...]:
     sizes = {name: len(names[name]) for name in TEXTS}
     key, key_parts = _combine([codes[n] for n in _KEY], [sizes[n] for n in _KEY])
     unit, unit_parts = _combine([codes[n] for n in _UNIT], [sizes[n] for n in _UNIT])
+    _check_populations(len(key_parts))
     whole = key * unit_parts.shape[0] + unit
     order = np.argsort(whole, kind="stable")
     if rows.times is not None:
@@ -78,6 +84,12 @@ def group_rows(rows: Rows) -> tuple[Population, ...]:
         marked[int(where[row])] = Problem(kind="failed", text=f"return code {code}")
     component = codes["component"][order][starts]
     return _cut(names, key_parts, units, rows.values[order][keep], marked, chosen, sizes, component)
+
+
+def _check_populations(count: int) -> None:
+    most = most_bytes(LARGEST_DATA)
+    if count * POPULATION > most:
+        raise ImportFileError(too_large(f"{count:,} different metrics", most))
 
 
 def _sorted_names(rows: Rows) -> tuple[dict[str, list[str]], dict[str, Any]]:
@@ -177,14 +189,15 @@ class _Gaps:
 
     def __init__(self, key_parts: IntArray, units: _Units, bounds: IntArray) -> None:
         self._parts, self._units, self._bounds = key_parts, units, bounds
-        classes = key_parts[units.key, 0]
+        numbers, begin = np.unique(key_parts[units.key, 0], return_index=True)  # in order
         self._nodes: dict[int, IntArray] = {}
         self._run: dict[int, IntArray] = {}
-        for number in np.unique(classes).tolist():
-            inside = classes == number
-            nodes, first = np.unique(units.node[inside], return_index=True)
+        for number, lo, hi in zip(
+            numbers.tolist(), begin.tolist(), [*begin[1:].tolist(), len(units.key)], strict=True
+        ):
+            nodes, first = np.unique(units.node[lo:hi], return_index=True)
             self._nodes[number] = nodes
-            self._run[number] = units.run[inside][first]
+            self._run[number] = units.run[lo:hi][first]
         # With groups, a device that is not in one of them is in another: nothing is missing.
         _, which, count = np.unique(
             key_parts[:, :3], axis=0, return_inverse=True, return_counts=True
@@ -200,10 +213,17 @@ class _Gaps:
             return empty, empty, empty
         rows = slice(int(self._bounds[number]), int(self._bounds[number + 1]))
         devices, device = np.unique(self._units.device[rows], return_inverse=True)
-        there = np.zeros((len(nodes), len(devices)), dtype=bool)
-        there[np.searchsorted(nodes, self._units.node[rows]), device] = True
-        lacking = ~there & (there.mean(axis=0) > 0.5)
-        if not lacking.any():
+        pairs = np.unique(
+            np.stack([device, np.searchsorted(nodes, self._units.node[rows])]), axis=1
+        )
+        # Few devices are on most nodes, whatever a file names: nodes times devices stays small.
+        usual = np.flatnonzero(2 * np.bincount(pairs[0], minlength=len(devices)) > len(nodes))
+        place = np.full(len(devices), -1)
+        place[usual] = np.arange(len(usual))
+        there = np.zeros((len(nodes), len(usual)), dtype=bool)
+        kept = pairs[:, place[pairs[0]] >= 0]
+        there[kept[1], place[kept[0]]] = True
+        if there.all():
             return empty, empty, empty
-        node, column = np.nonzero(lacking)
-        return nodes[node], devices[column], self._run[hardware_class][node]
+        node, column = np.nonzero(~there)
+        return nodes[node], devices[usual[column]], self._run[hardware_class][node]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pytest_anubis.codec import CodecError, read_bytes
+from pytest_anubis.codec.input_limits import LARGEST_DATA, LARGEST_JSON, most_bytes, too_large
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
@@ -229,12 +231,37 @@ def file_date(path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Read a whole text file.
+    """Read a whole text file; what is no UTF-8 is replaced.
 
     Raises:
-        ImportFileError: It cannot be read.
+        ImportFileError: It cannot be read, or is too large.
     """
     try:
-        return path.read_bytes().decode("utf-8-sig", "replace")
+        return read_bytes(path, largest=LARGEST_JSON).decode("utf-8-sig", "replace")
+    except CodecError as error:
+        raise ImportFileError(f"{path}: {error}") from None
     except OSError as error:
         raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file without their ends; what is no UTF-8 is replaced.
+
+    Raises:
+        ImportFileError: It cannot be read, or it or one of its lines is too large; without its name.
+    """
+    try:
+        most, longest = most_bytes(LARGEST_DATA), most_bytes(LARGEST_JSON)
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            total = 0
+            while line := file.readline(longest + 1):
+                total += len(line)
+                if len(line) > longest:
+                    raise ImportFileError(too_large("a line is too long", longest))
+                if total > most:
+                    raise ImportFileError(too_large("too large", most))
+                yield line.rstrip("\n")
+    except CodecError as error:
+        raise ImportFileError(str(error)) from None
+    except OSError as error:
+        raise ImportFileError(f"cannot be read ({error.strerror})") from error

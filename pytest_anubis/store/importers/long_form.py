@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
 from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
@@ -24,7 +25,8 @@ OPTIONAL = {"device": "node", "class": UNCLASSIFIED, "group": "", "component": "
 TEXTS = (*NEEDED, *OPTIONAL)
 NUMBERS = ("value", "time", "return_code")
 
-_NAMES_MAY_BE = 200  # characters
+NAMES_MAY_BE = 200
+"""Characters: the longest test ids have some hundred, and a name stands in every table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,7 @@ class LongForm:
                 raise ImportFileError(f"column {name!r} stands twice; keep one")
         self._names = {name: _Numbers() for name in TEXTS}
         self._chunks: list[dict[str, Any]] = []
+        self._rows = 0
         self._has_times = "time" in self.columns
 
     @property
@@ -98,11 +101,16 @@ class LongForm:
         Args:
             lines: Length n, the number of each row's line.
             columns: One sequence of length n per column, in the order given to the constructor.
+
+        Raises:
+            ImportFileError: These are more rows than may be read.
         """
         by_name = dict(zip(self.columns, columns, strict=True))
         count = len(lines)
         if not count:
             return
+        self._rows += count
+        check_rows(self._rows)
         chunk: dict[str, Any] = {"line": np.asarray(lines, dtype=np.int64)}
         for name in TEXTS:
             numbers = self._names[name]
@@ -164,10 +172,13 @@ class LongForm:
             if complaint:
                 complaints[code] = complaint
             names.append(name)
-        for code, complaint in complaints.items():
-            for row in np.flatnonzero((joined[column] == code) & good).tolist():
-                self._wrong.add(int(joined["line"][row]), complaint)
-            good[joined[column] == code] = False
+        if complaints:
+            bad = np.zeros(len(names), dtype=bool)
+            bad[list(complaints)] = True
+            wrong = bad[joined[column]]
+            for row in np.flatnonzero(wrong & good).tolist():
+                self._wrong.add(int(joined["line"][row]), complaints[int(joined[column][row])])
+            good[wrong] = False
         return names
 
     def _numbers(
@@ -191,11 +202,22 @@ class LongForm:
         return found, missing
 
 
+def check_rows(count: int) -> None:
+    """Refuse more rows than may be read.
+
+    Raises:
+        ImportFileError: There are.
+    """
+    most = most_bytes(LARGEST_DATA)
+    if count * ROW > most:
+        raise ImportFileError(too_large(f"{most // ROW:,} rows of {ROW} bytes and more", most))
+
+
 def _complaint(column: str, name: str) -> str:
     if column in NEEDED and not name:
         return f"{column} is empty"
-    if not name.isprintable() or len(name) > _NAMES_MAY_BE:
-        return f"{column} {name[:40]!r} is unprintable or longer than {_NAMES_MAY_BE} characters"
+    if not name.isprintable() or len(name) > NAMES_MAY_BE:
+        return f"{column} {name[:40]!r} is unprintable or longer than {NAMES_MAY_BE} characters"
     if column == "better" and name not in DIRECTIONS:
         return f"better {name!r} is none of {', '.join(DIRECTIONS)}"
     return ""

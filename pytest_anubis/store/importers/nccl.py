@@ -15,7 +15,7 @@ from pytest_anubis.store.importers.import_result import (
     ImportFileError,
     WrongLines,
     import_samples,
-    read_text,
+    read_lines,
 )
 
 COLLECTIVES = (
@@ -26,8 +26,9 @@ COLLECTIVES = (
 # From here on the bandwidth is printed with enough digits; below it the time says more.
 _BANDWIDTH_FROM = 1 << 20  # bytes
 
-_ROW = re.compile(r"\s*(\d+)\s+(\d+)\s+(\S.*)")
-_NAMED = re.compile(r"#.*?\b(\w+?)_perf\b|# Collective test starting:\s*(\w+?)(?:_perf)?\s*$")
+_WORD = re.compile(r"\w+")
+_PROGRAM = "_perf"
+_STARTING = "# Collective test starting:"
 
 
 @dataclass(slots=True)
@@ -69,11 +70,14 @@ def import_nccl(
     """
     log = _Log(collective=collective)
     wrong = WrongLines()
-    text = read_text(path).splitlines()
-    for number, line in enumerate(text, start=1):
-        complaint = _take(log, line)
-        if complaint:
-            wrong.add(number, complaint)
+    number = 0
+    try:
+        for number, line in enumerate(read_lines(path), start=1):
+            complaint = _take(log, line)
+            if complaint:
+                wrong.add(number, complaint)
+    except ImportFileError as error:
+        raise ImportFileError(f"{path}: {error}") from None
     if not log.rows:
         raise ImportFileError(f"{path}: no line of results, so it is no output of nccl-tests")
     name = log.collective or _from_file(path)
@@ -88,7 +92,7 @@ def import_nccl(
         hardware_class=hardware_class,
         run=run,
         component="network.collective",
-        lines=len(text),
+        lines=number,
         wrong=wrong,
         notes=(log.failure,) if log.failure else (),
     )
@@ -100,22 +104,19 @@ def _take(log: _Log, line: str) -> str:
         # The newer programs count wrong results; the older print the largest difference, which is
         # seldom 0 for floating point.
         log.counts_wrong = log.counts_wrong or "#wrong" in line
-        named = _NAMED.search(line)
-        if named and not log.collective:
-            log.collective = named[1] or named[2]
+        log.collective = log.collective or _named(line)
         if "Out of bounds values" in line and "OK" not in line:
             log.failure = "the program reports wrong results (out of bounds values)"
         return ""
     if "Test NCCL failure" in line or "Test CUDA failure" in line:
         log.failure = f"the program failed: {line.strip()[:100]}"
         return ""
-    row = _ROW.fullmatch(line)
-    if row is None:
+    words = line.split()
+    if len(words) < 3 or not (words[0].isdecimal() and words[1].isdecimal()):
         return ""
-    words = row[3].split()
-    if len(words) < 9:
-        return f"{len(words) + 2} columns, at least 11 expected"
-    size = int(row[1][:18])
+    if len(words) < 11:
+        return f"{len(words)} columns, at least 11 expected"
+    size = int(words[0][:18])
     try:
         halves = [_half(words[-8:-4]), _half(words[-4:])]
     except ValueError as error:
@@ -125,6 +126,15 @@ def _take(log: _Log, line: str) -> str:
         for suffix, half in zip(("", "_in_place"), halves, strict=True):
             _note(log, size, suffix, half)
     return ""
+
+
+def _named(line: str) -> str:
+    """Return the collective that a line of the head names, empty if it names none."""
+    if _STARTING in line:
+        words = line.partition(_STARTING)[2].split()
+        return words[0].removesuffix(_PROGRAM) if len(words) == 1 else ""
+    programs = (word for word in _WORD.findall(line) if word.endswith(_PROGRAM))
+    return next(programs, "").removesuffix(_PROGRAM)
 
 
 def _half(words: Sequence[str]) -> tuple[float, float, bool]:

@@ -6,13 +6,13 @@ units nor directions, so both come from a table of the metrics that the tool is 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import CodecError, parse_json
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.store.importers.grouping import group_rows
 from pytest_anubis.store.importers.import_result import (
@@ -22,18 +22,19 @@ from pytest_anubis.store.importers.import_result import (
     Progress,
     WrongLines,
     file_date,
-    read_text,
+    read_lines,
     run_name,
     runs_of,
 )
 from pytest_anubis.store.importers.long_form import LongForm
 
-# First match decides; matched against the metric's name without rank, ignoring case.
+# No pattern takes more than linear time, whatever the name: only one end is open, or it is tied to the
+# beginning. First match decides; matched against the metric's name without rank, ignoring case.
 DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
     (r"steptime|step_time", "ms", "lower"),
     (r"throughput|samples_per_sec|_qps$|\bqps\b", "1/s", "higher"),
     (r"busbw|algbw", "GB/s", "higher"),
-    (r"^ib_(write|read|send).*(avg|peak|bw)|ib.*_bw", "MB/s", "higher"),
+    (r"^ib_(write|read|send).*(avg|peak|bw)|^(?>.*?ib).*_bw", "MB/s", "higher"),
     (r"(^|_)bw($|_)|bandwidth|htod|dtoh|dtod|_by_(sm|dma)", "GB/s", "higher"),
     (r"iops", "op/s", "higher"),
     (r"^(fp|tf|bf|int)\d+|flops|tops$", "GFLOP/s", "higher"),
@@ -99,16 +100,19 @@ def import_superbench(
     wrong = WrongLines()
     form = LongForm(_COLUMNS, wrong, hardware_class=hardware_class, run=run)
     reader = _Reader(form, wrong, run, directions or {})
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
-        if line.strip():
-            reader.line(number, line)
-            if progress is not None:
-                progress(f"{path.name}: {len(reader.nodes):,} nodes")
+    try:
+        for number, line in enumerate(read_lines(path), start=1):
+            if line.strip():
+                reader.line(number, line)
+                if progress is not None:
+                    progress(f"{path.name}: {len(reader.nodes):,} nodes")
+        reader.add_failed()
+        populations = group_rows(form.rows())
+    except ImportFileError as error:
+        raise ImportFileError(f"{path}: {error}") from None
     if not reader.nodes:
         first = f" ({reader.wrong.lines[0]})" if reader.wrong.lines else ""
         raise ImportFileError(f"{path}: no node in it, so it is no SuperBench summary{first}")
-    reader.add_failed()
-    populations = group_rows(form.rows())
     return Imported(
         source=path,
         populations=populations,
@@ -133,7 +137,7 @@ class _Reader:
     ) -> None:
         self.wrong = wrong
         self.lines = 0
-        self.nodes: set[tuple[str, str]] = set()  # (node, run)
+        self.nodes: dict[str, int] = {}  # node -> how often it stood there
         self._form = form
         self._run = run
         self._rules = [(re.compile(p, re.IGNORECASE), u, d) for p, (u, d) in directions.items()]
@@ -146,20 +150,18 @@ class _Reader:
         """Take one node."""
         self.lines += 1
         try:
-            data: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            self.wrong.add(number, "not valid JSON")
+            data: Any = parse_json(line, strict=False)
+        except CodecError as error:
+            self.wrong.add(number, error.problem)
             return
         node = data.pop("node", None) if isinstance(data, dict) else None
         if not isinstance(node, str) or not node.strip() or not node.isprintable():
             self.wrong.add(number, "not an object with a node's name in 'node'")
             return
-        run, again = self._run, 2
-        while (node, run) in self.nodes:
-            run, again = f"{self._run}-{again}", again + 1
-        if again > 2:
+        times = self.nodes[node] = self.nodes.get(node, 0) + 1
+        run = self._run if times == 1 else f"{self._run}-{times}"
+        if times > 1:
             self.wrong.add(number, f"node {node} stands there again; kept as run {run}")
-        self.nodes.add((node, run))
         self._take(number, node, run, data)
 
     def _take(self, number: int, node: str, run: str, data: Mapping[str, Any]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import CodecError
+from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
 from pytest_anubis.store.importers.grouping import group_rows
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
@@ -19,9 +22,16 @@ from pytest_anubis.store.importers.import_result import (
     run_name,
     runs_of,
 )
-from pytest_anubis.store.importers.long_form import LongForm, Rows
+from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, LongForm, Rows, check_rows
 
 _CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
+_SHORT = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
+    "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIME", "UUID",
+)  # fmt: skip
+"""Beginnings of DuckDB's types that take a few bytes a value."""
+_LEAST_MEMORY = 256 << 20
+"""Bytes that DuckDB needs to read anything."""
 _TELL = 100_000  # rows between two words of progress
 
 
@@ -56,12 +66,12 @@ def import_table(
             form.add(lines, columns)
             if progress is not None and reader.lines % _TELL < _CHUNK:
                 progress(f"{path.name}: {reader.lines:,} lines")
+        rows = form.rows()
+        populations = group_rows(rows)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
     finally:
         reader.close()
-    rows = form.rows()
-    populations = group_rows(rows)
     notes = [f"column {name[:40]!r} is not used" for name in form.unused]
     if not populations:
         notes.append("no good line at all")
@@ -93,13 +103,19 @@ class _Csv:
         except OSError as error:
             raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
         try:
+            most = most_bytes(LARGEST_DATA)
+            if os.fstat(self._file.fileno()).st_size > most:
+                raise ImportFileError(f"{path}: {too_large('too large', most)}")
             head = self._file.readline(1 << 20)
             marks = {mark: head.count(mark) for mark in ",;\t"}
             self._mark = max(marks, key=lambda mark: marks[mark])
             self.columns: list[str] = next(csv.reader([head], delimiter=self._mark), [])
-        except (OSError, csv.Error) as error:
+        except (OSError, csv.Error, CodecError) as error:
             self._file.close()
             raise ImportFileError(f"{path}: cannot be read ({error})") from error
+        except ImportFileError:
+            self._file.close()
+            raise
 
     def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
         """Yield (line numbers, one tuple per column)."""
@@ -170,13 +186,23 @@ class _Parquet:
         if not path.is_file():
             raise ImportFileError(f"{path}: cannot be read (no such file)")
         self._error: type[Exception] = duckdb.Error
-        self._connection = duckdb.connect(":memory:")
+        try:
+            memory = max(most_bytes(LARGEST_DATA), _LEAST_MEMORY)
+        except CodecError as error:
+            raise ImportFileError(str(error)) from None
+        # Without a folder for what does not fit, too much ends with an error instead of a full disk.
+        self._connection = duckdb.connect(
+            ":memory:", config={"memory_limit": f"{memory}B", "temp_directory": ""}
+        )
         try:
             # A parameter, and no wildcard: the name is never part of the statement.
-            self._result = self._connection.execute(
-                "SELECT * FROM read_parquet(?)", [_literal(path)]
-            )
-            self.columns = [str(item[0]) for item in self._result.description]
+            given = [_literal(path)]
+            head = self._connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", given)
+            self.columns = [str(item[0]) for item in head.description]
+            kinds = [str(item[1]) for item in head.description]
+            count = self._connection.execute("SELECT count(*) FROM read_parquet(?)", given)
+            self._rows = int((count.fetchone() or (0,))[0])
+            self._result = self._connection.execute(_statement(kinds), given)
         except duckdb.Error as error:
             self.close()
             said = str(error).splitlines()[0][:120]
@@ -184,6 +210,7 @@ class _Parquet:
 
     def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
         """Yield (row numbers, one tuple per column)."""
+        check_rows(self._rows)
         while True:
             try:
                 rows = self._result.fetchmany(_CHUNK)
@@ -199,6 +226,29 @@ class _Parquet:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+def _statement(kinds: Sequence[str]) -> str:
+    """Return what reads a Parquet file; a text that is too long for a name ends with an ellipsis.
+
+    The file repeats a long text in no space at all, so it must not become one object a row. The columns get
+    names of ours: none of the file's is part of the statement.
+
+    Args:
+        kinds: DuckDB's type of every column.
+    """
+    names = [f"c{number}" for number in range(len(kinds))]
+    taken = [
+        name if kind.startswith(_SHORT) and not kind.endswith("]") else _cut(name)
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    return f"SELECT {', '.join(taken)} FROM read_parquet(?) AS t({', '.join(names)})"  # noqa: S608
+
+
+def _cut(name: str) -> str:
+    text = f"CAST({name} AS VARCHAR)"
+    short = f"left({text}, {NAMES_MAY_BE}) || '…'"  # refused as a name, and no number either
+    return f"CASE WHEN length({text}) > {NAMES_MAY_BE} THEN {short} ELSE {text} END"
 
 
 def _literal(path: Path) -> str:

@@ -12,11 +12,12 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from pytest_anubis.codec import CodecError, from_plain, to_plain
+from pytest_anubis.codec import CodecError, from_plain, parse_json, to_plain
+from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import IntArray, Population, Problem
@@ -37,6 +38,10 @@ _ARRAYS = {
     "problem_row": np.int64,
     "problem": np.int32,
 }
+
+
+_LARGEST_HEADER = 128 << 20
+"""Bytes of the JSON beside the arrays: the names of half a million nodes, each once, take about as much."""
 
 
 class ColumnsError(ValueError):
@@ -172,7 +177,7 @@ def origin_of(path: Path) -> Origin | None:
     """Return which file a columnar file was imported from; None if it does not say."""
     try:
         with zipfile.ZipFile(path) as archive:
-            plain = json.loads(archive.comment or b"null")
+            plain = parse_json(archive.comment or b"null")
         return from_plain(Origin, plain, where="comment") if plain is not None else None
     except (OSError, ValueError, zipfile.BadZipFile):
         return None  # whoever reads the samples is told what is wrong with it
@@ -202,6 +207,8 @@ def _load_arrays(path: Path) -> dict[str, Any]:
         if not zipfile.is_zipfile(file):
             raise ColumnsError("damaged or no columnar run file; import the results again")
         file.seek(0)
+        _check_size(file)
+        file.seek(0)
         with np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _ARRAYS}
     for name, kind in _ARRAYS.items():
@@ -210,8 +217,23 @@ def _load_arrays(path: Path) -> dict[str, Any]:
     return arrays
 
 
+def _check_size(file: IO[bytes]) -> None:
+    """Refuse a file whose arrays would fill the memory: a zip of 2 MiB can hold gigabytes.
+
+    What a zip says of its members holds: no more than that is ever unpacked.
+    """
+    most = most_bytes(LARGEST_DATA)
+    with zipfile.ZipFile(file) as archive:
+        sizes = {name: archive.getinfo(f"{name}.npy").file_size for name in _ARRAYS}
+    rows = sizes["node"] // np.dtype(_ARRAYS["node"]).itemsize
+    if sum(sizes.values()) > most:
+        raise ColumnsError(too_large(f"its arrays take {sum(sizes.values()) >> 20:,} MiB", most))
+    if rows * ROW > most:
+        raise ColumnsError(too_large(f"it has {rows:,} rows of at least {ROW} bytes", most))
+
+
 def _header(text: bytes) -> _Header:
-    data = json.loads(text)
+    data = parse_json(text, largest=_LARGEST_HEADER)
     if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
         raise ColumnsError(f"not a columnar run file of schema {SCHEMA}; import the results again")
     try:

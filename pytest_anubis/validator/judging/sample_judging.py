@@ -74,7 +74,7 @@ def judge_sample(
 
     Args:
         values: Shape (n,), in the metric's unit, in time order; may be anything: NaN, infinite, negative
-            or too few values are INCONCLUSIVE with a reason.
+            or too few values, and durations of 0, are INCONCLUSIVE with a reason.
         criterion: What is normal; None if there is none.
         baseline: The baseline that the criterion is from; None if there is none.
         metric: The metric as recorded; a unit or direction other than the criterion's is never compared.
@@ -122,7 +122,7 @@ def judge_sample(
         criterion.metric.better,
     ):
         return _other_unit(base, metric, criterion)
-    problem = trouble(array, least=criterion.least)
+    problem = trouble(array, least=criterion.least, durations=criterion.metric.is_duration)
     if problem is not None:
         few = array.size < criterion.least
         return replace(

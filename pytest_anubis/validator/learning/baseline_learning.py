@@ -17,6 +17,7 @@ from pytest_anubis.core.baseline import (
     Exclusion,
     Finding,
     Scope,
+    cannot_fail,
 )
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.steady_state import shortest_window
@@ -102,6 +103,7 @@ def learn_baseline(
             fleet.confidence,
             fleet.note,
         )
+    criteria, useless = _that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
         attributes=dict(attributes or {}),
@@ -115,7 +117,7 @@ def learn_baseline(
         factor=factor,
         method=method,
         exclusions=_exclusions(results),
-        findings=_findings(results, criteria, notes, alpha, node_attributes),
+        findings=(*_findings(results, criteria, notes, alpha, node_attributes), *useless),
     )
 
 
@@ -228,6 +230,24 @@ def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criter
             )
         out.append(criterion)
     return tuple(out)
+
+
+def _that_can_fail(
+    criteria: Sequence[Criterion],
+) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
+    """Leave out criteria that no sample could fail, and say so: being judged by them means nothing."""
+    kept, findings = [], []
+    for criterion in criteria:
+        why = cannot_fail(criterion)
+        if not why:
+            kept.append(criterion)
+            continue
+        name = criterion.metric.name
+        text = f"{name}: no criterion, it could never fail: {why}"
+        findings.append(
+            Finding(kind="no-criterion", benchmark=criterion.benchmark, metric=name, text=text)
+        )
+    return tuple(kept), tuple(findings)
 
 
 def _in_order(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:

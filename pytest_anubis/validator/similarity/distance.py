@@ -32,12 +32,13 @@ class SampleError(ValueError):
     """Values that are not a sample, or samples that cannot be compared."""
 
 
-def trouble(values: npt.ArrayLike, *, least: int = 1) -> str | None:
+def trouble(values: npt.ArrayLike, *, least: int = 1, durations: bool = False) -> str | None:
     """Say in one phrase why values cannot be a sample, or return None when they can.
 
     Args:
         values: Shape (n,). Constant memory: only the least and the largest value are looked at first.
         least: The fewest values that count as a sample.
+        durations: They are durations, of which none can be 0 (`Metric.is_duration`).
     """
     array = np.asarray(values)
     if array.ndim != 1:
@@ -52,6 +53,8 @@ def trouble(values: npt.ArrayLike, *, least: int = 1) -> str | None:
             where = int((array < 0).argmax())
             text = f"value {where + 1} is negative ({array[where]:g})"
             return f"{text}; metrics are on a ratio scale"
+        if durations and low == 0:
+            return f"value {int((array == 0).argmax()) + 1} is 0, so nothing was timed"
     if array.size < max(least, 1):
         return (
             f"{array.size} value{'s' if array.size != 1 else ''}, at least {max(least, 1)} needed"

@@ -132,8 +132,8 @@ class Rows:
 def rows_of(population: Population) -> Rows:
     """Sort a population's samples and set aside the rows that are none.
 
-    Rows named in ``population.problems`` keep their reason; NaN, infinity, negative values and empty
-    samples get one of their own.
+    Rows named in ``population.problems`` keep their reason; NaN, infinity, negative values, durations of 0
+    and empty samples get one of their own.
     """
     offsets = np.asarray(population.offsets)
     sizes = np.diff(offsets)
@@ -142,17 +142,17 @@ def rows_of(population: Population) -> Rows:
     usable = np.ones(total, dtype=np.bool_)
     for row in problems:
         usable[row] = False
-    values = population.values
+    values, durations = population.values, population.metric.is_duration
     if values.size:
         low, high = float(values.min()), float(values.max())
-        if not (low >= 0 and high < math.inf):
-            wrong = ~(np.isfinite(values) & (values >= 0))
+        if not (low >= 0 and high < math.inf) or (durations and low == 0):
+            wrong = ~(np.isfinite(values) & (values > 0 if durations else values >= 0))
             touched = np.add.reduceat(np.append(wrong, False), offsets[:-1]) > 0
             usable &= ~(touched & (sizes > 0))
     usable &= sizes > 0
     for row in np.flatnonzero(~usable).tolist():
         if row not in problems:
-            reason = trouble(population.sample(row)) or "no usable values"
+            reason = trouble(population.sample(row), durations=durations) or "no usable values"
             problems[row] = Problem(kind="invalid", text=reason)
     blocks = tuple(
         _block(values, offsets, sizes, usable, int(size)) for size in _distinct(sizes[usable])

@@ -334,3 +334,23 @@ def test_a_loss_that_further_looks_confirmed_is_rejected_here_as_in_the_run(lear
     assert found == {"single": "ACCEPTED", "confirmed": "REJECTED"}
     listed = {node["node"]: node["listed"] for node in judged(learned / "out.json")["nodes"]}
     assert "cannot show such a loss" in listed["single"][0]
+
+
+def test_json_to_the_standard_output_is_json_alone(here: Path) -> None:
+    write(here / "runs.csv", fleet(3, 8))
+    to_file = anubis("judge", "runs.csv", "--json", "out.json")
+    printed = anubis("judge", "runs.csv", "--json", "-")
+    assert json.loads(printed.stdout) == judged(here / "out.json")
+    assert "3 UNDECIDED" in printed.stderr
+    assert printed.returncode == to_file.returncode == 20
+    assert not (here / "-").exists()
+
+
+def test_the_file_of_verdicts_follows_no_link_that_lies_there(here: Path) -> None:
+    write(here / "runs.csv", fleet(3, 8))
+    (here / "precious").write_text("mine")
+    for name in ("out.json.partial", ".out.json.new", "out.json"):
+        (here / name).symlink_to(here / "precious")
+    anubis("judge", "runs.csv", "--json", "out.json")
+    assert judged(here / "out.json")["schema"] == 1
+    assert (here / "precious").read_text() == "mine"

@@ -21,7 +21,7 @@ from pytest_anubis.distributed.dispatch.certificates import (
     overlaps,
     save_certificates,
 )
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 BENCHMARKS = """
@@ -93,7 +93,10 @@ def gpus(pytester: pytest.Pytester) -> str:
         for i in range(2)
     )
     path = pytester.path / "node.json"
-    record(path, Recorded(inventory=Inventory(node="recorded", accelerators=cards)))
+    path.write_text(
+        recording_text(Recorded(inventory=Inventory(node="recorded", accelerators=cards))),
+        encoding="utf-8",
+    )
     return f"--anubis-inventory={path}"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.inventory import Accelerator, Inventory
-from pytest_anubis.hardware.telemetry.recorded_node import Recorded, record
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.history.incident_records import add_incident
@@ -55,7 +55,10 @@ def story(pytester: pytest.Pytester) -> pytest.Pytester:
         for i in range(2)
     )
     path = pytester.path / "node.json"
-    record(path, Recorded(inventory=Inventory(node=NODE, accelerators=cards)))
+    path.write_text(
+        recording_text(Recorded(inventory=Inventory(node=NODE, accelerators=cards))),
+        encoding="utf-8",
+    )
     now = time.time()
     with History(pytester.path / ".anubis") as history:
         history.add_node(NODE, since=now - 100 * DAY)

@@ -103,3 +103,11 @@ def test_any_name_and_value_makes_a_readable_file(
     name: str, value: float, outcome: Outcome
 ) -> None:
     samples(prometheus_text(NODE, [verdict(outcome, value, name, device=name)]))
+
+
+def test_what_the_format_has_no_escape_for_is_replaced_and_no_sample_stands_twice() -> None:
+    devices = ("a\x1b[31m", "a\x07[31m", "a\ud800[31m")
+    text = prometheus_text(None, [verdict(device=device) for device in devices])
+    assert text.encode().decode() == text
+    assert {char for char in text if not char.isprintable()} == {"\n"}
+    assert len([key for key in samples(text) if key[0] == "anubis_metric_value"]) == 1

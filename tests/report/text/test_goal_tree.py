@@ -37,7 +37,7 @@ VERDICT = MetricVerdict(
 
 
 def test_every_metric_stands_under_its_question_and_goal() -> None:
-    assert goals_tree([GOAL], [MEASURED], [VERDICT]).split("\n") == [
+    assert goals_tree([GOAL], [MEASURED], [VERDICT]) == [
         "goal: full speed",
         "  question: is it fast?",
         "    t.py::test_gemm [compute]",
@@ -49,7 +49,7 @@ def test_every_metric_stands_under_its_question_and_goal() -> None:
 def test_benchmarks_of_one_goal_stand_together() -> None:
     other = replace(GOAL, benchmark="t.py::test_disk", goal="no loss")
     last = replace(GOAL, benchmark="t.py::test_dispatch")
-    lines = goals_tree([GOAL, other, last], [], []).split("\n")
+    lines = goals_tree([GOAL, other, last], [], [])
     heads = [line for line in lines if "goal:" in line or "::" in line]
     assert heads == [
         "goal: full speed",
@@ -61,19 +61,19 @@ def test_benchmarks_of_one_goal_stand_together() -> None:
 
 
 def test_what_was_not_measured_or_not_judged_says_so() -> None:
-    assert "metric: not measured yet" in goals_tree([GOAL], [], [])
-    assert "-> not judged" in goals_tree([GOAL], [MEASURED], [])
+    assert "metric: not measured yet" in "\n".join(goals_tree([GOAL], [], []))
+    assert "-> not judged" in "\n".join(goals_tree([GOAL], [MEASURED], []))
     elsewhere = replace(VERDICT, device="cuda:1")
-    assert "-> not judged" in goals_tree([GOAL], [MEASURED], [elsewhere])
+    assert "-> not judged" in "\n".join(goals_tree([GOAL], [MEASURED], [elsewhere]))
 
 
 def test_the_last_verdict_counts() -> None:
     later = replace(VERDICT, outcome=Outcome.PASS, value=7.0)
-    assert "-> PASS (7 GFLOP/s)" in goals_tree([GOAL], [MEASURED], [VERDICT, later])
+    assert "-> PASS (7 GFLOP/s)" in "\n".join(goals_tree([GOAL], [MEASURED], [VERDICT, later]))
 
 
 def test_a_benchmark_without_goal_is_still_listed() -> None:
     bare = BenchmarkGoal(benchmark="t.py::test_bare")
-    text = goals_tree([bare], [], [])
+    text = "\n".join(goals_tree([bare], [], []))
     assert f"goal: {NO_GOAL}" in text
     assert "test_bare [no component]" in text

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.places import RECORDED
 from tests.session.conftest import Learn
 
 Edit = Callable[[dict[str, Any]], object]
@@ -103,3 +104,36 @@ def test_the_store_that_cannot_be_written_is_one_line(
     result = project.runpytest("--anubis", "--anubis-store=file/inside")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*--anubis-store*"])
+
+
+def recorded_as(pytester: pytest.Pytester, node: str, more: str = "") -> str:
+    """Return the option that replays the recorded node under another name."""
+    text = RECORDED.read_text(encoding="utf-8")
+    name = json.loads(text)["inventory"]["node"]
+    path = pytester.path / "node.json"
+    path.write_text(text.replace(json.dumps(name), json.dumps(node) + more, 1), encoding="utf-8")
+    return f"--anubis-inventory={path}"
+
+
+def test_a_node_cannot_write_lines_of_the_terminal(project: pytest.Pytester) -> None:
+    forged = "x\x1b[31m\nACCEPTED: node forged accepted\r\ud800"
+    result = project.runpytest("--anubis", recorded_as(project, forged), "--anubis-gate=off")
+    said = result.stdout.str()
+    assert "\x1b" not in said
+    assert "\r" not in said
+    assert not [line for line in result.stdout.lines if line.startswith("ACCEPTED: node forged")]
+    assert r"x\x1b[31m\nACCEPTED: node forged accepted" in said
+
+
+def test_a_number_without_end_is_one_line_and_exit_4(project: pytest.Pytester) -> None:
+    result = project.runpytest("--anubis", recorded_as(project, "n", f', "kernel": {"9" * 5000}'))
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --anubis-inventory: *not valid JSON (Exceeds the limit*"])
+
+
+@pytest.mark.usefixtures("in_workers")
+def test_options_of_plugins_that_are_switched_off_are_not_missed(project: pytest.Pytester) -> None:
+    off = [f"-pno:{name}" for name in ("capture", "setuponly", "setupplan", "debugging")]
+    result = project.runpytest_subprocess("--anubis", *off, "--collect-only", "-q", timeout=60)
+    assert result.ret == 20  # nothing was to be decided
+    result.stdout.fnmatch_lines(["*test_speed*"])

@@ -27,7 +27,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 def chosen(suite: pytest.Pytester, *arguments: str) -> set[str]:
     result = suite.runpytest("--anubis", "suites", *CHOICE, *arguments, "--collect-only", "-q")
-    assert result.ret == 0
+    assert result.ret == 20  # nothing was judged
     return set(re.findall(r"^(suites/\S+::\S+)$", result.stdout.str(), flags=re.MULTILINE))
 
 

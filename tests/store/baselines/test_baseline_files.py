@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
     baseline_file_name,
@@ -28,6 +29,7 @@ from pytest_anubis.store.baselines.baseline_files import (
     save_baseline,
     seal,
 )
+from pytest_anubis.validator import judge_sample
 
 
 def criterion(name: str = "rate", **more: Any) -> Criterion:
@@ -331,3 +333,79 @@ def test_a_failed_write_leaves_the_old_file(
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+USELESS: dict[str, dict[str, Any]] = {
+    "alpha 0": {"alpha": 0.0, "learned": None},
+    "both thresholds 0": {"alpha": 0.0, "learned": 0.0},
+    "a learned threshold of 0": {"learned": 0.0},
+    "one of 0 until many looks": {"unconfirmed": 0.0},
+    "a centre of 0": {"centre": (0.0,), "medians": ()},
+    "a centre of nothing": {"centre": (5e-324,), "medians": ()},
+    "an endless centre": {
+        "centre": (1e300,),
+        "medians": (),
+        "metric": Metric(name="time", unit="s", better="lower"),
+    },
+    "more values than there are": {"least": 2**40},
+}
+
+
+@pytest.mark.parametrize("what", USELESS)
+def test_a_criterion_that_cannot_fail_is_refused_by_name(tmp_path: Path, what: str) -> None:
+    criteria = (criterion(), criterion("toothless", **USELESS[what]))
+    said = (
+        r"^criteria\[1\]: \"suites/test_net.py::test_tcp\" \"(toothless|time)\" can never fail: .*"
+    )
+    with pytest.raises(BaselineError, match=said):
+        save_baseline(baseline(criteria=criteria), tmp_path)
+    plain = baseline_to_plain(baseline(criteria=criteria))
+    with pytest.raises(BaselineError, match=said) as refused:
+        baseline_from_plain(plain)
+    assert str(refused.value).isprintable()
+
+
+LEVELS = st.one_of(
+    st.sampled_from([0.0, 5e-324, 1e-300, 1e-12, 1.0, 1e30, 1e308]),
+    st.floats(min_value=0, max_value=1e308),
+    st.floats(min_value=1e-3, max_value=1e6),
+)
+SHARES = st.one_of(st.sampled_from([0.0, 1e-9, 0.01, 0.02, 1.0]), st.floats(0, 1))
+
+
+@settings(max_examples=300)
+@given(
+    centre=st.lists(LEVELS, min_size=1, max_size=5).map(sorted),
+    better=st.sampled_from(["higher", "lower", "equal"]),
+    alpha=SHARES,
+    learned=st.none() | SHARES,
+    unconfirmed=st.none() | SHARES,
+    least=st.integers(1, 30),
+)
+def test_whatever_criterion_is_read_a_hundredth_of_normal_fails(
+    centre: list[float],
+    better: Any,
+    alpha: float,
+    learned: float | None,
+    unconfirmed: float | None,
+    least: int,
+) -> None:
+    one = criterion(
+        metric=Metric(name="rate", unit="GB/s", better=better),
+        centre=tuple(centre),
+        medians=(),
+        alpha=alpha,
+        learned=learned,
+        unconfirmed=unconfirmed,
+        least=least,
+    )
+    try:
+        (read,) = baseline_from_plain(baseline_to_plain(baseline(criteria=(one,)))).criteria
+    except BaselineError as error:
+        assert "can never fail" in str(error)  # noqa: PT017  # all else about it is in order
+        return
+    by = 0.01 if better == "higher" else 100.0
+    bad = [by * value for value in read.centre] * least
+    if better == "equal" or not any(bad):
+        bad = [read.centre[0] + 1 + read.centre[0]] * least
+    assert judge_sample(bad, read).outcome is Outcome.FAIL

@@ -262,3 +262,13 @@ def test_two_runs_are_no_baseline() -> None:
     baseline = learn(*runs(1, 2, 2))
     assert baseline.criteria == ()
     assert {f.kind for f in baseline.findings} == {"no-criterion"}
+
+
+@pytest.mark.parametrize("alpha", [0.95, 1e-6])
+def test_no_criterion_is_learned_that_could_never_fail(alpha: float) -> None:
+    dead = population("dead", np.zeros((5, 1, 5)), better="higher", unit="GB/s")
+    alive = population("alive", noise(0, 5, devices=1))
+    baseline = learn(dead, alive, alpha=alpha)
+    assert [c.metric.name for c in baseline.criteria] == (["alive"] if alpha > 0.5 else [])
+    said = [f.text for f in baseline.findings if f.metric == "dead"]
+    assert any("no criterion, it could never fail" in text for text in said)

@@ -1,0 +1,91 @@
+"""What the commands print and write: the one way to the terminal, where text out of a file stays text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.store.atomic import write_atomically
+
+
+class ReaderGoneError(Exception):
+    """Whoever read the output has seen enough (``head``, ``less``)."""
+
+
+def say(*lines: str, file: TextIO | None = None, flush: bool = False) -> None:
+    """Print lines of text.
+
+    A name out of a journal, a baseline or a table may hold line ends, colours and commands for the
+    terminal: they are shown as escapes, so every line is one line and is ours.
+
+    Args:
+        lines: One string a line, without line ends.
+        file: Where to; default the standard output.
+        flush: Have it seen at once.
+    """
+    show("".join(f"{printable(line)}\n" for line in lines), file=file)
+    if flush:
+        flush_output(file)
+
+
+def show(text: str, *, file: TextIO | None = None) -> None:
+    """Print text that another program reads, such as JSON, as it is.
+
+    What the encoding of the terminal does not have is written as an escape.
+
+    Args:
+        text: All of it, with its line ends.
+        file: Where to; default the standard output.
+
+    Raises:
+        ReaderGoneError: Nobody reads it any more. It is no `OSError`: commands blame files for those.
+    """
+    out = file or sys.stdout
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    try:
+        out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    except BrokenPipeError:
+        raise ReaderGoneError from None
+
+
+def flush_output(file: TextIO | None = None) -> None:
+    """Have everything seen that was printed so far.
+
+    Raises:
+        ReaderGoneError: Nobody reads it any more.
+    """
+    try:
+        (file or sys.stdout).flush()
+    except BrokenPipeError:
+        raise ReaderGoneError from None
+
+
+def write_json(path: str, document: Mapping[str, Any]) -> None:
+    """Write strict JSON to a file, or to the standard output for ``-``.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    write_file(Path(path), text)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all, and say so; ``-`` is the standard output.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    if str(path) == "-":
+        show(text)
+        return
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
+    say(f"written: {path}")

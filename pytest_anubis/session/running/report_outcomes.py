@@ -1,0 +1,44 @@
+"""What pytest's reports say: how a test ended, in one word and one line."""
+
+from __future__ import annotations
+
+import pytest
+
+REPEATED = ("rerun", "retried")
+"""What plugins make of the report of an attempt that they repeat: pytest-rerunfailures, pytest-retry."""
+
+_ORDER = ("passed", "xpassed", "xfailed", "skipped", "failed", "error", "crashed")
+
+
+def outcome_of(report: pytest.TestReport) -> str | None:
+    """Return pytest's word for a report that decides, None for a setup or teardown that went well.
+
+    Of subtests only failures decide: one that was skipped, or expected to fail, waives nothing of its test.
+    """
+    if type(report).__name__.casefold() == "subtestreport":  # pytest's own, or pytest-subtests'
+        return "failed" if report.failed else None
+    if hasattr(report, "wasxfail"):
+        return "xfailed" if report.skipped else "xpassed"
+    if report.when == "call":
+        # A word that nobody knows is no pass: plugins have their own for attempts that they repeat.
+        return str(report.outcome) if report.outcome in _ORDER else "failed"
+    if report.skipped:
+        return "skipped"
+    return "error" if report.failed else None
+
+
+def worse(outcome: str, than: str) -> bool:
+    """Return whether one outcome weighs more than another: a crash more than a failure than a skip."""
+    return _ORDER.index(outcome) > _ORDER.index(than)
+
+
+def first_line(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return the first line of what a report says went wrong, or why a test was skipped."""
+    longrepr = report.longrepr
+    if longrepr is None:
+        return ""
+    if isinstance(longrepr, tuple):
+        return str(longrepr[2]).removeprefix("Skipped: ").split("\n", 1)[0]
+    crash = getattr(longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(longrepr)
+    return str(text).strip().split("\n", 1)[0]
