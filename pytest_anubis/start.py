@@ -160,9 +160,9 @@ def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
     _add(config, Judge(config, context), "anubis-judge")
     _watch_tests(config, worker=True)
     if context.settings.select:
-        _add(config, Pruning(worker.asking(config)), "anubis-pruning")
+        config.pluginmanager.register(Pruning(worker.asking(config)), "anubis-pruning")
     if context.done:
-        _add(config, SkipDone(), "anubis-resume")
+        config.pluginmanager.register(SkipDone(), "anubis-resume")
 
 
 def prepare(config: pytest.Config, settings: Settings) -> RunContext:

@@ -31,10 +31,7 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.exit_guard import vouched_key
-<<<<<<< HEAD
-=======
 from pytest_anubis.session.running.report_outcomes import REPEATED, first_line, outcome_of, worse
->>>>>>> main
 from pytest_anubis.session.running.resume import Earlier
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
