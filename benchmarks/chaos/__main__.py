@@ -8,6 +8,7 @@ Run: ``python benchmarks/chaos [--quick] [--only AREA] [--seed 1] [--workers 2]`
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +45,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="runs at a time")
     parser.add_argument("--keep", type=Path, help="keep the folders of defects here")
     options = parser.parse_args()
+    for name in ("SIGQUIT", "SIGHUP"):  # background jobs of shells may ignore them
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     print("| area | tried | survived | defects |\n|---|---|---|---|", flush=True)
     defects: list[str] = []
     with (

@@ -154,7 +154,8 @@ def plain_faults() -> dict[str, Fault]:
     found = {name: Fault(body) for name, body in RAISED.items()}
     for name, body in ENDED.items():
         options = ("--anubis-timeout=2",) if name == "hang" else ()
-        found[name] = Fault(body, options=options)
+        # A signal may be ignored, and a copy go on: the check fails all the same.
+        found[name] = Fault(f"{body}\nassert False", options=options)
     for name, body in LEFT.items():
         found[f"{name}, assertion"] = Fault(f"{body}\nassert False")
     found["setup fails"] = Fault("pass", top=_BAD_SETUP, fixture="odd")
