@@ -2,7 +2,8 @@
 
 Prints milliseconds a test for plain pytest, pytest-benchmark's fixture and ``--anubis``, in a worker as usual
 and in pytest's own process, taken in turn in one go (A B C, A B C, ...), the medians, the ratios, and the CPU
-time of all processes, which others on the machine disturb less; with ``--tests 1`` what a run costs at all.
+time of all processes, which others on the machine disturb less; with ``--tests 1`` what a run costs at all,
+and what the parent does that watches over the exit status.
 Then the start-up of ``pytest --version`` with and without the plugin.
 Run: ``python benchmarks/overhead.py [--tests 2000] [--rounds 5]``.
 """
@@ -33,7 +34,11 @@ SUITES = {
     "the same, saved": (BENCHMARK, ["-p", "no:anubis", "--benchmark-autosave"]),
     "pytest --anubis": (ANUBIS, ["--anubis", "-p", "no:benchmark"]),
     "... in process": (ANUBIS, ["--anubis", "--anubis-in-process", "-p", "no:benchmark"]),
+    # A program that calls pytest has no parent that watches over its exit status.
+    "... without parent": (ANUBIS, ["--anubis", "--anubis-in-process", "-p", "no:benchmark"]),
 }
+COMMAND = ["-m", "pytest"]
+PROGRAM = ["-c", "import pytest; raise SystemExit(pytest.main())"]
 
 
 def seconds(command: list[str], folder: Path) -> tuple[float, float]:
@@ -57,7 +62,7 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    usual = ["-q", "-p", "no:cacheprovider"]
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in SUITES}
     starts: dict[str, list[float]] = {"with the plugin": [], "without": []}
     with tempfile.TemporaryDirectory() as name:
@@ -72,12 +77,13 @@ def main() -> None:
                 folder = Path(name) / label.replace(" ", "_")
                 # Every run is a first one: comparing with earlier runs is a job of its own.
                 shutil.rmtree(folder / ".anubis", ignore_errors=True)
-                both = seconds([*pytest, *extra], folder)
+                how = PROGRAM if label.endswith("parent") else COMMAND
+                both = seconds([sys.executable, *how, *usual, *extra], folder)
                 if number:  # the first round fills caches and compiled bytecode
                     times[label].append(both)
         for number in range(4 * options.rounds + 1):
             for label, extra in (("with the plugin", []), ("without", ["-p", "no:anubis"])):
-                took, _ = seconds([*pytest[:3], "--version", *extra], Path(name))
+                took, _ = seconds([sys.executable, *COMMAND, "--version", *extra], Path(name))
                 if number:
                     starts[label].append(took)
     plain = statistics.median(wall for wall, _ in times["plain pytest"]) / options.tests * 1e3

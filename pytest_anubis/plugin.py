@@ -14,7 +14,7 @@ from pytest_anubis import hookspecs
 from pytest_anubis.session.collecting.benchmark_mark import MARKER_LINE
 from pytest_anubis.session.collecting.collection_checks import CollectionChecks
 from pytest_anubis.session.collecting.device_parameters import DeviceParametrizer
-from pytest_anubis.session.context import RunContext, context_key
+from pytest_anubis.session.context import RunContext, add_part, context_key
 from pytest_anubis.session.measuring.fixtures import anubis_device, anubis_metric, anubis_node
 from pytest_anubis.settings import add_options, resolve
 
@@ -61,9 +61,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_LINE)
     settings = resolve(config)
     config.stash[context_key] = RunContext(settings=settings)
-    config.pluginmanager.register(DeviceParametrizer(), "anubis-devices")
-    config.pluginmanager.register(CollectionChecks(config), "anubis-collection")
-    if settings.active:
+    if not settings.active:
+        config.pluginmanager.register(DeviceParametrizer(), "anubis-devices")
+        config.pluginmanager.register(CollectionChecks(config), "anubis-collection")
+        return
+    add_part(config, DeviceParametrizer(), "anubis-devices")
+    add_part(config, CollectionChecks(config), "anubis-collection")
+    worker_input = getattr(config, "workerinput", None)
+    if worker_input is None:
         from pytest_anubis.start import start
 
         start(config, settings)
+    else:
+        from pytest_anubis.start_worker import start_worker
+
+        start_worker(config, worker_input)

@@ -1,4 +1,7 @@
-"""Start of a run with ``--anubis``: inventory, hardware class and baseline, then the rooms' plugins."""
+"""Start of a run with ``--anubis``: inventory, hardware class and baseline, then the rooms' plugins.
+
+A worker is told all this and starts in ``start_worker.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,14 @@ import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.codec import from_plain
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
 from pytest_anubis.distributed.containment.hang_reports import HangReports
 from pytest_anubis.distributed.containment.leftovers import Leftovers
-from pytest_anubis.distributed.workers import controller, worker
+from pytest_anubis.distributed.workers import controller
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class, slug
 from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
@@ -26,12 +28,16 @@ from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
 from pytest_anubis.report.export.junit_export import JUnitDecision
 from pytest_anubis.report.pytest_html import HtmlReport
-from pytest_anubis.session.context import RunContext, context_key, new_run_id, sink_key
+from pytest_anubis.session.context import (
+    RunContext,
+    add_part,
+    context_key,
+    new_run_id,
+    sink_key,
+)
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.measuring.call_phase import Judge
-from pytest_anubis.session.measuring.captured_output import CapturedOutput
-from pytest_anubis.session.measuring.report_texts import ReportTexts
-from pytest_anubis.session.measuring.timeouts import Timeouts
+from pytest_anubis.session.measuring.watching import watch_tests
 from pytest_anubis.session.running.gate_plugin import Gate, golden_of
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.resume import SkipDone, compared, find_earlier
@@ -46,9 +52,6 @@ if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
     from pytest_anubis.session.running.resume import Earlier
 
-PLAIN_KEY = "anubis"
-"""Key of our data in xdist's ``workerinput``."""
-
 
 def start(config: pytest.Config, settings: Settings) -> None:
     """Find out what this run is about and register what carries it out.
@@ -56,10 +59,6 @@ def start(config: pytest.Config, settings: Settings) -> None:
     Raises:
         pytest.UsageError: The baseline or a recorded inventory cannot be used; one line says why.
     """
-    worker_input = getattr(config, "workerinput", None)
-    if worker_input is not None:
-        _start_worker(config, worker_input)
-        return
     context = prepare(config, settings)
     earlier = None
     if settings.resume:
@@ -70,53 +69,34 @@ def start(config: pytest.Config, settings: Settings) -> None:
 
     run = Run(config, context, earlier)
     config.stash[sink_key] = run.sink
-    _add(config, run, "anubis-run")
+    add_part(config, run, "anubis-run")
     if settings.select:
         _select(config, run, earlier)
     if earlier is not None:  # after the choice, which must see all tests
-        _add(config, SkipDone(), "anubis-resume")
+        add_part(config, SkipDone(), "anubis-resume")
     gate = None
     if context.judging:
         gate = Gate(context, run.sink, golden_of(context))
-        _add(config, gate, "anubis-gate")
-    _add(config, Terminal(config, run), "anubis-terminal")
-    _add(config, Judge(config, context), "anubis-judge")
+        add_part(config, gate, "anubis-gate")
+    add_part(config, Terminal(config, run), "anubis-terminal")
+    add_part(config, Judge(config, context), "anubis-judge")
     if config.getoption("xmlpath", None):
-        _add(config, JUnitDecision(), "anubis-junit")
+        add_part(config, JUnitDecision(), "anubis-junit")
     if config.pluginmanager.has_plugin("html") and config.getoption("htmlpath", None):
-        _add(config, HtmlReport(run), "anubis-html")
+        add_part(config, HtmlReport(run), "anubis-html")
     if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
     elif _in_workers(config, context):
         controller.register(config, context, run.state, run.sink, run.selection)
     else:
-        _watch_tests(config, worker=False)
-        _add(config, Leftovers(config, run.sink), "anubis-leftovers")
+        watch_tests(config, worker=False)
+        add_part(config, Leftovers(config, run.sink), "anubis-leftovers")
         if config.pluginmanager.has_plugin("timeout"):
             recorded = context.settings.inventory is not None
             evidence = Evidence({} if recorded else addresses(context.devices, context.inventory))
             config.add_cleanup(evidence.close)
             hangs = HangReports(context.node, run.state, run.sink, evidence)
-            _add(config, hangs, "anubis-hangs")
-
-
-def _watch_tests(config: pytest.Config, *, worker: bool) -> None:
-    """Register what must be where tests run, so that none is lost and none harms another."""
-    _add(config, CapturedOutput(config), "anubis-output")
-    _add(config, Timeouts(), "anubis-timeouts")
-    _add(config, ReportTexts(config, worker=worker), "anubis-texts")
-
-
-def _add(config: pytest.Config, part: object, name: str) -> None:
-    """Register a part of the run.
-
-    Raises:
-        pytest.UsageError: It is blocked by ``-p no:``; nothing may be accepted by half of the parts.
-    """
-    if config.pluginmanager.register(part, name) is None:
-        raise pytest.UsageError(
-            f"-p no:{name}: no run with --anubis goes without this part; leave it out"
-        )
+            add_part(config, hangs, "anubis-hangs")
 
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
@@ -131,7 +111,7 @@ def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
             f"--anubis-select: the history cannot be read: {inputs.unreadable}; nothing is left out",
         )
     run.selection = Selection(run.context, inputs, run.sink, before)
-    _add(config, Pruning(run.selection.answer), "anubis-pruning")
+    add_part(config, Pruning(run.selection.answer), "anubis-pruning")
 
 
 def _in_workers(config: pytest.Config, context: RunContext) -> bool:
@@ -149,20 +129,6 @@ def _in_workers(config: pytest.Config, context: RunContext) -> bool:
         return True
     watched = any(config.getoption(name, False) for name in ("trace", "setupshow", "setuponly"))
     return not watched and config.getoption("capture", "") != "no"
-
-
-def _start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
-    context = from_plain(RunContext, worker_input[PLAIN_KEY], where="context")
-    context = replace(context, root_pid=os.getppid())
-    config.stash[context_key] = context
-
-    config.stash[sink_key] = worker.register(config, context, worker_input)
-    _add(config, Judge(config, context), "anubis-judge")
-    _watch_tests(config, worker=True)
-    if context.settings.select:
-        config.pluginmanager.register(Pruning(worker.asking(config)), "anubis-pruning")
-    if context.done:
-        config.pluginmanager.register(SkipDone(), "anubis-resume")
 
 
 def prepare(config: pytest.Config, settings: Settings) -> RunContext:

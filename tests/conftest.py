@@ -7,11 +7,14 @@ import fcntl
 import importlib
 import os
 import pkgutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
 import pytest_anubis
@@ -39,9 +42,17 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 
+LONGEST = 300
+"""Seconds after which a test hangs. Controllers run in the tests' own process, where one that waits for ever
+would hold up everything; the longest test takes a quarter of a minute on a quiet machine."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that need the machine for themselves last."""
+    """Put tests that need the machine for themselves last, and give all of them an end."""
     items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+    for item in items:
+        if item.config.pluginmanager.has_plugin("timeout"):
+            item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -54,6 +65,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
             return (yield)
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)  # a forked child may still hold the file open
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Let SQLite's commits in this process return at once: a made-up history has thousands of them."""
+
+    def hasten(connection: Any, _: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=OFF")
+
+    sa.event.listen(sa.Engine, "connect", hasten)
+    yield
+    sa.event.remove(sa.Engine, "connect", hasten)
 
 
 @pytest.fixture(scope="session")

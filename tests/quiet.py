@@ -20,7 +20,7 @@ QUIET = Path(__file__).read_text(encoding="utf-8")
 @pytest.fixture(autouse=True, scope="session")
 def quiet_machine() -> Iterator[None]:
     """Whatever else this machine does, such as the neighbouring worker, is no disturbance."""
-    from pytest_anubis.hardware.load.test_disturbance import Ambient
+    from pytest_anubis.hardware.load.ambient_load import Ambient
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ambient, "since", lambda self, begin: ())

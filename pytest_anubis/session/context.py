@@ -85,3 +85,15 @@ def discard(event: Event) -> None:
 def emit(config: pytest.Config, event: Event) -> None:
     """Hand one event to this process's sink."""
     config.stash.get(sink_key, discard)(event)
+
+
+def add_part(config: pytest.Config, part: object, name: str) -> None:
+    """Register a part of the run.
+
+    Raises:
+        pytest.UsageError: It is blocked by ``-p no:``; nothing may be accepted by half of the parts.
+    """
+    if config.pluginmanager.register(part, name) is None:
+        raise pytest.UsageError(
+            f"-p no:{name}: no run with --anubis goes without this part; leave it out"
+        )

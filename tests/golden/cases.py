@@ -63,7 +63,7 @@ def pytest_anubis_judge(config, measurement):
 DISTURBED = """
 @pytest.fixture(autouse=True, scope="session")
 def _disturbed_machine(_quiet_machine):
-    from pytest_anubis.hardware.load.test_disturbance import Ambient
+    from pytest_anubis.hardware.load.ambient_load import Ambient
 
     before, Ambient.since = Ambient.since, lambda self, begin: ("other processes used 1.3 CPUs",)
     yield

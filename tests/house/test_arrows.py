@@ -46,7 +46,8 @@ MAY_IMPORT = {
     "start": {
         "core", "store", "hardware", "report", "codec", "settings", "session", "distributed",
     },
-    "plugin": {"start", "session", "settings", "hookspecs"},
+    "start_worker": {"codec", "session", "distributed"},
+    "plugin": {"start", "start_worker", "session", "settings", "hookspecs"},
 }  # fmt: skip
 
 # Room -> its shelves in reading order: a shelf may import those before it, never those after it. Modules
@@ -251,6 +252,20 @@ def test_importing_the_plugin_loads_nothing_heavy() -> None:
         "import sys, pytest_anubis.plugin; "
         "heavy = {'numpy','scipy','torch','pynvml','sqlalchemy','xdist','pytest_html','duckdb'}; "
         "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_worker_loads_nothing_that_only_the_controller_needs() -> None:
+    # Dozens of workers start in a run with accelerators.
+    code = (
+        "import sys, pytest_anubis.plugin, pytest_anubis.start_worker; "
+        "rooms = ('start', 'selector', 'validator', 'report.pages', 'report.plots', 'store.history', "
+        "'distributed.dispatch', 'distributed.workers.controller', 'session.running.live_run'); "
+        "print([name for name in sys.modules "
+        "if name.startswith(tuple('pytest_anubis.' + room for room in rooms)) "
+        "and name != 'pytest_anubis.start_worker'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

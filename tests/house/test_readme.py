@@ -15,6 +15,7 @@ from pytest_anubis.settings import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_every_option_is_described_and_none_is_invented() -> None:
@@ -43,6 +44,11 @@ def test_every_hook_is_named() -> None:
 def test_exit_codes_are_the_codes() -> None:
     for decision in Decision:
         assert re.search(rf"^\| {decision.exit_code} \|", README, flags=re.MULTILINE)
+
+
+def test_the_tests_are_run_as_they_are_checked() -> None:
+    (options,) = re.findall(r"^python -m pytest -p no:cacheprovider (.*) \|\|", CI, re.MULTILINE)
+    assert f".venv/bin/pytest {options}\n```" in README
 
 
 def test_links_lead_somewhere() -> None:

@@ -11,7 +11,7 @@ Costs = Callable[..., list[float]]
 
 
 def interleaved(
-    *works: Callable[[], object], rounds: int = 12, most: int = 300, seconds: float = 0.5
+    *works: Callable[[], object], rounds: int = 12, most: int = 300, seconds: float = 0.25
 ) -> list[float]:
     """Return the least seconds of each work, taken in turns: for `seconds`, but `rounds` to `most` times.
 

@@ -1,10 +1,11 @@
-"""A rank whose all-reduce is slow or wrong, as ``FAULT`` in its environment says."""
+"""A rank whose all-reduce is slow or wrong, as the file says that ``FAULT`` in its environment names."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -17,7 +18,7 @@ DELAY = 0.2
 
 def all_reduce(tensor: torch.Tensor, in_background: bool) -> dist.Work | None:
     """Reduce late, or flip the last bit of one element on one rank."""
-    fault = os.environ[FAULT]
+    fault = Path(os.environ[FAULT]).read_text(encoding="ascii")
     if fault == "slow":
         time.sleep(DELAY)
     work = rank.all_reduce(tensor, in_background)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -40,24 +41,25 @@ def test_more_bytes_and_more_steps_cost_more(healthy: RankGroup, costs: Costs) -
 
 
 @pytest.mark.alone
-def test_slow_link_shows(healthy: RankGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FAULT, "slow")
-    with RankGroup(0, 2, module="tests.suites.faulty_rank") as slow:
-        for group in (healthy, slow):
+def test_slow_link_shows_and_a_flipped_bit_on_one_rank_is_noticed(
+    healthy: RankGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = tmp_path / "fault"
+    monkeypatch.setenv(FAULT, str(fault))
+    fault.write_text("slow")
+    with RankGroup(0, 2, module="tests.suites.faulty_rank") as faulty:
+        for group in (healthy, faulty):
             group.prepare(MIB, products=1, order=64, dtype="float32")
         free = max(healthy.bus_bandwidth(MIB) for _ in range(5))
-        assert slow.bus_bandwidth(MIB) < free / 2
-        parts = slow.overlap()
+        assert faulty.bus_bandwidth(MIB) < free / 2
+        parts = faulty.overlap()
         assert parts.communicate > 2 * parts.compute
-        assert slow.wrong_elements() == 0
+        assert faulty.wrong_elements() == 0
 
-
-def test_flipped_bit_on_one_rank_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FAULT, "flip")
-    with RankGroup(0, 2, module="tests.suites.faulty_rank") as group:
-        group.prepare(MIB)
-        assert group.wrong_elements() == 1
-        pids = [rank.pid for rank in group.processes]
+        fault.write_text("flip")
+        faulty.prepare(MIB)
+        assert faulty.wrong_elements() == 1
+        pids = [rank.pid for rank in faulty.processes]
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

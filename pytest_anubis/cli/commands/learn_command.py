@@ -62,7 +62,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     add_output(parser)
     add_store(parser)
-    parser.add_argument("--alpha", type=float, default=0.95, help="practical limit (default: .95)")
+    parser.add_argument(
+        "--alpha",
+        type=float,
+        default=0.95,
+        help="practical threshold: a similarity below it is a loss that matters (default: .95)",
+    )
     parser.add_argument(
         "--method",
         choices=("median", "medoid"),

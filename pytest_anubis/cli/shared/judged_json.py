@@ -26,10 +26,11 @@ _NULL = "null"
 def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int], None]) -> None:
     """Write ``{"schema", "findings": [...], "nodes": [...], "verdicts": [...]}``.
 
-    Every verdict has node, device, benchmark, metric, scope, value, similarity, limit, verdict, reason and
-    the reference that decided (fleet, peers, self, none); one that is not PASS also has the sentence for
-    people, and one of a run that changed has onset, size and probability of the change. What does not
-    exist is null. Findings concern a class as a whole.
+    Every verdict has node, device, benchmark, metric, scope, value, similarity, limit (the threshold that
+    the similarity was held against; the key is older than the word), verdict, reason and the reference that
+    decided (fleet, peers, self, none); one that is not PASS also has the sentence for people, and one of a
+    run that changed has onset, size and probability of the change. What does not exist is null. Findings
+    concern a class as a whole.
 
     Args:
         judged: What was judged.

@@ -54,12 +54,11 @@ from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.report.text.text_table import printable
-from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.session.context import RunContext, Sink, add_part
+from pytest_anubis.session.running.exit_guard import UNDECIDED
 from pytest_anubis.session.selecting.run_choice import Selection, answered
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.scratch_folders import ScratchFolder
-
-EXIT_UNDECIDED = 20
 
 
 class Controller:
@@ -148,7 +147,7 @@ class Controller:
         idle = self._scheduler is not None and lane in self._scheduler.given_up
         node.anubis_channel = channel
         node.workerinput |= {
-            "anubis": self._plain,
+            far_side.CONTEXT: self._plain,
             far_side.CHANNEL: channel,
             far_side.IDLE: idle,
             far_side.STACK_FILE: "",
@@ -221,12 +220,11 @@ class Controller:
         )
         self._sink(PlanPredicted(tests=slots, wall=plan.wall, serial=plan.serial))
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
-        verbosity = self._config.get_verbosity()
         if terminal is not None and self._selection is not None:
             explain = self._context.settings.explain
             for line in self._selection.lines(explain=explain):
                 terminal.write_line(printable(line))
-        if terminal is not None and verbosity >= 0:
+        if terminal is not None and (verbosity := self._config.get_verbosity()) >= 0:
             for line in plan_lines(plan, every=verbosity > 0):
                 terminal.write_line(printable(line))
 
@@ -323,12 +321,12 @@ class Controller:
         crashes = sum(self._crash_reports.values()) + self._hangs.count
         only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
         if only and self._context.settings.mode == "measure":  # else the verdicts speak
-            session.exitstatus = EXIT_UNDECIDED
+            session.exitstatus = UNDECIDED
         never = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         unneeded = self._selection is not None and bool(self._selection.unneeded())
         if never and self._plan is None and not unneeded:
             self._lines.append("no worker came as far as running a test: nothing was measured")
-            session.exitstatus = EXIT_UNDECIDED
+            session.exitstatus = UNDECIDED
 
     def _tell_how_long_it_took(self) -> None:
         began = self._listener.began
@@ -366,8 +364,7 @@ def register(
 ) -> None:
     """Make the run a distributed one, with a worker for every lane, unless it must stay in one process.
 
-    It stays in one process with ``--collect-only`` and ``--pdb``. ``-p no:xdist`` keeps it there too; then
-    a hang or a crash of a test is one of the run.
+    It stays in one process with ``--collect-only`` and ``--pdb``, as it does with ``-p no:xdist``.
 
     Args:
         config: The controller's configuration, before xdist has been configured.
@@ -377,17 +374,17 @@ def register(
         selection: Chooses benchmarks for all workers; None runs what they collect.
 
     Raises:
-        pytest.UsageError: The certificates of this hardware class cannot be used.
+        pytest.UsageError: The certificates of this hardware class cannot be used, or a part is blocked.
     """
     if config.option.collectonly or config.getoption("usepdb", False):
         return
     try:
-        found = load_certificates(context.settings.baselines, context.hardware_class)
-        certificates = granted(found)
+        certificates = granted(
+            load_certificates(context.settings.baselines, context.hardware_class)
+        )
     except CertificateError as error:
         raise pytest.UsageError(str(error)) from error
     lanes = set_workers(config, context.devices, overlapping=bool(certificates))
-    costs = measured_costs(context)
     controller = Controller(
         config,
         context,
@@ -395,8 +392,8 @@ def register(
         sink,
         lanes,
         certificates=certificates,
-        costs=costs,
+        costs=measured_costs(context),
         selection=selection,
     )
-    config.pluginmanager.register(controller, "anubis-controller")
-    config.pluginmanager.register(controller.early_end, "anubis-early-end")  # asked before it
+    add_part(config, controller, "anubis-controller")
+    add_part(config, controller.early_end, "anubis-early-end")  # asked before it

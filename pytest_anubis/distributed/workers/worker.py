@@ -32,9 +32,12 @@ from pytest_anubis.session.collecting.benchmark_mark import (
     timeout_mark,
 )
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
-from pytest_anubis.session.context import RunContext, Sink
+from pytest_anubis.session.context import RunContext, Sink, add_part
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.store.journal.journal_events import event_to_plain
+
+CONTEXT = "anubis"
+"""Key in ``workerinput``: the facts of the run, as plain data."""
 
 CHANNEL = "anubis_channel"
 """Key in ``workerinput``: our channel."""
@@ -55,17 +58,17 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
         worker_input: What the controller sent.
     """
     worker = Worker(worker_input[CHANNEL])
-    config.pluginmanager.register(worker, "anubis-worker")
+    add_part(config, worker, "anubis-worker")
     if worker_input.get(IDLE):
-        config.pluginmanager.register(Idle(), "anubis-idle")
+        add_part(config, Idle(), "anubis-idle")
     rearm = _prepare_process(worker_input.get(STACK_FILE, ""))
     reports = Reports(worker.trouble, config.rootpath)
     interactor = interactor_of(config)
     if interactor is not None:
         reports.attach(interactor)
-    config.pluginmanager.register(reports, "anubis-outgoing")
-    config.pluginmanager.register(RaisedByTests(worker.leaving), "anubis-raised")
-    config.pluginmanager.register(Leftovers(config, worker.event, rearm), "anubis-leftovers")
+    add_part(config, reports, "anubis-outgoing")
+    add_part(config, RaisedByTests(worker.leaving), "anubis-raised")
+    add_part(config, Leftovers(config, worker.event, rearm), "anubis-leftovers")
     # The controller counts failures of all workers and stops in time; a worker that stopped by itself
     # would end the whole run as "interrupted".
     config.option.maxfail = 0

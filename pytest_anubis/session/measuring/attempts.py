@@ -47,8 +47,8 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """One burst of rounds and what happened around it.
+class Look:
+    """One burst of rounds, or all bursts of a first measurement, and what happened around it.
 
     Attributes:
         values: In time order.
@@ -65,9 +65,9 @@ def take_quiet(
     plan: RoundPlan,
     take: Take,
     surroundings: Surroundings,
-    spoiled: Callable[[Stage, int], None],
+    spoiled: Callable[[Look, int], None],
     patience: Patience,
-) -> tuple[Stage, int]:
+) -> tuple[Look, int]:
     """Measure; on a machine that is not quiet again, within bounds.
 
     Args:
@@ -81,32 +81,32 @@ def take_quiet(
         The last attempt, and its number.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        stage = _stage(plan, take, surroundings)
+        look = _look(plan, take, surroundings)
         pause = PAUSE * 2 ** (attempt - 1)
-        last = attempt == ATTEMPTS or not patience.allows(pause + stage.seconds)
-        if not stage.seen.disturbance or last:
+        last = attempt == ATTEMPTS or not patience.allows(pause + look.seconds)
+        if not look.seen.disturbance or last:
             break
-        spoiled(stage, attempt)
+        spoiled(look, attempt)
         time.sleep(pause)
-    return stage, attempt
+    return look, attempt
 
 
 def look_closer(
     criterion: Criterion,
     plan: RoundPlan,
     take: Take,
-    first: Stage,
+    first: Look,
     surroundings: Surroundings,
-    spoiled: Callable[[Stage, int], None],
+    spoiled: Callable[[Look, int], None],
     patience: Patience,
-) -> list[Stage]:
+) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
     Each further look is one burst after a pause, so that what passes by itself has time to do so.
 
     Args:
         criterion: What the values are held against.
-        plan: How the first stage was measured.
+        plan: How the first look was measured.
         take: Measures by a plan.
         first: The measurement so far.
         surroundings: Watches meanwhile.
@@ -114,34 +114,34 @@ def look_closer(
         patience: Says whether there is time for another look; without it what there is decides.
 
     Returns:
-        All stages, the first one included. The last one is disturbed when the machine would not calm
+        All looks, the first one included. The last one is disturbed when the machine would not calm
         down, which ends the test.
     """
     from pytest_anubis.validator import closer_look
 
-    stages = [first]
+    looks = [first]
     disturbed = 0
     pause, seconds = plan.pause_seconds * LOOK_PAUSE, first.seconds / plan.bursts
-    while closer_look([stage.values for stage in stages], criterion) == "more":
+    while closer_look([look.values for look in looks], criterion) == "more":
         if not patience.allows(pause + seconds):
             break
         if pause:
             time.sleep(pause)
-        stage = _stage(plan.look(), take, surroundings)
-        seconds = stage.seconds
-        if stage.seen.disturbance:
+        look = _look(plan.look(), take, surroundings)
+        seconds = look.seconds
+        if look.seen.disturbance:
             disturbed += 1
             if disturbed < DISTURBED_LOOKS:
-                spoiled(stage, disturbed)
+                spoiled(look, disturbed)
                 continue
-        stages.append(stage)
-        if stage.seen.disturbance:
+        looks.append(look)
+        if look.seen.disturbance:
             break
-    return stages
+    return looks
 
 
-def _stage(plan: RoundPlan, take: Take, surroundings: Surroundings) -> Stage:
+def _look(plan: RoundPlan, take: Take, surroundings: Surroundings) -> Look:
     begin = time.monotonic()
     with surroundings.around() as seen:
         values = take(plan)
-    return Stage(values, seen, time.monotonic() - begin)
+    return Look(values, seen, time.monotonic() - begin)

@@ -59,7 +59,7 @@ class Surroundings:
 
     def prepare(self) -> Telemetry:
         """Start sampling unless that has been done, so that no test pays for loading and opening."""
-        from pytest_anubis.hardware.load import disturbance as quiet  # noqa: F401
+        import pytest_anubis.hardware.load.disturbance  # noqa: F401
 
         if self._telemetry is None:
             self._telemetry = self._start()

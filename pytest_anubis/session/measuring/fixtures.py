@@ -22,7 +22,7 @@ from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
 from pytest_anubis.store.scratch_folders import ScratchFolder
 
 if TYPE_CHECKING:
-    from pytest_anubis.hardware.load.test_disturbance import Ambient
+    from pytest_anubis.hardware.load.ambient_load import Ambient
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def _ambient(config: pytest.Config) -> Ambient | None:
     if not context.settings.active:
         return None
     if _ambient_key not in config.stash:
-        from pytest_anubis.hardware.load.test_disturbance import Ambient
+        from pytest_anubis.hardware.load.ambient_load import Ambient
 
         config.stash[_ambient_key] = Ambient(context.root_pid)
     return config.stash[_ambient_key]

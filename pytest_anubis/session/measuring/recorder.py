@@ -13,7 +13,7 @@ from pytest_anubis.core.metric import Direction, Metric, MetricError
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.measuring.attempts import Patience, Stage, look_closer, take_quiet
+from pytest_anubis.session.measuring.attempts import Look, Patience, look_closer, take_quiet
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import MetricUsageError, numbers_of
 from pytest_anubis.session.measuring.short_windows import lead_in, shortened, window_of
@@ -21,7 +21,7 @@ from pytest_anubis.session.measuring.short_windows import lead_in, shortened, wi
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
-    from pytest_anubis.hardware.load.test_disturbance import Ambient
+    from pytest_anubis.hardware.load.ambient_load import Ambient
     from pytest_anubis.hardware.timing import Clock, RoundPlan
 
 
@@ -237,26 +237,26 @@ class Recorder:
         if lead is not None:
             self._set_aside(self._measurement(metric, group, take(lead)))
 
-        def keep_spoiled(stage: Stage, attempt: int) -> None:
+        def keep_spoiled(look: Look, attempt: int) -> None:
             spoiled = self._measurement(
-                metric, group, stage.values, disturbance=stage.seen.disturbance
+                metric, group, look.values, disturbance=look.seen.disturbance
             )
             self._set_aside(replace(spoiled, attempts=attempt))
 
         first = shortened(plan, window, per_value)
-        stage, attempts = take_quiet(first, take, self._surroundings, keep_spoiled, self._patience)
-        stages = [stage]
-        if criterion is not None and not stage.seen.disturbance:
-            stages = look_closer(
-                criterion, plan, take, stage, self._surroundings, keep_spoiled, self._patience
+        look, attempts = take_quiet(first, take, self._surroundings, keep_spoiled, self._patience)
+        looks = [look]
+        if criterion is not None and not look.seen.disturbance:
+            looks = look_closer(
+                criterion, plan, take, look, self._surroundings, keep_spoiled, self._patience
             )
-        values = [value for stage in stages for value in stage.values]
+        values = [value for one in looks for value in one.values]
         measurement = replace(
-            self._measurement(metric, group, values, disturbance=stages[-1].seen.disturbance),
-            telemetry=joined(stage.seen.telemetry for stage in stages),
-            evidence=tuple(dict.fromkeys(line for s in stages for line in s.seen.evidence)),
+            self._measurement(metric, group, values, disturbance=looks[-1].seen.disturbance),
+            telemetry=joined(one.seen.telemetry for one in looks),
+            evidence=tuple(dict.fromkeys(line for one in looks for line in one.seen.evidence)),
             attempts=attempts,
-            looks=len(stages),
+            looks=len(looks),
             seconds=time.perf_counter() - begin,
         )
         self._keep(measurement)

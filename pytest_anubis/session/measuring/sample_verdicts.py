@@ -8,7 +8,7 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.validator import judge_sample, with_segments
-from pytest_anubis.validator.deciding.run_comparisons import changes_of
+from pytest_anubis.validator.changes.least_change import changes_of
 
 
 def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVerdict:

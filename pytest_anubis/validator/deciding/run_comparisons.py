@@ -11,8 +11,8 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.changes.segments import Segments, segments, with_segments
-from pytest_anubis.validator.judging.change_screening import least_change
+from pytest_anubis.validator.changes.least_change import changes_of
+from pytest_anubis.validator.changes.segments import with_segments
 from pytest_anubis.validator.judging.column_judging import judge_columns
 from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
@@ -162,14 +162,3 @@ def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[P
             looks=m.looks,
         )
     return gather.populations()
-
-
-def changes_of(measurement: Measurement, criterion: Criterion | None = None) -> Segments:
-    """Search a measurement, in time order, for a change that matters and is no noise of the metric.
-
-    Args:
-        measurement: What was recorded.
-        criterion: The metric's criterion, which knows its noise; None without one.
-    """
-    better = measurement.metric.better
-    return segments(measurement.values, better, least_change=least_change(criterion))

@@ -6,19 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import ALPHA, Criterion
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.core.verdict import Reason
+from pytest_anubis.validator.changes.least_change import least_change
 from pytest_anubis.validator.changes.segments import AGE, FEWEST, Segments, segments
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import MARGINAL, PASS, REASONS
 from pytest_anubis.validator.similarity.distance import TINY
 from pytest_anubis.validator.similarity.usable_rows import BLOCK, BoolArray
 
-COSTLY = round(1 - ALPHA, 9)
-"""Smallest change that makes a test MARGINAL: as large as the loss that matters. Below it, correlated noise
-of a shared machine looks like changes."""
 MOST = 500
 """At most this many samples of a population are searched, those with the largest difference first; how many
 more there are is said. A search takes milliseconds (a tenth of a second for a thousand values), and more
@@ -29,14 +26,6 @@ SCREENED = 0.8
 """Share of the least change that makes a suspect: the stretches are not aligned with the segment."""
 DISTINCT_STEPS = 0.9
 """Share of steps that must differ in values that somebody has sorted; a counter that only rises has fewer."""
-
-
-def least_change(criterion: Criterion | None) -> float:
-    """Return the smallest change that counts: one that matters, and is beyond the metric's own noise."""
-    if criterion is None:
-        return COSTLY
-    wide = min(criterion.learned or 1.0, criterion.unconfirmed or 1.0)
-    return max(COSTLY, 1 - wide)
 
 
 def find_changes(judged: JudgedColumns) -> JudgedColumns:

@@ -19,6 +19,7 @@ from tests.distributed.containment.test_containment_runs import (
     DEVICE_BENCHMARK,
     gpus,
 )
+from tests.distributed.containment.test_containment_runs import run as in_workers
 
 __all__ = ["gpus"]
 
@@ -27,9 +28,7 @@ _GROUPS = Path("/sys/fs/cgroup/memory")
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> tuple[pytest.RunResult, RunRecord]:
-    result = pytester.runpytest_subprocess(
-        "--anubis", "--junitxml=out.xml", *arguments, timeout=150
-    )
+    result = in_workers(pytester, *arguments)
     (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
     record = read_journal(path)
     assert record.exit_status == result.ret
@@ -61,7 +60,7 @@ def test_the_first_death_ends_a_run_with_x_in_order(
         f"WAYS = [{way}]",
     )
     pytester.makepyfile(test_it="def test_before(): pass\n" + source)
-    result, record = run(pytester, workers, "-x", "--anubis-timeout=6")
+    result, record = run(pytester, workers, "-x", "--anubis-timeout=4")
     assert result.ret == 20
     bad = f"test_bad[{way}]"
     assert outcomes(record) == {

@@ -61,8 +61,8 @@ def test_good(anubis_metric, number):
 """
 
 CAUSES = {
-    "hang": "hung: no end within 6 s (--anubis-timeout); the process was killed",
-    "hang_holding_the_lock": "hung: no end within 6 s (--anubis-timeout); the process was killed",
+    "hang": "hung: no end within 4 s (--anubis-timeout); the process was killed",
+    "hang_holding_the_lock": "hung: no end within 4 s (--anubis-timeout); the process was killed",
     "segmentation_fault": "its process died: segmentation fault (SIGSEGV)",
     "out_of_memory": "its process died: killed (SIGKILL)",
     "leave": "its process died: exit with status 0",
@@ -100,8 +100,12 @@ def gpus(pytester: pytest.Pytester) -> str:
     return f"--anubis-inventory={path}"
 
 
-def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("--anubis", "--junitxml=out.xml", *arguments, timeout=90)
+def run(pytester: pytest.Pytester, *arguments: str, apart: bool = False) -> pytest.RunResult:
+    """Run in workers, with the controller in this process, or in one of its own, as users start it."""
+    arguments = ("--anubis", "--junitxml=out.xml", *arguments)
+    if apart:
+        return pytester.runpytest_subprocess(*arguments, timeout=90)
+    return pytester.runpytest_inprocess(*arguments)
 
 
 def journal_of(pytester: pytest.Pytester) -> RunRecord:
@@ -124,7 +128,8 @@ def junit(pytester: pytest.Pytester) -> ET.Element:
 def test_every_way_to_die_is_contained(pytester: pytest.Pytester, gpus: str, workers: str) -> None:
     pytester.makepyfile(test_it=BENCHMARKS)
     node = [gpus] if workers == "-n2" else []
-    result = run(pytester, workers, "--anubis-timeout=6", "-rf", *node)
+    apart = workers == "-n0"
+    result = run(pytester, workers, "--anubis-timeout=4", "-rf", *node, apart=apart)
     record = journal_of(pytester)
 
     bad = {f"test_bad[{way}]": "crashed" for way in CAUSES}
@@ -360,8 +365,10 @@ def test_process_that_hangs_in_the_kernel_does_not_hold_up_the_run(
     pytester.makeconftest(
         """
         import functools
+        from xdist.workermanage import NodeManager
         from pytest_anubis.distributed.containment import watchdog
         from pytest_anubis.distributed.workers import controller
+        NodeManager.EXIT_TIMEOUT = 0.2  # it never ends
         watchdog.STUBBORN = 0.2
         controller.Watchdog = functools.partial(watchdog.Watchdog, kill=lambda pid: None)
         """
@@ -373,7 +380,7 @@ def test_process_that_hangs_in_the_kernel_does_not_hold_up_the_run(
         def test_b(): pass
         """
     )
-    result = run(pytester, "-n0", "--anubis-timeout=2")
+    result = run(pytester, "-n0", "--anubis-timeout=2", apart=True)  # its worker dies with it
     assert outcomes(journal_of(pytester)) == {"test_a": "crashed", "test_b": "passed"}
     result.stdout.fnmatch_lines(["hung in the kernel: no end within 2 s * could not be killed"])
     assert result.ret == 20

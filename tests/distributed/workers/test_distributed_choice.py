@@ -81,7 +81,9 @@ OPTIONS = (
 
 
 def run(story: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return story.runpytest_subprocess("--anubis", *OPTIONS, *arguments, timeout=90)
+    if "no:xdist" in arguments:  # this process would die with its first test
+        return story.runpytest_subprocess("--anubis", *OPTIONS, *arguments, timeout=90)
+    return story.runpytest_inprocess("--anubis", *OPTIONS, *arguments)
 
 
 def events(story: pytest.Pytester) -> list[dict[str, Any]]:
@@ -130,7 +132,7 @@ def test_a_run_that_goes_on_keeps_its_choice(story: pytest.Pytester) -> None:
     with History(story.path / ".anubis") as history:
         for _ in range(400):  # by now the disk would be chosen
             add_defect(history, node=NODE, benchmarks=[DISK], component="storage.disk")
-    result = run(story, "-p", "no:xdist", "--anubis-resume")
+    result = story.runpytest("--anubis", *OPTIONS, "-p", "no:xdist", "--anubis-resume")
     again = choices(story)[-1]
     assert again["chosen"] == first["chosen"] == [SMALL]
     assert again["pruned"] == first["pruned"]

@@ -51,7 +51,7 @@ def test_a_death_of_a_benchmark_with_a_cost_costs_one_test(
 
 def test_a_run_of_nothing_but_deaths_took_its_time(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=COSTLY.format(cost='cost="10ms"').replace("== 1", ">= 0"))
-    result = pytester.runpytest_subprocess("--anubis", "-v", timeout=90)
+    result = pytester.runpytest("--anubis", "-v")
     assert result.ret == 20
     (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
     walls = [e.wall for e in read_journal(path).events if isinstance(e, RunTimed)]

@@ -118,6 +118,8 @@ def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
         "1 not judged; risk of an incident after what passed: 0.40 %"
     )
     assert texts()[-1] == coverage_text(NODE)
+    bare = NodeVerdict(node="n", decision=Decision.UNDECIDED, headline="")
+    assert coverage_text(bare) == "judged: nothing"
 
 
 def test_texts_from_strangers_cannot_move_the_cursor() -> None:

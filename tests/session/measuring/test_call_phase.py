@@ -22,7 +22,7 @@ def test_healthy_node_is_accepted(project: pytest.Pytester, learn: Learn) -> Non
     result = project.runpytest("--anubis")
     result.assert_outcomes(passed=1)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*ACCEPTED*"])
+    result.stdout.fnmatch_lines(["ACCEPTED: node * accepted: 1 metrics judged, none failed*"])
 
 
 def test_slow_node_is_rejected_with_the_component_named(
@@ -259,7 +259,8 @@ def test_a_criterion_that_was_not_tested_blocks(project: pytest.Pytester, learn:
     result = project.runpytest("--anubis")
     result.assert_outcomes(passed=1)
     assert result.ret == 20
-    result.stdout.fnmatch_lines(["*latency*"])
+    untested = "NOT_TESTED test_suite.py::test_speed latency: the baseline has a criterion, but *"
+    result.stdout.fnmatch_lines([f"UNDECIDED: *: {untested}", f"  {untested}"])
 
 
 def test_a_deselected_benchmark_blocks(project: pytest.Pytester, learn: Learn) -> None:
@@ -291,7 +292,7 @@ def test_skipped_benchmark_blocks_only_with_a_criterion(
     )
     result = project.runpytest("--anubis")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*fio not found*"])
+    result.stdout.fnmatch_lines(["  NOT_TESTED test_suite.py::test_tool node: fio not found"])
     path.write_text(
         path.read_text().replace("    values =", "    pytest.skip('gone')\n    values =")
     )
@@ -341,7 +342,7 @@ def test_hooks_extend_the_class_and_see_the_verdict(project: pytest.Pytester, le
     )
     result = project.runpytest("--anubis")
     assert result.ret == 20  # another class: no baseline
-    result.stdout.fnmatch_lines(["*cooling-rear-door*"])
+    result.stdout.fnmatch_lines(["anubis: *, hardware class *_cooling-rear-door, profile smoke"])
     assert (project.path / "seen.txt").read_text() == "UNDECIDED 1"
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.session.context import RunContext
+from pytest_anubis.session.measuring.conditions import Surroundings
+from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.places import RECORDED
 
@@ -71,3 +75,13 @@ def test_a_quiet_node_leaves_series_and_no_evidence(pytester: pytest.Pytester) -
     found = run(pytester, {})
     assert not [line for line in found["rate"].evidence if line.startswith("GPU")]
     assert found["rate"].telemetry
+
+
+def test_sampling_ends_with_the_run() -> None:
+    surroundings = Surroundings(RunContext(settings=Settings(inventory=RECORDED)))
+    before = {thread for thread in threading.enumerate() if thread.name == "anubis-telemetry"}
+    surroundings.prepare()
+    (thread,) = {t for t in threading.enumerate() if t.name == "anubis-telemetry"} - before
+    surroundings.close()
+    assert not thread.is_alive()
+    surroundings.close()  # once more is harmless

@@ -192,7 +192,9 @@ def test_throttling_from_half_way_makes_a_test_marginal_and_names_the_onset(
     result = project.runpytest("--anubis", "--html=r.html", "--self-contained-html")
     assert result.ret == 0  # MARGINAL does not reject
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*MARGINAL*", "*degraded by 12*from value 22 of 42*probability*"])
+    result.stdout.fnmatch_lines(
+        ["* 0.9000  MARGINAL", "*degraded by 12*from value 22 of 42*probability*"]
+    )
     (found,) = verdicts(project)
     assert (found["outcome"], found["reason"]) == ("MARGINAL", "change-point")
     assert "from value 22 of 42" in found["text"]

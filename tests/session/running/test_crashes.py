@@ -22,10 +22,10 @@ def test_a_worker_that_died_before_its_tests_blocks_acceptance(
     project: pytest.Pytester, learn: Callable[..., Any]
 ) -> None:
     learn()
-    accepted = project.runpytest_subprocess("--anubis", "-n0", "-p", "no:cacheprovider")
+    accepted = project.runpytest("--anubis", "-n0")
     assert accepted.ret == 0
     project.makeconftest(DIES_ONCE)
-    result = project.runpytest_subprocess("--anubis", "-n0", "--anubis-run-id=died")
+    result = project.runpytest("--anubis", "-n0", "--anubis-run-id=died")
     assert result.ret == 20
     result.assert_outcomes(passed=1)
     lines = (project.path / ".anubis/runs/died/journal.jsonl").read_text().splitlines()

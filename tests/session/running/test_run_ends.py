@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import NodeVerdict
 from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.validator.deciding import run_decision
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.cli.command_line import anubis
 from tests.session.conftest import HEALTHY, Learn, set_speed
@@ -103,7 +107,7 @@ def test_a_death_without_evidence_decides_nothing(
     learn()
     with (project.path / "test_suite.py").open("a") as out:
         out.write("\ndef test_dies():\n    os._exit(3)\n")
-    result = project.runpytest_subprocess("--anubis", workers, *more)
+    result = project.runpytest("--anubis", workers, *more)
     assert result.ret == 20
     assert "died" in str(ended(project, result)["blocking"])
 
@@ -156,15 +160,15 @@ def test_a_failure_that_no_test_explains_stands_in_the_way(
 
 
 def test_a_fault_in_the_decision_is_one_line_and_loses_nothing(
-    project: pytest.Pytester, learn: Learn
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def decide(run: RunRecord, baseline: Baseline | None, **more: Any) -> NodeVerdict:
+        raise RuntimeError("two\nlines")
+
     learn()
-    project.makeconftest(
-        "from pytest_anubis.validator.deciding import run_decision as decision\n"
-        "def decide(run, baseline, **more): raise RuntimeError('two\\nlines')\n"
-        "decision.decide_run = decide\n"
-    )
-    result = project.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-run-id=r")
+    with monkeypatch.context() as patch:
+        patch.setattr(run_decision, "decide_run", decide)
+        result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-run-id=r")
     assert result.ret == 3
     result.stdout.fnmatch_lines(
         [
@@ -177,7 +181,7 @@ def test_a_fault_in_the_decision_is_one_line_and_loses_nothing(
     assert [e["event"] for e in events][-2:] == ["internal_error", "run_finished"]
     assert "Traceback" in events[-2]["traceback"]
     assert events[-1]["exit_status"] == 3
-    project.makeconftest("")  # mended: nothing is measured again, and the node is judged
+    # Mended: nothing is measured again, and the node is judged.
     result = project.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     assert result.ret == 0
     ended(project, result)
@@ -275,24 +279,23 @@ def test_with_all_required_a_repeated_failure_blocks(
     assert "an attempt failed" in str(ended(project, result)["blocking"])
 
 
-@pytest.mark.parametrize("baseline", ["there", "gone", "another"])
 def test_the_report_of_a_run_that_was_cut_short_says_so_and_not_that_it_had_no_baseline(
-    project: pytest.Pytester, learn: Learn, baseline: str
+    project: pytest.Pytester, learn: Learn
 ) -> None:
     learn()
     with (project.path / "test_suite.py").open("a") as out:
         out.write("\ndef test_power_cut():\n    os.kill(os.getpid(), 9)\n")
     project.runpytest_subprocess("--anubis", "-p", "no:xdist")
-    if baseline != "there":
-        for path in (project.path / "baselines").iterdir():
-            path.unlink()
-    if baseline == "another":
-        learn(centre=50.0)
-    result = anubis("report")
-    assert re.search(
-        r"^UNDECIDED: .*nothing is decided: the run never finished", result.stdout, re.M
-    )
-    assert "no baseline" not in result.stdout
+    for baseline in ("there", "gone", "another"):
+        if baseline != "there":
+            for path in (project.path / "baselines").glob("*.json"):
+                path.unlink()
+        if baseline == "another":
+            learn(centre=50.0)
+        said = anubis("report").stdout
+        short = r"^UNDECIDED: .*nothing is decided: the run never finished"
+        assert re.search(short, said, re.MULTILINE), baseline
+        assert "no baseline" not in said, baseline
 
 
 def test_the_report_of_a_run_that_was_cut_short_waives_expected_failures(

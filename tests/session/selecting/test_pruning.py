@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,20 @@ def test_what_was_not_measured_after_all_counts_in_the_risk(story: pytest.Pytest
 BUDGET = ("budget", "--anubis-budget=1s")
 
 
+@pytest.fixture(scope="module")
+def poor(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """Stores whose history lacks something, made once."""
+    stores = {}
+    for lacking in ("incidents", "defects", "both"):
+        stores[lacking] = folder = tmp_path_factory.mktemp(lacking)
+        write_history(
+            folder,
+            defects=50 if lacking == "incidents" else 0,
+            incidents=lacking == "defects",
+        )
+    return stores
+
+
 @pytest.mark.parametrize(
     ("mode", "lacking"),
     [
@@ -209,13 +224,12 @@ BUDGET = ("budget", "--anubis-budget=1s")
     ],
 )
 def test_an_empty_history_means_the_full_set(
-    pytester: pytest.Pytester, mode: tuple[str, ...], lacking: str
+    pytester: pytest.Pytester, poor: Mapping[str, Path], mode: tuple[str, ...], lacking: str
 ) -> None:
     pytester.makeini("[pytest]\n")
     write_suite(pytester.path)
     if lacking != "store":
-        defects = 0 if lacking in ("defects", "both") else 50
-        write_history(pytester.path / ".anubis", defects=defects, incidents=lacking == "defects")
+        shutil.copytree(poor[lacking], pytester.path / ".anubis")
     result = run(pytester, f"--anubis-select={mode[0]}", *mode[1:], "--collect-only", "-q")
     assert ran(result) == set(ALL)
     result.stdout.fnmatch_lines(["anubis:*the full set runs, 30 benchmarks*"])

@@ -10,8 +10,8 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Problem, population_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import JudgedColumns, find_changes, judge_columns
+from pytest_anubis.validator.changes.least_change import least_change
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
-from pytest_anubis.validator.judging.change_screening import least_change
 
 
 def judged(

@@ -1,0 +1,43 @@
+"""Start of a worker: it is told the facts of the run and loads only what tests need where they run.
+
+Every worker pays for what is imported here, and a run with accelerators starts dozens.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_anubis.codec import from_plain
+from pytest_anubis.distributed.workers import worker
+from pytest_anubis.session.context import RunContext, add_part, context_key, sink_key
+from pytest_anubis.session.measuring.call_phase import Judge
+from pytest_anubis.session.measuring.watching import watch_tests
+from pytest_anubis.session.running.resume import SkipDone
+from pytest_anubis.session.selecting.pruning import Pruning
+
+
+def start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
+    """Register what carries out a worker's share of the run.
+
+    Args:
+        config: The worker's configuration.
+        worker_input: What the controller sent.
+
+    Raises:
+        pytest.UsageError: A part is blocked.
+    """
+    context = from_plain(RunContext, worker_input[worker.CONTEXT], where="context")
+    context = replace(context, root_pid=os.getppid())
+    config.stash[context_key] = context
+
+    config.stash[sink_key] = worker.register(config, context, worker_input)
+    add_part(config, Judge(config, context), "anubis-judge")
+    watch_tests(config, worker=True)
+    if context.settings.select:
+        add_part(config, Pruning(worker.asking(config)), "anubis-pruning")
+    if context.done:
+        add_part(config, SkipDone(), "anubis-resume")
