@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from functools import partial
 from pathlib import Path
@@ -60,6 +61,8 @@ def full_disks(campaign: Campaign) -> Area:
         cases += [(way, n, events, mode) for way in WAYS for n in range(1, events + 1)]
     if campaign.quick:
         cases = cases[:: len(cases) // 3]
+    if campaign.count:
+        cases = random.Random(campaign.seed).sample(cases, min(campaign.count, len(cases)))
     tried, defects = campaign.each("disk", len(cases), partial(_attempt, campaign, cases))
     return Area(_NAME, tried, defects)
 
