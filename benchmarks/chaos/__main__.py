@@ -43,6 +43,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="how many of each area")
     parser.add_argument("--number", type=int, action="append", help="only the K-th of an area")
     parser.add_argument("--workers", type=int, default=2, help="runs at a time")
+    parser.add_argument("--minutes", type=float, default=60, help="longest time for an area")
     parser.add_argument("--keep", type=Path, help="keep the folders of defects here")
     options = parser.parse_args()
     for name in ("SIGQUIT", "SIGHUP"):  # background jobs of shells may ignore them
@@ -61,7 +62,8 @@ def main() -> int:
             begin = time.monotonic()
             campaign = Campaign(
                 Path(name), place, options.seed, options.quick, options.count,
-                tuple(options.number or ()), options.keep is not None, pool,
+                tuple(options.number or ()), options.keep is not None,
+                begin + 60 * options.minutes, pool,
             )  # fmt: skip
             found = attempt(campaign)
             survived = found.tried - len(found.defects)

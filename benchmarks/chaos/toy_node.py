@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -121,6 +122,7 @@ class Campaign:
         count: How many to try; None: as many as the area thinks right.
         numbers: Only these; empty: all.
         keep: Leave the folders of defects.
+        until: `time.monotonic` after which nothing more is begun; what was tried is counted.
         pool: Runs as many at a time as wanted.
     """
 
@@ -131,6 +133,7 @@ class Campaign:
     count: int | None
     numbers: tuple[int, ...]
     keep: bool
+    until: float
     pool: ThreadPoolExecutor
 
     def template(self, kind: str) -> Path:
@@ -148,8 +151,12 @@ class Campaign:
     ) -> tuple[int, list[str]]:
         """Call `attempt` with numbers and folders to be made; return how many, and what was wrong."""
         chosen = [n for n in range(total) if not self.numbers or n in self.numbers]
+        tried: list[int] = []
 
         def one(number: int) -> str:
+            if time.monotonic() > self.until:
+                return ""
+            tried.append(number)
             folder = self.place / f"{name}{number}"
             try:
                 wrong = attempt(number, folder)
@@ -161,7 +168,8 @@ class Campaign:
                 print(f"  {name} {number}: {wrong}", file=sys.stderr, flush=True)
             return f"{number}: {wrong}" if wrong else ""
 
-        return len(chosen), [line for line in self.pool.map(one, chosen) if line]
+        found = [line for line in self.pool.map(one, chosen) if line]
+        return len(tried), found
 
 
 def suite(kind: str, bodies: Mapping[str, str], marks: Mapping[str, str], top: str = "") -> str:

@@ -25,7 +25,7 @@ def silent() -> Iterator[Any]:
 def campaign(silent: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     place = tmp_path_factory.mktemp("chaos")
     with ThreadPoolExecutor(2) as pool:
-        yield silent.Campaign(place, place, 1, True, None, (), False, pool)
+        yield silent.Campaign(place, place, 1, True, None, (), False, float("inf"), pool)
 
 
 def test_the_same_seed_draws_the_same(silent: Any) -> None:
