@@ -47,6 +47,17 @@ LONGEST = 300
 would hold up everything; the longest test takes a quarter of a minute on a quiet machine."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--fuzz``, the one option of these tests."""
+    parser.addoption(
+        "--fuzz",
+        type=int,
+        default=140,  # ten a reader: seconds
+        metavar="N",
+        help="mutated files that tests/fuzz feeds to the readers, in all (default: 140)",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests that need the machine for themselves last, and give all of them an end."""
     items.sort(key=lambda item: item.get_closest_marker("alone") is not None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,13 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_anubis.core.events import (
+    BlockerFound,
     Judged,
     Measured,
     NodeDecided,
+    Resumed,
     RunFinished,
     RunStarted,
     TestFinished,
     TestsPlanned,
+    WorkerDied,
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
@@ -201,10 +203,9 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
     path = write_run(
         tmp_path, "r1", samples=[sample([1.0])], verdicts=[inventory, measured], finished=False
     )
-    with path.open("a") as file:
-        file.write(json.dumps({"event": "worker_died", "lane": "cuda:1", "text": "signal 9"}))
-        file.write("\n")
-        file.write(json.dumps({"event": "blocker", "text": "cuda:2 is hidden"}) + "\n")
+    with Journal.open_existing(path) as journal:
+        journal.write(WorkerDied(lane="cuda:1", text="signal 9"))
+        journal.write(BlockerFound(text="cuda:2 is hidden"))
     write_run(tmp_path, "r2", "n2", samples=[sample([1.0])], status=2)
     (tmp_path / "runs" / "r3").mkdir()
     (tmp_path / "runs" / "r3" / "journal.jsonl").write_text("{}\n")
@@ -226,14 +227,14 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
 
 def test_what_hindered_the_part_before_an_interruption_hinders_no_more(tmp_path: Path) -> None:
     path = write_run(tmp_path, "r1", samples=[sample([1.0])])
-    with path.open("a") as file:
+    with Journal.open_existing(path) as journal:
         for event in (
-            {"event": "blocker", "text": "cuda:0 is hidden"},
-            {"event": "resumed"},
-            {"event": "blocker", "text": "cuda:2 is hidden"},
-            {"event": "run_finished", "exit_status": 20, "ended": "2026-01-01T00:00:00+00:00"},
+            BlockerFound(text="cuda:0 is hidden"),
+            Resumed(),
+            BlockerFound(text="cuda:2 is hidden"),
+            RunFinished(exit_status=20, ended="2026-01-01T00:00:00+00:00"),
         ):
-            file.write(json.dumps(event) + "\n")
+            journal.write(event)
     assert evidence(read_runs([tmp_path]), "r1").blockers == ("run r1: cuda:2 is hidden",)
 
 

@@ -109,14 +109,29 @@ class Preparation:
         """Read back what `to_plain` gave.
 
         Raises:
-            SelectorError: A field is missing or has another length.
+            SelectorError: A field is missing or has another length, or bounds or rates are impossible.
         """
         names = tuple(str(name) for name in items(plain, "names"))
         columns: dict[str, Any] = {}
         for field, kind in _FIELDS.items():
             columns[field] = numbers(plain, field, (len(names),)).astype(kind)
+        scale = columns["scale"]
+        wild = any((np.abs(column) > _LARGEST).any() for column in columns.values())
+        if wild or ((scale > 0) & (scale < 1 / _LARGEST)).any():
+            raise SelectorError(
+                "model file: a covariate is too large or too small to be reckoned with"
+            )
+        low, median, high = columns["low"], columns["median"], columns["high"]
+        rate = columns["rate"][columns["flagged"]]
+        if (low > median).any() or (median > high).any():
+            raise SelectorError("model file: not every 'median' lies between its 'low' and 'high'")
+        if (rate <= 0).any() or (rate >= 1).any():
+            raise SelectorError("model file: a flagged 'rate' does not lie between 0 and 1")
         return cls(names=names, **columns)
 
+
+_LARGEST = 1e100
+"""No covariate is as large, nor any scale as small as its inverse: differences and quotients stay finite."""
 
 _FIELDS: dict[str, type] = {
     "median": np.float64,

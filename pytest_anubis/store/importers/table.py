@@ -185,7 +185,8 @@ class _Parquet:
             ) from None
         if not path.is_file():
             raise ImportFileError(f"{path}: cannot be read (no such file)")
-        self._error: type[Exception] = duckdb.Error
+        # What DuckDB finds damaged, and what its Python side cannot make text or numbers of.
+        self._errors = (duckdb.Error, RuntimeError, ValueError, OverflowError)
         try:
             memory = max(most_bytes(LARGEST_DATA), _LEAST_MEMORY)
         except CodecError as error:
@@ -203,9 +204,9 @@ class _Parquet:
             count = self._connection.execute("SELECT count(*) FROM read_parquet(?)", given)
             self._rows = int((count.fetchone() or (0,))[0])
             self._result = self._connection.execute(_statement(kinds), given)
-        except duckdb.Error as error:
+        except self._errors as error:
             self.close()
-            said = str(error).splitlines()[0][:120]
+            said = _first_line(error)
             raise ImportFileError(f"{path}: not a Parquet file ({said})") from None
 
     def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
@@ -214,9 +215,10 @@ class _Parquet:
         while True:
             try:
                 rows = self._result.fetchmany(_CHUNK)
-            except self._error as error:
-                said = str(error).splitlines()[0][:120]
-                raise ImportFileError(f"damaged after row {self.lines} ({said})") from None
+            except self._errors as error:
+                raise ImportFileError(
+                    f"damaged after row {self.lines} ({_first_line(error)})"
+                ) from None
             if not rows:
                 return
             first = self.lines + 1
@@ -249,6 +251,10 @@ def _cut(name: str) -> str:
     text = f"CAST({name} AS VARCHAR)"
     short = f"left({text}, {NAMES_MAY_BE}) || '…'"  # refused as a name, and no number either
     return f"CASE WHEN length({text}) > {NAMES_MAY_BE} THEN {short} ELSE {text} END"
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)[:120]
 
 
 def _literal(path: Path) -> str:

@@ -28,7 +28,7 @@ from pytest_anubis.store.journal.journal_events import (
     event_to_plain,
     started_to_plain,
 )
-from pytest_anubis.store.journal.journal_lines import line_of
+from pytest_anubis.store.journal.journal_lines import last_number, line_of, text_of
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, journal_file
 
 RUNS_FOLDER = "runs"
@@ -81,6 +81,7 @@ class Journal:
         self._torn = False
         self._place = path.absolute()  # a test may change the folder
         self._size = os.fstat(descriptor).st_size
+        self._number = 0  # of the last line
 
     @classmethod
     def create(
@@ -141,6 +142,7 @@ class Journal:
             raise
         journal = cls(path, descriptor, warn)
         size = os.fstat(descriptor).st_size
+        journal._number = last_number(path.read_bytes())
         journal._torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         return journal
 
@@ -152,12 +154,12 @@ class Journal:
         if isinstance(event, (RunStarted, Resumed)):
             plain["pid"] = os.getpid()  # for whoever finds the journal locked
             plain["schema"] = SCHEMA  # an older version may have begun the journal
-        line = line_of(plain)
+        text = text_of(plain)
         with self._lock:
             if self._descriptor < 0:
-                self._fail("the journal is closed already", line)
+                self._fail("the journal is closed already", text)
                 return
-            self._keep(line)
+            self._keep(text)
             self._drain()
             if not self._waiting:
                 self._sync(always=isinstance(event, _SYNC_ALWAYS))
@@ -191,10 +193,12 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _keep(self, line: bytes) -> None:
+    def _keep(self, text: bytes) -> None:
+        line = line_of(text, self._number + 1)
         if self._waiting_bytes + len(line) > _KEEP:
             self.lost += 1
             return
+        self._number += 1  # what is not kept is counted elsewhere
         self._waiting.append(line)
         self._waiting_bytes += len(line)
 

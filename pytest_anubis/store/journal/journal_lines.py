@@ -1,7 +1,8 @@
-"""One line of a journal: a JSON object with a checksum at its end, which tells damage from what was written.
+"""One line of a journal: a JSON object with its number and a checksum at its end, which tell damage.
 
-A flipped bit can turn a bad value into a good one and still be JSON; the checksum is what notices. It is no
-protection against somebody who rewrites a journal.
+A flipped bit can turn a bad value into a good one and still be JSON; the checksum is what notices. A line
+that is gone, or stands twice, is what the numbers notice. Neither is a protection against somebody who
+rewrites a journal.
 """
 
 from __future__ import annotations
@@ -12,12 +13,22 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+_NUMBERED = re.compile(rb',"seq":([0-9]{1,15}),"crc":"[0-9a-f]{8}"\}')
 _CHECKSUM = re.compile(rb',"crc":"([0-9a-f]{8})"\}\s*\Z')
 
 
-def line_of(plain: Mapping[str, Any]) -> bytes:
-    """Return the line of one event: ASCII, with its checksum and the line end."""
-    text = json.dumps(plain, allow_nan=False, separators=(",", ":")).encode("ascii")
+NUMBER = "seq"
+"""The field with a line's number, from 1."""
+
+
+def text_of(plain: Mapping[str, Any]) -> bytes:
+    """Return one event as a JSON object: ASCII, without what makes it a line."""
+    return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def line_of(text: bytes, number: int) -> bytes:
+    """Return the line of one event: its object with its number in the journal, its checksum, the line end."""
+    text = text[:-1] + b',"seq":%d}' % number
     return text[:-1] + b',"crc":"%08x"}\n' % zlib.crc32(text)
 
 
@@ -40,8 +51,16 @@ def parse_line(line: bytes) -> dict[str, Any]:
         raise ValueError(f"not valid JSON ({str(error)[:60]})") from None
     if not isinstance(data, dict) or not isinstance(data.get("event"), str):
         raise ValueError("not an event (an object with an 'event' field)")
+    if found is None and NUMBER in data:  # whoever numbers lines gives them checksums
+        raise ValueError("its checksum is missing")
     data.pop("crc", None)
     return data
+
+
+def last_number(journal: bytes) -> int:
+    """Return the number of the last line that has one; 0 if none has, as in those of older versions."""
+    found = _NUMBERED.findall(journal)
+    return int(found[-1]) if found else 0
 
 
 def _refuse(word: str) -> float:

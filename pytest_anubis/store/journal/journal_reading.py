@@ -23,7 +23,7 @@ from pytest_anubis.store.journal.journal_events import (
     JournalError,
     event_from_plain,
 )
-from pytest_anubis.store.journal.journal_lines import parse_line
+from pytest_anubis.store.journal.journal_lines import NUMBER, parse_line
 
 JOURNAL_NAME = "journal.jsonl"
 
@@ -89,6 +89,9 @@ class _Reading:
         self._state = RunState()
         self._schema = SCHEMA
         self._bad = 0
+        self._next: int | None = (
+            None  # the number that the next line should have, where it is known
+        )
         self._torn: _Torn | None = (
             None  # a line that cannot be read, until it is known what follows
         )
@@ -116,6 +119,7 @@ class _Reading:
             self._settle(torn)
         elif torn is not None:
             self._cut_short(*torn)
+        self._count(number, data.pop(NUMBER, None))
         if not self._state.begun:
             self._begin(number, data)
             return
@@ -130,6 +134,19 @@ class _Reading:
                 raise JournalError(f"unknown event {data['event'][:40]!r}")
         except JournalError as error:
             self._damaged(number, str(error))
+
+    def _count(self, number: int, found: object) -> None:
+        """Hold a line's own number against the one before: what is gone or stands twice is damage."""
+        expected, self._next = self._next, None
+        if type(found) is not int:
+            if expected is not None:  # older versions have none, but none of them goes on with this
+                self._damaged(number, "its number is missing", "")
+            return
+        if expected is not None and found != expected:
+            lost = found - expected
+            gone = f"{lost} line{'s' if lost > 1 else ''} before it missing"
+            self._damaged(number, gone if lost > 0 else "it stands in the wrong place", "")
+        self._next = found + 1
 
     def _settle(self, torn: _Torn | None) -> None:
         """A line that cannot be read and that more follows is damage: nobody knows what it said."""
@@ -182,10 +199,11 @@ class _Reading:
         except JournalError as error:
             raise JournalError(f"line {number}: {error}") from None
 
-    def _damaged(self, number: int, text: str) -> None:
+    def _damaged(self, number: int, text: str, then: str = "; skipped") -> None:
         self._bad += 1
+        self._next = None  # whatever number it had is lost with it
         if self._bad <= _MANY:
-            self._state.warnings.append(f"{self._name} line {number}: {text}; skipped")
+            self._state.warnings.append(f"{self._name} line {number}: {text}{then}")
         if self._bad <= _MANY + 1:  # what it said is lost; that something was said is not
             where = f"line {number}" if self._bad <= _MANY else "more lines"
             self._state.apply(DamageFound(text=f"{self._name} {where}: damaged ({text})"))

@@ -88,9 +88,8 @@ class Rows:
         out = np.full(self.total, np.nan)
         for block in self.blocks:
             n = block.values.shape[1]
-            out[block.index] = (
-                block.values[:, (n - 1) // 2].astype(np.float64) + block.values[:, n // 2]
-            ) / 2
+            low = block.values[:, (n - 1) // 2].astype(np.float64)
+            out[block.index] = low + (block.values[:, n // 2] - low) / 2  # no sum that overflows
         return out
 
     def means(self) -> FloatArray:

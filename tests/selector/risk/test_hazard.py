@@ -300,3 +300,17 @@ def test_a_broken_model_file_is_refused() -> None:
     good["parameters"]["slopes"] = [1.0]
     with pytest.raises(SelectorError, match="model file"):
         load_model(good)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("low", 1e9), ("high", -1e9), ("high", 1e308), ("scale", 1e-320), ("rate", 2.0)],
+)
+def test_bounds_that_no_data_have_are_refused(field: str, value: float) -> None:
+    x, duration, event = lives(200)
+    x[:60, 0] = np.nan  # so that a column says where it was missing
+    good = json.loads(json.dumps(Weibull().fit(x, duration, event).to_plain()))
+    assert load_model(good).survival([1.0], x[:1]).shape == (1, 1)
+    good["covariates"][field][0] = value
+    with pytest.raises(SelectorError, match="model file"):
+        load_model(good)

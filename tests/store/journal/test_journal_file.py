@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from pytest_anubis.core.events import (
     Attempted,
     BlockerFound,
+    DamageFound,
     Event,
     Judged,
     Measured,
@@ -555,3 +556,38 @@ def test_a_disk_that_cannot_keep_what_it_has_is_told(
         journal.write(head("r"))
     assert journal.unsafe == "Input/output error"
     assert journal.missing == 0
+
+
+def test_a_line_that_is_gone_or_moved_is_noticed(tmp_path: Path) -> None:
+    with Journal.create(tmp_path, "r1") as journal:
+        journal.write(RunStarted(run="r1", node="n1"))
+        for number in range(6):
+            journal.write(BlockerFound(text=f"part {number}"))
+    with Journal.open_existing(journal.path) as again:
+        again.write(Resumed())
+        again.write(BlockerFound(text="part 6"))
+        again.write(RunFinished(exit_status=0, ended="2026-01-01T00:00:00+00:00"))
+    whole = journal.path.read_bytes().splitlines(keepends=True)
+    assert not damages(read_journal(journal.path))
+    for at in range(1, len(whole) - 1):
+        for lines, word in (
+            ([*whole[:at], *whole[at + 1 :]], f"line {at + 1}: 1 line before it missing"),
+            ([*whole[:at], whole[at], *whole[at:]], "it stands in the wrong place"),
+            ([*whole[:at], whole[at + 1], whole[at], *whole[at + 2 :]], "before it missing"),
+            (
+                [*whole[:at], b'{"event":"blocker","text":"x"}\n', *whole[at + 1 :]],
+                "number is missing",
+            ),
+            (
+                [*whole[:at], whole[at][: whole[at].index(b',"crc"')] + b"}\n", *whole[at + 1 :]],
+                "its checksum is missing",
+            ),
+        ):
+            journal.path.write_bytes(b"".join(lines))
+            record = read_journal(journal.path)
+            assert damages(record), (at, word)
+            assert any(word in text for text in record.warnings), record.warnings
+
+
+def damages(record: RunRecord) -> list[DamageFound]:
+    return [event for event in record.events if isinstance(event, DamageFound)]
