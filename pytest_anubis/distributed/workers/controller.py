@@ -376,7 +376,8 @@ def register(
     Raises:
         pytest.UsageError: The certificates of this hardware class cannot be used, or a part is blocked.
     """
-    if config.option.collectonly or config.getoption("usepdb", False):
+    listing = ("collectonly", "showfixtures", "show_fixtures_per_test", "usepdb")
+    if any(config.getoption(option, False) for option in listing):
         return
     try:
         certificates = granted(

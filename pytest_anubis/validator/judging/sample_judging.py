@@ -204,7 +204,9 @@ def conclude(
         population: What it was learned from, in words.
     """
     outcome, reason, threshold = decide(alike, criterion)
-    if base.disturbance and outcome in (Outcome.FAIL, Outcome.MARGINAL):
+    # Load makes a machine slow, not wrong: an exact value that differs is none of its doing.
+    excused = base.disturbance and base.better != "equal"
+    if excused and outcome in (Outcome.FAIL, Outcome.MARGINAL):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
     rests = population or rests_on(criterion, baseline)
     said = Said(outcome, reason, alike, threshold, criterion.typical, reference, rests)
@@ -292,7 +294,8 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
         expected = f"{said.expected:g} {unit}"
         if said.outcome is Outcome.PASS:
             return f"{name} is exactly {expected} as expected"
-        share = f"{1 - said.similarity:.3g} of {base.count} values differ"
+        wrong = round((1 - said.similarity) * base.count)
+        share = f"{wrong} of {base.count} values differ"
         return _with_disturbance(base, said, f"{name} must be exactly {expected}, but {share}")
     loss, value = 1 - said.similarity, base.value or 0.0
     state = f"{name} is {value:.4g} {unit}, expected {said.expected:.4g} {unit}"
@@ -312,11 +315,9 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
     )
     if said.reason is Reason.UNDETECTABLE:
         return f"{state}: {loss:.1%} worse, but within {spread}, so this metric cannot show such a loss"
-    if said.reason is Reason.UNUSUAL:
-        return (
-            f"{state}: {loss:.2%} worse, beyond {spread} but within the practical threshold of "
-            f"{practical:.3g}"
-        )
+    if said.similarity >= criterion.alpha:  # unusual, whether or not the machine was disturbed
+        unusual = f"beyond {spread} but within the practical threshold of {practical:.3g}"
+        return _with_disturbance(base, said, f"{state}: {loss:.2%} worse, {unusual}")
     thresholds = f"the practical threshold of {practical:.1%}" + (
         f" and {spread}" if spread else ""
     )

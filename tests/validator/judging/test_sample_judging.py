@@ -149,6 +149,19 @@ def test_a_disturbed_sample_can_pass_but_never_reject() -> None:
         assert "steal 30 %" in verdict.text
 
 
+def test_load_excuses_no_wrong_value_and_never_contradicts_the_threshold() -> None:
+    exact = replace(
+        criterion(None), metric=Metric(name="m", unit="s", better="equal"), centre=(0.0,)
+    )
+    wrong = judge([0.0] * 5 + [3.0], exact, disturbance=("steal 30 %",))
+    assert (wrong.outcome, wrong.reason) == (Outcome.FAIL, Reason.BEYOND)
+    assert "1 of 6 values differ" in wrong.text
+    unusual = judge([0.97 * value for value in GOOD], criterion(0.99), disturbance=("steal 30 %",))
+    assert unusual.outcome is Outcome.INCONCLUSIVE
+    assert "within the practical threshold" in unusual.text
+    assert "machine was disturbed" in unusual.text
+
+
 def test_without_criterion_or_baseline() -> None:
     metric = Metric(name="rate", unit="GB/s", better="higher")
     nothing = judge_sample(GOOD, None, metric=metric, benchmark="b")
