@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -27,12 +28,16 @@ def _run(*arguments: str | Path) -> None:
     subprocess.run(words, check=True, capture_output=True, timeout=60)
 
 
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    pytest.importorskip("psycopg")
+@contextlib.contextmanager
+def server() -> Iterator[str]:
+    """Run a fresh server and give its URL.
+
+    Raises:
+        FileNotFoundError: PostgreSQL is not installed.
+    """
     programs = _programs()
     if programs is None:
-        pytest.skip("PostgreSQL not found: install it, e.g. apt install postgresql")
+        raise FileNotFoundError("PostgreSQL not found: install it, e.g. apt install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="anubis-pg-"))
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres")
@@ -41,10 +46,22 @@ def postgres_url() -> Iterator[str]:
         _run(programs / "initdb", "-D", data, "-U", "anubis", "-A", "trust", "--no-sync")
         options = f"-c listen_addresses='' -c fsync=off -k {folder}"
         _run(programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
-        yield f"postgresql+psycopg://anubis@/postgres?host={folder}"
-        _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+        try:
+            yield f"postgresql+psycopg://anubis@/postgres?host={folder}"
+        finally:
+            _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    pytest.importorskip("psycopg")
+    with contextlib.ExitStack() as stack:
+        try:
+            yield stack.enter_context(server())
+        except FileNotFoundError as error:
+            pytest.skip(str(error))
 
 
 def new_database(url: str, name: str) -> str:

@@ -22,6 +22,7 @@ from pytest_anubis.core.events import (
     TestRepeated,
     TestsPlanned,
     TestStarted,
+    WorkerDied,
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
@@ -51,6 +52,7 @@ class RunState:
         self._latest: dict[str, list[Measurement]] = {}  # test -> those of its last attempt
         self._attempts: dict[str, list[Measurement]] = {}  # test -> those that do not count
         self._events: list[Event] = []
+        self._cut: set[str] = set()  # in flight when their worker or the run ended
         self._failed_before: dict[
             str, str
         ] = {}  # repeated test -> what an earlier attempt failed of
@@ -91,6 +93,9 @@ class RunState:
                 self._other(event)
 
     def _start(self, test: str) -> None:
+        if test in self._running and test not in self._cut:  # whoever repeats it has hidden why
+            self._failed_before.setdefault(test, "its end was never reported")
+        self._cut.discard(test)
         self._running[test] = None
         self._attempts.pop(test, None)
         # Of a test that is repeated the last attempt counts; what the others measured is kept.
@@ -112,13 +117,16 @@ class RunState:
 
     def _other(self, event: Event) -> None:
         self._events.append(event)
-        if isinstance(event, Attempted):
+        if isinstance(event, WorkerDied):
+            self._cut.add(event.test)
+        elif isinstance(event, Attempted):
             self._attempts.setdefault(event.measurement.test, []).append(event.measurement)
         elif isinstance(event, Resumed):
             # What was concluded at the end of the earlier part, about no test in particular, is concluded
             # anew, as is what was concluded about a test that never ended.
             for test in self._judged.keys() - self.results.keys():
                 self._note_failure(test, self._judged[test])
+            self._cut.update(self._running)
             kept = {} if event.changed else self.results
             self._verdicts = [v for v in self._verdicts if v.test in kept]
             self._judged = {t: found for t, found in self._judged.items() if t in kept}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,8 +139,17 @@ class _Reader:
     warnings: list[str] = field(default_factory=list)
     silent: list[tuple[RunRecord, TestResult]] = field(default_factory=list)
     journals: list[RunRecord] = field(default_factory=list)
+    digests: dict[tuple[str, str], str] = field(
+        default_factory=dict
+    )  # of the files that runs are from
+    _digest: str = ""  # of the file that is being read
 
     def file(self, path: Path, progress: Progress | None) -> None:
+        try:
+            with path.open("rb") as content:
+                self._digest = hashlib.file_digest(content, "sha256").hexdigest()
+        except OSError:
+            self._digest = ""  # whoever reads it says why
         try:
             if path.suffix == SUFFIX:
                 self._columns(path, load_columns(path))
@@ -158,12 +168,23 @@ class _Reader:
                 RefusedRun(run="", node="", path=str(path), reason=str(error), damaged=True)
             )
 
+    def _known_already(self, path: Path, run: str, node: str) -> RefusedRun:
+        """Return the refusal of a run that was read before; another one under its name is no copy of it."""
+        same = self._digest == self.digests.get((run, node))
+        reason = "a run of this id and node was read already"
+        if not same:
+            reason += (
+                ", and this one differs: which of them counts? Give every run its id, or remove one"
+            )
+        return RefusedRun(run=run, node=node, path=str(path), reason=reason, damaged=not same)
+
     def _journal(self, path: Path, record: RunRecord) -> None:
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
         reason = ""
         if (record.run, record.node) in self.runs:
-            reason = "a run of this id and node was read already"
-        elif self.profile and record.profile != self.profile:
+            self.refused.append(self._known_already(path, record.run, record.node))
+            return
+        if self.profile and record.profile != self.profile:
             reason = f"profile {record.profile or 'unknown'}, not {self.profile}"
         elif self.learning:
             reason = refusal(record)
@@ -172,6 +193,7 @@ class _Reader:
                 RefusedRun(run=record.run, node=record.node, path=str(path), reason=reason)
             )
             return
+        self.digests[record.run, record.node] = self._digest
         self.runs[record.run, record.node] = dataclasses.replace(
             record, measurements=(), verdicts=(), events=()
         )
@@ -215,15 +237,9 @@ class _Reader:
         known = {(run.run, run.node) for run in columns.runs} & self.runs.keys()
         if known:
             run, node = min(known)
-            self.refused.append(
-                RefusedRun(
-                    run=run,
-                    node=node,
-                    path=str(path),
-                    reason="a run of this id and node was read already",
-                )
-            )
+            self.refused.append(self._known_already(path, run, node))
             return
+        self.digests.update(((run.run, run.node), self._digest) for run in columns.runs)
         self.runs.update(((run.run, run.node), run) for run in columns.runs)
         for population in columns.populations:
             self.gather.add_population(population)
@@ -294,7 +310,8 @@ def _broken_tests(record: RunRecord) -> dict[str, Problem]:
         result.test: Problem(kind=_kind(result), text=f"test {result.outcome}: {result.text}")
         for result in record.results
         if result.outcome in (*_BROKEN, "not reported")
-        and not _failed_by_verdict(by_test.get(result.test, ()))
+        # An error in setup or teardown is the test's own, whatever was measured.
+        and (result.outcome == "error" or not _failed_by_verdict(by_test.get(result.test, ())))
     }
 
 

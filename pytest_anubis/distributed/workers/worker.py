@@ -96,6 +96,7 @@ class Worker:
         self._answer: dict[str, Any] = {}
         self._answered = threading.Event()
         self._items: dict[str, int] = {}
+        self._collected = False
         channel.setcallback(self._receive)
 
     def send(self, kind: str, content: Any = None) -> None:
@@ -134,9 +135,15 @@ class Worker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Tell what is wrong with a mark, which would otherwise look like a crash."""
+        """Tell what is wrong with a mark or a plugin, which would otherwise look like a crash or a hang."""
         try:
-            return (yield)
+            result = yield
+            if not self._collected and not session.config.pluginmanager.has_plugin("anubis-idle"):
+                raise pytest.UsageError(
+                    "no tests were collected: a pytest_collection hook of a plugin or conftest came "
+                    "before pytest's own and returned something; let it return None"
+                )
+            return result
         except pytest.UsageError as error:
             self.send("usage", str(error))
             raise
@@ -149,6 +156,7 @@ class Worker:
             surroundings = surroundings_of(session.config)
             if surroundings is not None:
                 surroundings.prepare()  # now, while nobody measures, and not within the first test
+        self._collected = True
         self._items = {item.nodeid: number for number, item in enumerate(session.items)}
         self.send("tasks", [_describe(item) for item in session.items])
         self.send("doing", ["waiting", ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from bdb import BdbQuit
 from collections.abc import Generator, Sequence
 from dataclasses import replace
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 # pytest.fail.Exception is the public name of the exception behind pytest.fail(), untyped.
 _Failed: Any = pytest.fail.Exception
+
+
+_NO_FAILURE: Any = (pytest.skip.Exception, unittest.SkipTest, pytest.xfail.Exception)
+"""What a test may raise that is no failure."""
 
 
 class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
@@ -93,6 +98,8 @@ class Judge:
             "component": mark.component,
             "device": device_of(item),
         }
+        if call.excinfo is not None and not call.excinfo.errisinstance(_NO_FAILURE):
+            data["raised"] = call.excinfo.exconly(tryshort=True).split("\n", 1)[0][:200]
         if call.when == "call":
             if call.excinfo is not None and call.excinfo.errisinstance(MetricUsageError):
                 data["usage_error"] = str(call.excinfo.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -103,6 +104,10 @@ class Run:
             self._go_on(earlier)
         else:
             self.sink(self._started())
+        if sys.flags.optimize:
+            self._block(
+                "Python runs with -O (PYTHONOPTIMIZE): assert statements check nothing; unset it"
+            )
         for note in context.hidden:
             self._block(f"{note} and not tested")
 
@@ -183,6 +188,9 @@ class Run:
         if report.when not in ("setup", "call", "teardown"):
             self._finish_test(self._result(report, data, "crashed"))
             return
+        if data.get("raised") and not report.failed and not hasattr(report, "wasxfail"):
+            what = f"{report.nodeid} failed ({data['raised']}), but a plugin reports it as {report.outcome}"
+            self._block(what)
         # A hang says nothing about the node, like a death: neither does what it raised in the end.
         outcome = "crashed" if data.get("hang") else outcome_of(report)
         # A crash sticks: that the test passed when it was tried again does not unmake it.

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import sys
 import threading
 import time
@@ -58,7 +59,8 @@ class Journal:
         path: The journal's file.
         trouble: What went wrong with writing, empty while all is well.
         lost: How many events could not be kept at all.
-        unsafe: What the disk answered when it was asked to keep what it has; empty while it obeys.
+        unsafe: What the disk answered when it was asked to keep what it has, or what somebody else did to the
+            file meanwhile; empty while all is well.
     """
 
     def __init__(
@@ -79,6 +81,8 @@ class Journal:
         self._waiting_bytes = 0
         self._synced = time.monotonic()
         self._torn = False
+        self._place = path.absolute()  # a test may change the folder
+        self._size = os.fstat(descriptor).st_size
         self._number = 0  # of the last line
 
     def forget(self) -> None:
@@ -216,6 +220,7 @@ class Journal:
             except OSError as error:
                 self._fail(error.strerror or str(error))
                 return
+            self._size += written
             if written < len(data):
                 self._torn = not self._taken_back(written) and (self._torn or written > 0)
                 self._fail("the disk took only part of an event")
@@ -242,6 +247,20 @@ class Journal:
                 if error.errno not in _CANNOT_SYNC:
                     # Said once: a kernel forgets such an error, and the lost pages with it.
                     self.unsafe = self.unsafe or error.strerror or str(error)
+            self.unsafe = self.unsafe or self._changed()
+
+    def _changed(self) -> str:
+        """Say what somebody else, such as a test, has done to the file; empty if nothing."""
+        ours = os.fstat(self._descriptor)
+        if not stat.S_ISREG(ours.st_mode):
+            return ""
+        try:
+            there = self._place.stat()
+        except OSError:
+            return "somebody removed or moved it during the run"
+        if not os.path.samestat(ours, there):
+            return "somebody put another file in its place during the run"
+        return "" if ours.st_size == self._size else "somebody changed it during the run"
 
     def _fail(self, text: str, line: bytes | None = None) -> None:
         if line is not None:

@@ -29,7 +29,8 @@ def verdicts_of_tests(
 
     Returns:
         FAIL for a test that failed by itself, INCONCLUSIVE for one whose worker died or that is written
-        wrongly, NOT_TESTED for one that was skipped or never reported; nothing for plain tests that passed.
+        wrongly, NOT_TESTED for one that was skipped, waived or never reported; nothing for plain tests that
+        passed.
     """
     verdicts = []
     for plan in planned:
@@ -51,9 +52,9 @@ def verdicts_of_tests(
         elif result.outcome == "crashed":
             text = f"the process died during the test: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
-        elif result.outcome == "skipped" and plan.benchmark and not spoken_for:
+        elif result.outcome == "skipped" and not spoken_for:
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, result.text))
-        elif result.outcome == "xfailed" and plan.benchmark and not spoken_for:
+        elif result.outcome == "xfailed" and not spoken_for:
             text = f"failed as its xfail mark expects: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.WAIVED, text))
     return verdicts

@@ -127,7 +127,9 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         # And an attempt that was repeated is told below.
         if verdict.scope == "unit"
         and verdict.reason is not Reason.REPEATED
-        and (verdict.benchmark, verdict.metric, verdict.device) not in measured
+        and (
+            (verdict.benchmark, verdict.metric, verdict.device) not in measured or _by_hook(verdict)
+        )
     ]
     told = {(verdict.benchmark, verdict.device) for verdict in verdicts}
     results = {result.test: result for result in run.results}
@@ -150,6 +152,12 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         caveats=run.switched_off,
         broken_off=end,
     )
+
+
+def _by_hook(verdict: MetricVerdict) -> bool:
+    """Return whether a user's hook found something wrong: no baseline will find it again in the values."""
+    wrong = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE)
+    return wrong and verdict.reference is Reference.FLEET and not verdict.baseline
 
 
 def _counted(run: RunRecord, further: Sequence[MetricVerdict]) -> list[MetricVerdict]:

@@ -261,7 +261,7 @@ def _criterion(
         medians=tuple(medians.tolist()),
         nodes=nodes,
         units=units,
-        devices=_devices(population, healthy) if scope == "unit" else (),
+        devices=_devices(population) if scope == "unit" else (),
         least=max(1, min(ENOUGH_VALUES, smallest // SHORTER)),
         weak=count <= WEAK,
     )
@@ -283,12 +283,16 @@ def _count(population: Population, members: BoolArray) -> tuple[int, int]:
     return nodes, nodes if nodes != 1 else int(members.sum())
 
 
-def _devices(population: Population, members: BoolArray) -> tuple[str, ...]:
-    """Return the devices that more than half of the nodes among the members have, sorted."""
+def _devices(population: Population) -> tuple[str, ...]:
+    """Return the devices that more than half of the nodes have measured it on, sorted.
+
+    One whose samples took no part in learning, for a disturbance perhaps, is expected all the same.
+    """
     if len(set(population.devices)) == 1:
         return (population.devices[0],)
-    rows = np.flatnonzero(members).tolist()
-    pairs = {(population.nodes[row], population.devices[row]) for row in rows}
+    rows = zip(population.nodes, population.devices, strict=True)
+    absent = {row for row, problem in population.problems.items() if problem.kind == "missing"}
+    pairs = {pair for row, pair in enumerate(rows) if row not in absent}
     nodes = len({node for node, _ in pairs})
     counts = Counter(device for _, device in pairs)
     return tuple(sorted(device for device, count in counts.items() if 2 * count > nodes))

@@ -91,6 +91,20 @@ def test_collecting_starts_no_worker(pytester: pytest.Pytester) -> None:
     assert not (pytester.path / "where").exists()
 
 
+def test_a_plugin_that_collects_in_place_of_pytest_is_named_at_once(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(test_plain=PLAIN)
+    hook = (
+        "import pytest\n@pytest.hookimpl(tryfirst=True)\ndef pytest_collection():\n    return 0\n"
+    )
+    pytester.makeconftest(hook)
+    # Without the message its worker would be waited for: 300 s, three times.
+    result = pytester.runpytest_subprocess("--anubis", timeout=90)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: no tests were collected: a pytest_collection hook of *"])
+
+
 @pytest.mark.parametrize("workers", [["-n0"], ["-n1"], ["--tx", "popen"]])
 def test_workers_and_this_process_exclude_each_other(
     pytester: pytest.Pytester, workers: list[str]

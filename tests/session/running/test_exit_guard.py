@@ -304,3 +304,18 @@ def test_a_run_that_was_broken_off_after_its_last_test_decides_nothing(
     assert "nothing is decided" in record.node_verdict.headline
     assert "ACCEPTED" not in (project.path / "out.xml").read_text()
     assert "ACCEPTED" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    "harm", ["shutil.rmtree('.anubis')", "[os.truncate(path, 99) for path in journals]"]
+)
+def test_a_node_is_not_accepted_by_a_journal_that_a_test_has_destroyed(
+    project: pytest.Pytester, learn: Learn, harm: str
+) -> None:
+    learn()
+    head = "import glob, os, shutil\njournals = glob.glob('.anubis/runs/*/journal.jsonl')"
+    project.makepyfile(test_harm=f"def test_harm():\n    {head.replace(chr(10), '; ')}; {harm}\n")
+    result = project.runpytest("--anubis")
+    assert result.ret == 20, result.stdout.str()
+    result.stdout.fnmatch_lines(["UNDECIDED: *", "*somebody * during the run*"])
+    assert "ACCEPTED: node" not in result.stdout.str()
