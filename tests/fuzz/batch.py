@@ -26,8 +26,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.healthy_files import Reader, Seed
 from tests.fuzz.mutations import Mutated, mutate
-from tests.fuzz.readers import READERS, Reader, Seed
+from tests.fuzz.readers import READERS
 
 HANG = 10
 """Seconds of processor time after which an input counts as hung: a loaded machine is no defect."""

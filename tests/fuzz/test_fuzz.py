@@ -17,9 +17,10 @@ from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.journal.journal_lines import line_of, text_of
 from tests.fuzz import batch, campaign, outcome
 from tests.fuzz.campaign import run_campaign
+from tests.fuzz.healthy_files import Reader, Seed
 from tests.fuzz.mutations import CHANGES, mutate
 from tests.fuzz.outcome import Defect, anubis, compare
-from tests.fuzz.readers import READERS, Reader, Seed
+from tests.fuzz.readers import READERS
 
 CORPUS = Path(__file__).parent / "corpus"
 LANES = 4

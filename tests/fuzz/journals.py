@@ -1,0 +1,177 @@
+"""Journals, healthy and mutated: they are decided in three ways, and damage makes none of them milder."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from pytest_anubis.cli.commands.report_command import completed
+from pytest_anubis.core.events import (
+    Judged,
+    Measured,
+    Resumed,
+    TestFinished,
+    TestsPlanned,
+    TestStarted,
+)
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.store.baselines.baseline_files import find_baseline, load_baseline
+from pytest_anubis.store.journal.journal_events import (
+    JournalError,
+    event_from_plain,
+    event_to_plain,
+    started_to_plain,
+)
+from pytest_anubis.store.journal.journal_lines import line_of, text_of
+from pytest_anubis.store.journal.journal_reading import read_journal, read_state
+from pytest_anubis.validator.deciding.run_decision import decide_run
+from tests.fuzz.healthy_files import BASELINES, HOST, RUNS, Seed, seed_of
+from tests.fuzz.outcome import anubis, compare
+
+JOURNALS = (
+    *(
+        "accepted",
+        "slow",
+        "slow-many",
+        "assertion",
+        "plain-failure",
+        "killed-slow",
+        "measured-slow",
+    ),
+    *(
+        "no-baseline",
+        "waived",
+        "skipped",
+        "crashed",
+        "repeated",
+        "interrupted",
+        "not-a-number",
+        "cards-slow",
+    ),
+    *("cards-crashed", "cards-gate", "selected-cost"),
+)
+
+
+def rewritten(path: Path) -> bytes:
+    """Return a recorded journal as this version writes it: with today's words and checksums."""
+    lines: list[bytes] = []
+    for text in path.read_text("utf-8").splitlines():
+        data = json.loads(text)
+        event = event_from_plain(data, 1)
+        plain = event_to_plain(event) if lines else {**started_to_plain(event), "pid": 4711}
+        lines.append(line_of(text_of({**plain, "at": data["at"]}), len(lines) + 1))
+    return b"".join(lines)
+
+
+CUT_SHORT = ("slow-many", "assertion", "plain-failure", "repeated", "crashed")
+"""Runs that are read as if they had been killed before they were decided, so that they can be resumed."""
+
+
+def healthy_journals(scratch: Path) -> list[Seed]:
+    whole = {run: rewritten(RUNS / run / "journal.jsonl") for run in JOURNALS}
+    found = [Seed(name="journal.jsonl", content=text, about=run) for run, text in whole.items()]
+    for run in CUT_SHORT:
+        lines = whole[run].splitlines(keepends=True)
+        end = next(n for n, line in enumerate(lines) if line.startswith(b'{"event":"node_verdict"'))
+        found.append(Seed(name="journal.jsonl", content=b"".join(lines[:end]), about=f"{run}, cut"))
+    return found
+
+
+def old_journals(scratch: Path) -> list[Seed]:
+    runs = ("slow", "killed-slow", "cards-crashed", "accepted-attempts", "selected-explored")
+    return [seed_of(RUNS / run / "journal.jsonl", run) for run in runs]
+
+
+@cache
+def _original(content: bytes, about: str, way: str, folder: Path) -> Decision | None:
+    path = folder / "healthy" / about / "journal.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return WAYS[way](path)[0]
+
+
+def _reported(path: Path) -> tuple[Decision | None, str]:
+    """Decide as ``anubis report`` does."""
+    record = read_journal(path)
+    place = find_baseline(BASELINES, record.hardware_class)
+    baseline = load_baseline(place) if place is not None else None
+    verdict = completed(record, baseline).node_verdict
+    said = " ".join((*record.warnings, *record.blockers, verdict.headline if verdict else ""))
+    return (verdict.decision if verdict else None), said
+
+
+def _judged(path: Path) -> tuple[Decision | None, str]:
+    """Decide as ``anubis judge`` does."""
+    answer = anubis("judge", str(path), f"--baseline={BASELINES}", "--json=-", document=True)
+    return answer.decision, answer.text
+
+
+def _gone_on_with(path: Path) -> tuple[Decision | None, str]:
+    """Decide as if the run went on today, and everything that is left were found good."""
+    state = read_state(path)
+    record = state.record()
+    if record.ended and record.exit_status not in (2, 3):
+        return None, ""
+    if record.hardware_class != HOST or record.settings.get("mode") != "judge":
+        return None, ""
+    baseline = load_baseline(BASELINES / f"{HOST}.json", hardware_class=HOST)
+    state.apply(Resumed(baseline=baseline.digest))
+    _finish_well(state)
+    decided = decide_run(state.record(), baseline)
+    text = " ".join((*state.warnings, *decided.node_verdict.blocking))
+    return decided.node_verdict.decision, text
+
+
+def _finish_well(state: RunState) -> None:
+    good = [
+        event_from_plain(json.loads(line), 1)
+        for line in (RUNS / "accepted" / "journal.jsonl").read_text("utf-8").splitlines()
+    ]
+    for event in good:
+        if isinstance(event, TestsPlanned):
+            state.apply(event)
+    left = set(state.missing)
+    for event in good:
+        match event:
+            case TestStarted(test=test) if test in left:
+                state.apply(event)
+            case Measured(measurement=one) if one.test in left:
+                state.apply(event)
+            case Judged(verdict=one) if one.test in left:
+                state.apply(event)
+            case TestFinished(result=one) if one.test in left:
+                state.apply(event)
+
+
+WAYS: dict[str, Callable[[Path], tuple[Decision | None, str]]] = {
+    "report": _reported,
+    "judge": _judged,
+    "resume": _gone_on_with,
+}
+
+
+def read_mutated_journal(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
+    protected = b'"crc":' in seed.content
+    # One that lacks its end is that of a run that was killed earlier: what it lost is done again.
+    ends = seed.content.splitlines()[-1] in path.read_bytes()
+    for way, decide in WAYS.items():
+        try:
+            after, said = decide(path)
+        except JournalError as error:
+            if not str(error).isprintable():
+                raise
+            after, said = None, ""
+        if damaged and protected and (ends or way != "resume"):
+            before = _original(seed.content, seed.about, way, path.parents[1])
+            compare(way, before, after, said)
+    shown = ["report", str(path), f"--baseline={BASELINES}"]
+    kind = rng.randrange(5)
+    if kind < 3:
+        shown.append(("-v", "--prometheus=-", "--json=-")[kind])
+        anubis(*shown, document=kind == 2)
+    else:
+        anubis(*shown, *(["--html", str(path.with_name("page.html"))] if kind == 3 else []))
