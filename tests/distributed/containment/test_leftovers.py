@@ -155,6 +155,7 @@ def test_what_cannot_be_put_right_blocks(pytester: pytest.Pytester) -> None:
     ]
 
 
+@pytest.mark.timeout(0)  # whose timer would be one that this process had before
 def test_everything_that_is_read_can_be_put_back() -> None:
     rearmed: list[int] = []
     state = ProcessState(lambda: rearmed.append(1))

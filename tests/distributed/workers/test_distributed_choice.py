@@ -16,6 +16,7 @@ from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_t
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.history.incident_records import add_incident
+from pytest_anubis.store.journal.journal_lines import line_of, text_of
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 NODE, DAY = "recorded", 86400.0
@@ -166,7 +167,8 @@ def test_a_damaged_choice_in_the_journal_is_one_line_and_made_anew(
         (path,) = folder.glob(".anubis/runs/*/journal.jsonl")
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         lines = [e | damage if e["event"] == "selection" else e for e in lines]
-        path.write_text("".join(json.dumps(e) + "\n" for e in lines))
+        bare = [{k: v for k, v in e.items() if k not in ("seq", "crc")} for e in lines]
+        path.write_bytes(b"".join(line_of(text_of(e), i) for i, e in enumerate(bare, start=1)))
         monkeypatch.chdir(folder)
         result = story.runpytest(*("--anubis", *OPTIONS, "-p", "no:xdist", "--anubis-resume"))
         assert result.ret == 20, damage

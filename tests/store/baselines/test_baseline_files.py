@@ -407,5 +407,5 @@ def test_whatever_criterion_is_read_a_hundredth_of_normal_fails(
     by = 0.01 if better == "higher" else 100.0
     bad = [by * value for value in read.centre] * least
     if better == "equal" or not any(bad):
-        bad = [read.centre[0] + 1 + read.centre[0]] * least
+        bad = [0.0 if read.centre[0] >= 1 else read.centre[0] + 1] * least
     assert judge_sample(bad, read).outcome is Outcome.FAIL
