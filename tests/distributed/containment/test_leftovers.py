@@ -55,7 +55,7 @@ def test_process():
     BEFORE.append(subprocess.Popen(["sleep", "600"]))  # or Python itself would complain
 
 def test_orphan():
-    subprocess.run(["sh", "-c", "sleep 601 & exit"], stdout=subprocess.DEVNULL)
+    subprocess.run(["sh", "-c", "sleep 601 & sleep 0.3"], stdout=subprocess.DEVNULL)
 
 def test_after():
     assert state() == BEFORE[:-1]
