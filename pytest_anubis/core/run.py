@@ -129,14 +129,14 @@ class RunRecord:
 
     @property
     def broken_off(self) -> str:
-        """Why nothing may be concluded from the run's end; empty for a run that came to its end."""
+        """What happened to the run, so that nothing may be concluded from its end; empty if nothing did."""
         if not self.ended:
-            return "it never finished"
+            return "never finished"
         if self.cause:
-            return f"it was broken off: {self.cause}"
+            return f"was broken off: {self.cause}"
         wrongly_written = self.exit_status == WRONG_USE and self.node_verdict is not None
         if self.exit_status not in CAME_TO_ITS_END and not wrongly_written:
-            return f"it was broken off (exit status {self.exit_status})"
+            return f"was broken off (exit status {self.exit_status})"
         return ""
 
     @property

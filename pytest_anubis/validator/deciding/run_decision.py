@@ -143,7 +143,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
     silent = [plan for plan in silent if plan.place not in told]
     verdicts += verdicts_of_tests(silent, results, (), node=run.node)
     verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
-    end = f"run {run.run}: {run.broken_off}" if run.broken_off else ""
+    end = f"run {run.run}: it {run.broken_off}" if run.broken_off else ""
     return RunEvidence(
         verdicts=tuple(verdicts),
         # A node may have several runs: the line says which one is to be repeated or left out.
