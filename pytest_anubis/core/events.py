@@ -136,10 +136,15 @@ class BlockerFound:
 
     Attributes:
         text: What, in one line.
+        found_anew: A resumed run finds it again where it is still so; all else stays, since what is done is
+            not repeated.
+        file: What could not be collected; it is gone once tests of it were planned. Empty for all else.
     """
 
     kind: ClassVar[str] = "blocker"
     text: str
+    found_anew: bool = False
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +235,20 @@ class RunTimed:
     kind: ClassVar[str] = "dispatched"
     wall: float
     predicted: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseFailed:
+    """A test has failed in its setup or body; its teardown follows, and may be cut short.
+
+    Attributes:
+        test: Node id.
+        text: First line of the failure.
+    """
+
+    kind: ClassVar[str] = "phase_failed"
+    test: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +348,7 @@ Event = (
     | Measured
     | Attempted
     | Judged
+    | PhaseFailed
     | TestFinished
     | TestRepeated
     | BlockerFound

@@ -90,6 +90,8 @@ class TestResult:
         metrics: How many metrics it recorded.
         misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
             if nothing is.
+        left_out: Why a subtest was skipped, or failed as expected: the test has not looked at everything;
+            empty if it has.
     """
 
     __test__ = False
@@ -102,3 +104,4 @@ class TestResult:
     seconds: NotNegative = 0.0
     metrics: Count = 0
     misuse: str = ""
+    left_out: str = ""

@@ -177,19 +177,21 @@ class RunRecord:
     def blockers(self) -> tuple[str, ...]:
         """What stands between the node and acceptance and has no verdict: deaths first.
 
-        What blocked an earlier part of a resumed run is found anew, or is gone; its deaths stay, and so does
-        damage to the journal.
+        An earlier part of a resumed run is not repeated, so what blocked it stays, but for what every part
+        looks for anew, and files of which tests could be collected since.
         """
-        found: list[str] = []
+        found: list[BlockerFound] = []
         damage: list[str] = []
         for event in self.events:
             if isinstance(event, Resumed):
-                found.clear()
+                found = [blocker for blocker in found if not blocker.found_anew]
             elif isinstance(event, BlockerFound):
-                found.append(event.text)
+                found.append(event)
             elif isinstance(event, DamageFound):
                 damage.append(event.text)
-        return (*self.deaths, *damage, *found)
+        files = {plan.test.partition("::")[0] for plan in self.planned}
+        stay = dict.fromkeys(b.text for b in found if not b.file or b.file not in files)
+        return (*self.deaths, *damage, *stay)
 
     @property
     def repeats(self) -> tuple[TestRepeated, ...]:

@@ -6,6 +6,7 @@ any moment is what its journal will tell.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pytest_anubis.core.events import (
@@ -15,6 +16,7 @@ from pytest_anubis.core.events import (
     Judged,
     Measured,
     NodeDecided,
+    PhaseFailed,
     Resumed,
     RunFinished,
     RunStarted,
@@ -26,7 +28,7 @@ from pytest_anubis.core.events import (
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason
 
 
 class RunState:
@@ -53,9 +55,11 @@ class RunState:
         self._attempts: dict[str, list[Measurement]] = {}  # test -> those that do not count
         self._events: list[Event] = []
         self._cut: set[str] = set()  # in flight when their worker or the run ended
-        self._failed_before: dict[
-            str, str
-        ] = {}  # repeated test -> what an earlier attempt failed of
+        self._failing: dict[str, str] = {}  # running test -> what its setup or body failed of
+        # Repeated test -> what an earlier attempt failed of.
+        self._failed_before: dict[str, str] = {}
+        # (test, metric, group) of an exact result that was wrong in an attempt: none later makes it right.
+        self._wrong: dict[tuple[str, str, str], MetricVerdict] = {}
         self._finished: RunFinished | None = None
         self._latest_part: Resumed | None = None
 
@@ -81,8 +85,11 @@ class RunState:
             case Judged(verdict=verdict):
                 self._judged.setdefault(verdict.test, []).append(verdict)
                 self._verdicts.append(verdict)
+            case PhaseFailed():
+                self._failing[event.test] = event.text
             case TestFinished(result=result):
                 self._running.pop(result.test, None)
+                self._failing.pop(result.test, None)
                 self._attempts.pop(result.test, None)
                 self.results[result.test] = result
             case NodeDecided(verdict=node_verdict):
@@ -110,10 +117,21 @@ class RunState:
         self._note_failure(test, judged)
 
     def _note_failure(self, test: str, judged: list[MetricVerdict]) -> None:
-        """Keep in mind that an attempt failed even if its end was lost: grey hardware comes and goes."""
+        """Keep in mind that an attempt failed even if its end was lost: grey hardware comes and goes.
+
+        An exact result that was wrong fails for good: a right one later does not unmake it.
+        """
         for verdict in judged:
-            if verdict.outcome is Outcome.FAIL:
-                self._failed_before.setdefault(test, verdict.text)
+            if verdict.outcome is not Outcome.FAIL:
+                continue
+            self._failed_before.setdefault(test, verdict.text)
+            if verdict.better == "equal" and verdict.reason is not Reason.REPEATED:
+                text = f"{verdict.text} (in an attempt that was repeated; a wrong result stays one)"
+                self._wrong[test, verdict.metric, verdict.group] = replace(
+                    verdict, reason=Reason.REPEATED, text=text
+                )
+        if test in self._failing:
+            self._failed_before.setdefault(test, self._failing.pop(test))
 
     def _other(self, event: Event) -> None:
         self._events.append(event)
@@ -188,7 +206,7 @@ class RunState:
             planned=tuple(self.planned.values()),
             results=self._all_results(),
             measurements=tuple(self._measurements),
-            verdicts=tuple(self._verdicts),
+            verdicts=(*self._verdicts, *self._wrong.values()),
             node_verdict=self.node_verdict,
             events=(*self._events, *self._unsaid_repeats()),
             warnings=tuple(self.warnings),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,6 +152,10 @@ class _Reader:
         except OSError:
             self._digest = ""  # whoever reads it says why
         try:
+            if path.is_dir():
+                raise JournalError(
+                    f"{path}: no {JOURNAL_NAME}; unpack it or put it back, or remove the folder"
+                )
             if path.suffix == SUFFIX:
                 self._columns(path, load_columns(path))
             elif path.suffix.lower() in _TABLES:
@@ -327,7 +332,7 @@ def _problem(
         return Problem(kind="waived", text="its test failed as its xfail mark expects")
     if measurement.test in broken:
         return broken[measurement.test]
-    if measurement.disturbance:
+    if measurement.disturbance and measurement.metric.better != "equal":  # load makes nothing wrong
         return Problem(kind="disturbed", text="; ".join(measurement.disturbance))
     return None
 
@@ -336,7 +341,7 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
     seen: set[Path] = set()
     for path in paths:
         if path.is_dir():
-            found = sorted((*path.rglob(JOURNAL_NAME), *path.rglob(f"*{SUFFIX}")))
+            found = sorted(_below(path))
         elif path.exists():
             found = [path]
         else:
@@ -346,6 +351,25 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
             if real not in seen:
                 seen.add(real)
                 yield file
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Return the runs below a folder, linked ones too, and what was a run's but cannot be read as one."""
+    seen = set()
+    for name, folders, files in os.walk(folder, followlinks=True):
+        place = Path(name)
+        real = place.resolve()
+        if real in seen:  # links may lead in a circle
+            folders.clear()
+            continue
+        seen.add(real)
+        yield from (place / file for file in files if file.endswith(SUFFIX))
+        if JOURNAL_NAME in files:
+            yield place / JOURNAL_NAME
+        elif place.parent.name == "runs" or any(
+            file.casefold().startswith(JOURNAL_NAME) for file in files
+        ):
+            yield place  # of a run, but its journal is gone, packed or renamed
 
 
 def _is_superbench(path: Path) -> bool:

@@ -23,6 +23,7 @@ from pytest_anubis.core.events import (
     LeftBehind,
     Measured,
     NodeDecided,
+    PhaseFailed,
     PlanPredicted,
     Resumed,
     RunFinished,
@@ -104,8 +105,9 @@ any_event: st.SearchStrategy[Event] = st.one_of(
             result, tests, st.sampled_from(["passed", "failed", "xfailed", "crashed"])
         ),
     ),
+    st.builds(PhaseFailed, test=tests, text=texts),
     st.builds(TestRepeated, test=tests, phase=st.just("call"), text=texts),
-    st.builds(BlockerFound, text=texts),
+    st.builds(BlockerFound, text=texts, found_anew=st.booleans(), file=st.just("") | tests),
     st.builds(WorkerDied, worker=texts, lane=texts, test=tests, text=texts),
     st.builds(LaneGivenUp, lane=texts),
     st.builds(LeftBehind, test=tests, what=st.tuples(texts), repaired=st.booleans()),
@@ -146,7 +148,7 @@ def test_every_type_of_event_is_tried() -> None:
     tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
     tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
     tried |= {LeftBehind, DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided}
-    tried |= {RunFinished}
+    tried |= {RunFinished, PhaseFailed}
     assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
 
 
@@ -306,7 +308,11 @@ def test_of_a_test_that_was_cut_short_the_values_are_kept_and_do_not_count() -> 
 def test_what_a_resumed_run_finds_anew_is_forgotten_and_its_deaths_are_not() -> None:
     ended, cut = TESTS[:2]
     state = started(
-        BlockerFound(text="cuda:2 is hidden"),
+        BlockerFound(text="cuda:2 is hidden", found_anew=True),
+        BlockerFound(text="b.py cannot be collected", file="b.py"),
+        BlockerFound(text="c.py cannot be collected", file="c.py"),
+        BlockerFound(text="a plugin hid a failure"),
+        TestsPlanned(tests=(PlannedTest(test="c.py::test_c"),)),
         Judged(verdict=verdict("")),
         TestStarted(test=ended),
         Judged(verdict=verdict(ended)),
@@ -322,10 +328,46 @@ def test_what_a_resumed_run_finds_anew_is_forgotten_and_its_deaths_are_not() -> 
     state.apply(Resumed())
     run = state.record()
     assert [v.test for v in run.verdicts] == [ended]
-    assert run.blockers == (f"worker of lane cuda:0 died ({cut}): killed by signal 9",)
+    assert run.blockers == (
+        f"worker of lane cuda:0 died ({cut}): killed by signal 9",
+        *("b.py cannot be collected", "a plugin hid a failure"),
+    )
     assert run.node_verdict is None
     assert not run.ended
     assert run.broken_off == "never finished"
+
+
+def test_an_exact_result_that_was_wrong_in_an_attempt_stays_wrong() -> None:
+    wrong = dataclasses.replace(verdict("t", Outcome.FAIL), better="equal", metric="errors")
+    for between in ([], [Resumed()], [Resumed(changed=("baseline",))]):
+        state = started(
+            *(
+                TestStarted(test="t"),
+                Judged(verdict=wrong),
+                Judged(verdict=verdict("t", Outcome.FAIL)),
+            ),
+            *between,
+            *(
+                TestStarted(test="t"),
+                Judged(verdict=verdict("t")),
+                TestFinished(result=result("t")),
+            ),
+        )
+        found = [(v.metric, v.outcome, v.reason) for v in state.record().verdicts]
+        assert found == [
+            ("rate", Outcome.PASS, Reason.WITHIN),
+            ("errors", Outcome.FAIL, Reason.REPEATED),
+        ]
+        assert [event.test for event in state.record().repeats] == ["t"]
+
+
+def test_a_body_that_failed_is_remembered_though_its_teardown_was_cut_short() -> None:
+    begun = (TestStarted(test="t"), PhaseFailed(test="t", text="assert 0"))
+    again = (Resumed(), TestStarted(test="t"), TestFinished(result=result("t")))
+    (repeat,) = started(*begun, *again).record().repeats
+    assert (repeat.test, repeat.text) == ("t", "assert 0")
+    whole = started(*begun, TestFinished(result=result("t", "failed"))).record()
+    assert whole.repeats == ()
 
 
 def test_a_planned_test_that_never_ended_is_not_reported() -> None:

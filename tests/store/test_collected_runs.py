@@ -229,13 +229,51 @@ def test_what_hindered_the_part_before_an_interruption_hinders_no_more(tmp_path:
     path = write_run(tmp_path, "r1", samples=[sample([1.0])])
     with Journal.open_existing(path) as journal:
         for event in (
-            BlockerFound(text="cuda:0 is hidden"),
+            BlockerFound(text="cuda:0 is hidden", found_anew=True),
             Resumed(),
             BlockerFound(text="cuda:2 is hidden"),
             RunFinished(exit_status=20, ended="2026-01-01T00:00:00+00:00"),
         ):
             journal.write(event)
     assert evidence(read_runs([tmp_path]), "r1").blockers == ("run r1: cuda:2 is hidden",)
+
+
+def test_linked_folders_are_read_and_circles_end(tmp_path: Path) -> None:
+    write_run(tmp_path / "far", "r1", samples=[sample([1.0])])
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "linked").symlink_to(tmp_path / "far" / "runs" / "r1")
+    (tmp_path / "here" / "circle").symlink_to(tmp_path / "here")
+    found = read_runs([tmp_path / "here"])
+    assert [run.run for run in found.runs] == ["r1"]
+    assert not found.refused
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl.gz", "JOURNAL.jsonl", ""])
+def test_a_runs_folder_without_its_journal_is_not_passed_over(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path, "r1", samples=[sample([1.0])])
+    lost = write_run(tmp_path, "r2", samples=[sample([0.5])])
+    if name:
+        lost.rename(lost.with_name(name))
+    else:
+        lost.unlink()
+    (refused,) = read_runs([tmp_path]).refused
+    assert refused.damaged
+    assert refused.reason.endswith(
+        "r2: no journal.jsonl; unpack it or put it back, or remove the folder"
+    )
+
+
+def test_an_exact_result_is_never_left_out_as_disturbed(tmp_path: Path) -> None:
+    exact = Metric(name="errors", unit="1", better="equal")
+    load = ("other processes used 2 of 2 cores",)
+    write_run(
+        tmp_path,
+        "r1",
+        samples=[sample([0.0], metric=exact, disturbance=load), sample([1.0], disturbance=load)],
+    )
+    problems = {p.metric.name: dict(p.problems) for p in read_runs([tmp_path]).populations}
+    assert problems["errors"] == {}
+    assert problems["rate"][0].kind == "disturbed"
 
 
 def test_a_test_that_its_verdict_failed_keeps_its_sample(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ class Listener:
 
     def _leaving(self, test: str, text: str, status: int | None) -> None:
         who = test or "a file that was collected"
-        self._sink(BlockerFound(text=f"{who} ended the run by pytest.exit: {text}"))
+        line = f"{who} ended the run by pytest.exit: {text}"
+        self._sink(BlockerFound(text=line, found_anew=True))
         self.leaving = (text, status)
 
     def seconds(self, worker: str) -> float:

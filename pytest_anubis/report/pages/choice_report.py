@@ -75,7 +75,7 @@ def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list
     """Return one line for every benchmark: those that run, and those left out with their reasons."""
     runs = [["runs", "because"]]
     for name in event["chosen"]:
-        why = "named on the command line" if name in event["pinned"] else ""
+        why = "named on the command line, or an open defect" if name in event["pinned"] else ""
         why = why or ("drawn by chance" if name in event["explored"] else "chosen")
         runs.append([name, why])
     out = [["left out", "takes", "because"]]

@@ -6,7 +6,7 @@ import datetime
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,21 +20,28 @@ from pytest_anubis.core.events import (
     InternalErrorFound,
     Judged,
     NodeDecided,
+    PhaseFailed,
     Resumed,
     RunFinished,
     RunStarted,
     TestFinished,
     TestRepeated,
 )
-from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
+from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
+from pytest_anubis.core.verdict import Decision, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.exit_guard import vouched_key
-from pytest_anubis.session.running.report_outcomes import REPEATED, first_line, outcome_of, worse
-from pytest_anubis.session.running.resume import Earlier
+from pytest_anubis.session.running.report_outcomes import (
+    REPEATED,
+    first_line,
+    is_subtest,
+    outcome_of,
+    worse,
+)
+from pytest_anubis.session.running.resume import Earlier, unjudged
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.journal.journal_events import JournalError
@@ -75,6 +82,7 @@ class Run:
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
         self._ending: dict[str, TestResult] = {}  # how tests stand that are not torn down yet
+        self._left_out: dict[str, str] = {}  # test -> why a subtest of it was not run, or waived
         self._uncollected: set[str] = set()
         self._broken = ""  # what broke the run off, in pytest's own words
 
@@ -109,7 +117,7 @@ class Run:
                 "Python runs with -O (PYTHONOPTIMIZE): assert statements check nothing; unset it"
             )
         for note in context.hidden:
-            self._block(f"{note} and not tested")
+            self.sink(BlockerFound(text=f"{note} and not tested", found_anew=True))
 
     def _go_on(self, earlier: Earlier) -> None:
         """Go on with the earlier part: what its verdicts rested on may be another baseline today."""
@@ -124,12 +132,9 @@ class Run:
                 changed=earlier.changed,
             )
         )
-        if earlier.changed and context.judging:
-            judge: Callable[[Measurement], MetricVerdict] = self._config.stash[judge_key]
-            done = set(earlier.done)
-            for one in self.state.record().measurements:
-                if one.test in done:
-                    self.sink(Judged(verdict=judge(one)))
+        if context.judging:
+            for one in unjudged(earlier, self.state.record()):
+                self.sink(Judged(verdict=self._config.stash[judge_key](one)))
 
     def _started(self) -> RunStarted:
         context = self.context
@@ -193,11 +198,15 @@ class Run:
             self._block(what)
         # A hang says nothing about the node, like a death: neither does what it raised in the end.
         outcome = "crashed" if data.get("hang") else outcome_of(report)
+        if is_subtest(report) and report.skipped:
+            self._left_out.setdefault(report.nodeid, first_line(report) or "a subtest was skipped")
         # A crash sticks: that the test passed when it was tried again does not unmake it.
         known = self._ending.get(report.nodeid, self.state.results.get(report.nodeid))
         if outcome is not None and (known is None or worse(outcome, known.outcome)):
             misuse = known.misuse if known is not None else ""
             known = self._ending[report.nodeid] = self._result(report, data, outcome, misuse)
+            if outcome in _BAD and report.when != "teardown":  # which may never end
+                self.sink(PhaseFailed(test=report.nodeid, text=known.text))
         if report.when == "teardown" and known is not None:
             self._finish_test(known)
 
@@ -205,7 +214,8 @@ class Run:
         """Take note of what cannot be collected: with ``--continue-on-collection-errors`` the rest runs."""
         if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
             self._uncollected.add(report.nodeid)
-            self._block(f"{report.nodeid} cannot be collected: {first_line(report)}")
+            text = f"{report.nodeid} cannot be collected: {first_line(report)}"
+            self.sink(BlockerFound(text=text, file=report.nodeid.partition("::")[0]))
 
     def _result(
         self, report: pytest.TestReport, data: dict[str, Any], outcome: str, misuse: str = ""
@@ -221,10 +231,12 @@ class Run:
             seconds=round(report.duration, 6),
             metrics=len(self.state.measured(report.nodeid)) if report.when == "call" else 0,
             misuse=data.get("usage_error", misuse),
+            left_out=self._left_out.get(report.nodeid, ""),
         )
 
     def _finish_test(self, result: TestResult) -> None:
         self._ending.pop(result.test, None)
+        self._left_out.pop(result.test, None)
         self.sink(TestFinished(result=result))
 
     # First: the exit status must be right before reports and terminal show it.

@@ -15,7 +15,7 @@ def outcome_of(report: pytest.TestReport) -> str | None:
 
     Of subtests only failures decide: one that was skipped, or expected to fail, waives nothing of its test.
     """
-    if type(report).__name__.casefold() == "subtestreport":  # pytest's own, or pytest-subtests'
+    if is_subtest(report):
         return "failed" if report.failed else None
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.skipped else "xpassed"
@@ -25,6 +25,11 @@ def outcome_of(report: pytest.TestReport) -> str | None:
     if report.skipped:
         return "skipped"
     return "error" if report.failed else None
+
+
+def is_subtest(report: pytest.TestReport) -> bool:
+    """Return whether a report is of a part of a test: pytest's own, or pytest-subtests'."""
+    return type(report).__name__.casefold() == "subtestreport"
 
 
 def worse(outcome: str, than: str) -> bool:

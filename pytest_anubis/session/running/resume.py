@@ -18,6 +18,7 @@ from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_state
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.core.run_state import RunState
 
@@ -119,6 +120,11 @@ def compared(earlier: Earlier, context: RunContext) -> Earlier:
             raise pytest.UsageError(
                 f"--anubis-resume: run {record.run} is of {what} {then}, this is {now}"
             )
+    if exchanged := _exchanged(record.inventory, context.inventory):
+        raise pytest.UsageError(
+            f"--anubis-resume: run {record.run} was begun with {exchanged}; what was measured then says "
+            "nothing about this one: start a new run"
+        )
     digest = context.baseline.digest if context.baseline else ""
     changed = []
     if record.baseline != digest:
@@ -134,6 +140,55 @@ def compared(earlier: Earlier, context: RunContext) -> Earlier:
     if bool(then_set.get("inventory")) != bool(now_set["inventory"]):
         changed.append("one of the inventories is this machine's, the other a recorded one")
     return replace(earlier, changed=tuple(changed))
+
+
+def _exchanged(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the first part of a node that is another one than before; empty if none is known to be.
+
+    A card's number is that of its tests, so it must be the same card there; disks and interfaces may change
+    their names from one start of the machine to the next.
+
+    Args:
+        then: The earlier inventory as plain data; what it has no name for is not compared.
+        now: Today's.
+    """
+    chassis = [one.get("system", {}).get("serial") for one in (then, now)]
+    if all(chassis) and chassis[0] != chassis[1]:
+        return f"the chassis {chassis[0]}, and now it is {chassis[1]}"
+    cards = {card.get("index"): card for card in now.get("accelerators", ())}
+    for card in then.get("accelerators", ()):
+        for name in ("uuid", "serial"):
+            known, found = card.get(name), cards.get(card.get("index"), {}).get(name)
+            if known and found and known != found:
+                return f"GPU {card.get('index')} {known}, and now it is {found}"
+    for kind, word, name in (
+        ("disks", "disk", "serial"),
+        ("nics", "network interface", "address"),
+    ):
+        known, found = ({part.get(name) for part in one.get(kind, ())} for one in (then, now))
+        gone = sorted(str(part) for part in known - found - {None, ""})
+        if gone and found - {None, ""}:
+            return f"the {word} {gone[0]}, and now it is not there"
+    return ""
+
+
+def unjudged(earlier: Earlier, record: RunRecord) -> list[Measurement]:
+    """Return what was measured in the earlier part and must be judged now.
+
+    That is all of it where the baseline or a setting differs, else what tests had measured when they were cut
+    short: that they are repeated does not make it good.
+
+    Args:
+        earlier: The earlier part.
+        record: The run as it goes on.
+    """
+    wanted = {*earlier.interrupted, *(earlier.done if earlier.changed else ())}
+    known = {(verdict.test, verdict.metric, verdict.group) for verdict in record.verdicts}
+    return [
+        one
+        for one in record.measurements
+        if one.test in wanted and (one.test, one.metric.name, one.group) not in known
+    ]
 
 
 class SkipDone:

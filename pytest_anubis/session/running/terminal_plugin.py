@@ -72,6 +72,8 @@ class Terminal:
             terminalreporter.write_line(printable(text), red=True)
         verdict = run.state.node_verdict
         if verdict is None:
+            if run.record_path and run.context.settings.mode == "measure":
+                terminalreporter.write_line("anubis: measured, not judged: nothing is accepted")
             if run.record_path and (verbosity >= 0 or run.incomplete):
                 terminalreporter.write_line(f"anubis: {_recorded(run)}")
             return

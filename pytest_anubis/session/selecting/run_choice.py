@@ -89,13 +89,19 @@ class Selection:
         from pytest_anubis.selector.choice.choice_inputs import Offer, choose
         from pytest_anubis.selector.choice.choice_record import choice_record
 
+        exposing = {
+            benchmark
+            for defect in self._inputs.defects
+            if defect.node == self._context.node and defect.state == "open"
+            for benchmark in defect.benchmarks
+        }
         offers = [
             Offer(
                 benchmark=one["benchmark"],
                 component=one["component"],
                 declared=one["cost"],
                 turns=-(-one["devices"] // max(1, self.lanes)),
-                pinned=one["pinned"],
+                pinned=one["pinned"] or one["benchmark"] in exposing,
             )
             for one in described
         ]

@@ -29,8 +29,8 @@ def verdicts_of_tests(
 
     Returns:
         FAIL for a test that failed by itself, INCONCLUSIVE for one whose worker died or that is written
-        wrongly, NOT_TESTED for one that was skipped, waived or never reported; nothing for plain tests that
-        passed.
+        wrongly, NOT_TESTED for one that was skipped (or a part of it), waived or never reported; nothing for
+        plain tests that passed.
     """
     verdicts = []
     for plan in planned:
@@ -52,6 +52,9 @@ def verdicts_of_tests(
         elif result.outcome == "crashed":
             text = f"the process died during the test: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
+        elif result.outcome == "passed" and result.left_out and not spoken_for:
+            text = f"a part of it was left out: {result.left_out}"
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, text))
         elif result.outcome == "skipped" and not spoken_for:
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, result.text))
         elif result.outcome == "xfailed" and not spoken_for:

@@ -127,9 +127,11 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         # What pooled or measured values were found to be is judged again from the values.
         # And an attempt that was repeated is told below.
         if verdict.scope == "unit"
-        and verdict.reason is not Reason.REPEATED
+        and (verdict.reason is not Reason.REPEATED or verdict.metric)
         and (
-            (verdict.benchmark, verdict.metric, verdict.device) not in measured or _by_hook(verdict)
+            (verdict.benchmark, verdict.metric, verdict.device) not in measured
+            or _by_hook(verdict)
+            or verdict.reason is Reason.REPEATED  # an exact result that was wrong in an attempt
         )
     ]
     told = {(verdict.benchmark, verdict.device) for verdict in verdicts}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from pytest_anubis.core.baseline import PlainCheck
+from pytest_anubis.store.baselines.baseline_files import save_baseline
 from tests.session.conftest import HEALTHY, SUITE, Learn, set_speed
 
 SLOW = [value * 0.8 for value in HEALTHY]
@@ -42,3 +45,23 @@ def test_subtest_waives_nothing(
     verdicts = [one for one in happened if one["event"] == "verdict"]
     assert not [one for one in verdicts if one["reason"] == "waived"]
     assert result.ret == code
+
+
+@pytest.mark.parametrize("inner", ["pytest.skip('tool missing')", "pytest.xfail('tool missing')"])
+def test_a_check_of_which_a_part_was_left_out_has_not_passed(
+    project: pytest.Pytester, learn: Learn, inner: str
+) -> None:
+    known = learn()
+    check = PlainCheck(test="test_suite.py::test_parts", devices=("node",))
+    save_baseline(replace(known, checks=(check,)), project.path / "baselines")
+    part = "\ndef test_parts(subtests):\n    with subtests.test('a'):\n        {}\n"
+    suite = project.path / "test_suite.py"
+    text = suite.read_text()
+    suite.write_text(text + part.format("assert True"))
+    assert project.runpytest("--anubis").ret == 0
+    suite.write_text(text + part.format(inner))
+    result = project.runpytest("--anubis")
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(
+        ["*NOT_TESTED*test_parts*a part of it was left out: *tool missing*"]
+    )

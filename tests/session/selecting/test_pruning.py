@@ -312,6 +312,19 @@ def test_a_seed_repeats_the_choice_and_is_recorded(story: pytest.Pytester) -> No
     assert not drawn
 
 
+def test_a_benchmark_that_exposed_an_open_defect_of_this_node_is_never_left_out(
+    story: pytest.Pytester,
+) -> None:
+    (name,) = names("storage.disk")[-1:]
+    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explore=0")
+    assert name not in ran(run(story, *low, "--collect-only", "-q"))
+    with History(story.path / ".anubis") as history:
+        for node, state in ((HERE, "open"), ("n05", "open"), (HERE, "false alarm")):
+            tests = [name] if (node, state) == (HERE, "open") else names("storage.disk")[:1]
+            add_defect(history, node=node, benchmarks=tests, state=state)
+    assert ran(run(story, *low, "--collect-only", "-q")) == {name}
+
+
 def test_false_alarms_teach_nothing(story: pytest.Pytester) -> None:
     with History(story.path / ".anubis") as history:
         for _ in range(400):
