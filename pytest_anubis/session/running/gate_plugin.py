@@ -9,6 +9,8 @@ import pytest
 from pytest_anubis.core.events import Judged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.gate.preflight import preflight
+from pytest_anubis.hardware.gate.surroundings import Surroundings
 from pytest_anubis.hardware.inventory.hardware_classes import closest_class
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
 from pytest_anubis.session.context import RunContext, Sink
@@ -28,12 +30,19 @@ class Gate:
         context: The facts of the run.
         sink: Takes the verdicts.
         golden: What the class's nodes have; None: only what needs no comparison is checked.
+        surroundings: What lies around the hardware; None for a recorded node, which is not here.
 
     Attributes:
         findings: What stands against the node, failures first.
     """
 
-    def __init__(self, context: RunContext, sink: Sink, golden: Inventory | None) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        sink: Sink,
+        golden: Inventory | None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
         self._context = context
         self._sink = sink
         self._golden = golden
@@ -41,6 +50,8 @@ class Gate:
         if context.settings.gate != "off":
             inventory = inventory_from_plain(context.inventory)
             self.findings = check_inventory(inventory, golden)
+            if surroundings is not None:
+                self.findings += preflight(inventory, surroundings, _tested(context))
 
     @property
     def stops(self) -> bool:
@@ -105,6 +116,12 @@ class Gate:
             baseline=self._context.baseline.digest if self._context.baseline else "",
             action=finding.action,
         )
+
+
+def _tested(context: RunContext) -> set[int]:
+    """Return the positions of the accelerators that are tested; devices are numbered over the node."""
+    numbers = (device.partition(":")[2] for device in context.devices)
+    return {int(number) for number in numbers if number.isdecimal()}
 
 
 def golden_of(context: RunContext) -> Inventory | None:
