@@ -8,6 +8,7 @@ import pytest
 
 from pytest_anubis.core.events import Judged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.hardware.gate.gate_comparison import since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
 from pytest_anubis.hardware.gate.surroundings import Surroundings
@@ -52,6 +53,7 @@ class Gate:
             self.findings = check_inventory(inventory, golden)
             if surroundings is not None:
                 self.findings += preflight(inventory, surroundings, _tested(context))
+                self.findings += _since_the_last_run(context, inventory)
 
     @property
     def stops(self) -> bool:
@@ -116,6 +118,19 @@ class Gate:
             baseline=self._context.baseline.digest if self._context.baseline else "",
             action=finding.action,
         )
+
+
+def _since_the_last_run(context: RunContext, inventory: Inventory) -> list[GateFinding]:
+    """Return what befell the node's cards since its last run; what cannot be read there is not told."""
+    if not inventory.accelerators:
+        return []
+    from pytest_anubis.store.earlier_runs import earlier_inventory
+
+    plain = earlier_inventory(context.settings.store, node=context.node, before=context.run_id)
+    try:
+        return since(inventory_from_plain(plain), inventory) if plain else []
+    except InventoryError:
+        return []
 
 
 def _tested(context: RunContext) -> set[int]:

@@ -84,10 +84,10 @@ def settled(inventory: Inventory) -> Inventory:
 
 
 def run(pytester: pytest.Pytester, *more: str) -> tuple[pytest.RunResult, list[dict[str, Any]]]:
-    result = pytester.runpytest(
-        "--anubis", "--anubis-run-id=r", "--anubis-in-process", "-p", "no:xdist", *more
-    )
-    lines = (pytester.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
+    result = pytester.runpytest("--anubis", "--anubis-in-process", "-p", "no:xdist", *more)
+    journals = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    journal = max(journals, key=lambda path: path.stat().st_mtime_ns)
+    lines = journal.read_text().splitlines()
     events = [json.loads(line) for line in lines]
     return result, [e for e in events if e["event"] == "verdict" and e["benchmark"] == "inventory"]
 
@@ -308,3 +308,18 @@ def test_a_card_that_hangs_its_driver_is_named(
         f"{SLOT}: card is silent: it did not answer within 0.5 s, expected one that answers"
     )
     assert SERIAL in verdict["text"]
+
+
+def test_errors_that_the_driver_has_forgotten_are_told(
+    eight: pytest.Pytester, nvml_node: Node
+) -> None:
+    assert run(eight, "--anubis-run-id=first")[0].ret == 0
+    nvml_node.set({"gpu3.ecc.uncorrected.aggregate": 2, "gpu3.remapped.uncorrected": 1})
+    result, verdicts = run(eight)
+    assert (result.ret, verdicts) == (0, [])
+    result.stdout.fnmatch_lines(
+        [
+            f"anubis gate: NOTE: {SLOT}: number of uncorrected ECC errors of its life is 2 more than *",
+            f"anubis gate: NOTE: {SLOT}: number of rows remapped after uncorrected errors is 1 more *",
+        ]
+    )
