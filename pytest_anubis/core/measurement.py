@@ -92,6 +92,8 @@ class TestResult:
             if nothing is.
         left_out: Why a subtest was skipped, or failed as expected: the test has not looked at everything;
             empty if it has.
+        environment: What of its surroundings kept the test from its work, and what to do about it; such a
+            failure says nothing about the hardware either. Empty if nothing is known to have done so.
     """
 
     __test__ = False
@@ -105,3 +107,4 @@ class TestResult:
     metrics: Count = 0
     misuse: str = ""
     left_out: str = ""
+    environment: str = ""

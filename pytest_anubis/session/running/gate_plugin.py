@@ -8,9 +8,13 @@ import pytest
 
 from pytest_anubis.core.events import Judged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.hardware.gate.gate_comparison import since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.gate.preflight import preflight
+from pytest_anubis.hardware.gate.surroundings import Surroundings
 from pytest_anubis.hardware.inventory.hardware_classes import closest_class
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
+from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
@@ -28,19 +32,30 @@ class Gate:
         context: The facts of the run.
         sink: Takes the verdicts.
         golden: What the class's nodes have; None: only what needs no comparison is checked.
+        surroundings: What lies around the hardware; None for a recorded node, which is not here.
 
     Attributes:
         findings: What stands against the node, failures first.
     """
 
-    def __init__(self, context: RunContext, sink: Sink, golden: Inventory | None) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        sink: Sink,
+        golden: Inventory | None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
         self._context = context
         self._sink = sink
         self._golden = golden
+        self._told = False
         self.findings: list[GateFinding] = []
         if context.settings.gate != "off":
             inventory = inventory_from_plain(context.inventory)
             self.findings = check_inventory(inventory, golden)
+            if surroundings is not None:
+                self.findings += preflight(inventory, surroundings, _tested(context))
+                self.findings += _since_the_last_run(context, inventory)
 
     @property
     def stops(self) -> bool:
@@ -53,11 +68,19 @@ class Gate:
         if session.config.option.collectonly:
             return
         for finding in self.findings:
-            self._sink(Judged(verdict=self._verdict(finding)))
+            if finding.severity != "NOTE":
+                self._sink(Judged(verdict=self._verdict(finding)))
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was found."""
-        return [f"anubis gate: {f.severity}: {f.text}" for f in self.findings]
+        self._told = True
+        return [
+            printable(
+                f"anubis gate: {f.severity}: {f.text}"
+                + (f"; next step: {f.action}" if f.action else "")
+            )
+            for f in self.findings
+        ]
 
     # First: before any other loop.
     @pytest.hookimpl(tryfirst=True)
@@ -66,6 +89,11 @@ class Gate:
 
         Whoever reads only the JUnit file or the exit code must not take a node without tests for a good one.
         """
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if not self._told and reporter is not None:  # with workers, nobody collects here
+            reporter.ensure_newline()
+            for line in self.pytest_report_collectionfinish():
+                reporter.write_line(line)
         if not self.stops or session.config.option.collectonly:
             return None
         for number, finding in enumerate(f for f in self.findings if f.severity == "FAIL"):
@@ -87,7 +115,10 @@ class Gate:
         return MetricVerdict(
             outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
             reason=Reason.BEYOND if failed else Reason.INVALID,
-            text=finding.text,
+            # What is not rejected has no headline of its own that tells the next step.
+            text=finding.text
+            if failed or not finding.action
+            else f"{finding.text}; {finding.action}",
             benchmark=BENCHMARK,
             metric=finding.what,
             component=finding.component,
@@ -97,6 +128,25 @@ class Gate:
             baseline=self._context.baseline.digest if self._context.baseline else "",
             action=finding.action,
         )
+
+
+def _since_the_last_run(context: RunContext, inventory: Inventory) -> list[GateFinding]:
+    """Return what befell the node's cards since its last run; what cannot be read there is not told."""
+    if not inventory.accelerators:
+        return []
+    from pytest_anubis.store.earlier_runs import earlier_inventory
+
+    plain = earlier_inventory(context.settings.store, node=context.node, before=context.run_id)
+    try:
+        return since(inventory_from_plain(plain), inventory) if plain else []
+    except InventoryError:
+        return []
+
+
+def _tested(context: RunContext) -> set[int]:
+    """Return the positions of the accelerators that are tested; devices are numbered over the node."""
+    numbers = (device.partition(":")[2] for device in context.devices)
+    return {int(number) for number in numbers if number.isdecimal()}
 
 
 def golden_of(context: RunContext) -> Inventory | None:
