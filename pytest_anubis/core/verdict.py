@@ -40,6 +40,7 @@ class Reason(StrEnum):
     NOT_RUN = "not-run"  # a tool or device is missing; the test says which
     NOT_REPORTED = "not-reported"  # planned, but crashed, hung or interrupted before it reported
     REPEATED = "repeated"  # an attempt failed, and the test was repeated
+    HARDWARE = "hardware"  # the hardware itself reported it: a counter, an event of the driver
     WAIVED = "waived"  # failed as the test's own xfail mark expects
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
 

@@ -44,6 +44,7 @@ ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetClockInfo": lambda card, kind: {1: 1900, 2: 2619}[kind],
     "nvmlDeviceGetTemperature": lambda card, sensor: 61,
     "nvmlDeviceGetPcieReplayCounter": 0,
+    "nvmlDeviceGetTotalEnergyConsumption": 9_000_000,
     "nvmlDeviceGetViolationStatus": lambda card, policy: SimpleNamespace(
         referenceTime=1, violationTime=5
     ),
@@ -81,6 +82,15 @@ class FakeNvml:
         self.only = only
         self.open = 0
         self.answers = dict(ANSWERS)
+        self.fields: dict[Any, int] = {82: 72}
+
+    def _field(self, card: int, field: int, scope: int = 0) -> SimpleNamespace:
+        """Return one field; (card, field) goes before field, and what is unknown is not supported."""
+        value = self.fields.get((card, field), self.fields.get(field))
+        code = pynvml.NVML_ERROR_NOT_SUPPORTED if value is None else 0
+        return SimpleNamespace(
+            nvmlReturn=code, valueType=3, value=pynvml.c_nvmlValue_t(ullVal=value or 0)
+        )
 
     def nvmlInit(self) -> None:  # noqa: N802 - the library's own name
         if self.init:
@@ -113,8 +123,7 @@ class FakeNvml:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
             return 1
         if name == "nvmlDeviceGetFieldValues":
-            value = pynvml.c_nvmlValue_t(uiVal=72)
-            return [SimpleNamespace(nvmlReturn=0, valueType=1, value=value)]
+            return [self._field(arguments[0], *wanted) for wanted in arguments[1]]
         answer = self.answers[name]
         return answer(*arguments) if callable(answer) else answer
 

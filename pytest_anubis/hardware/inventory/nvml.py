@@ -95,6 +95,14 @@ class Nvml:
             return None
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
+    def wait_event(self, events: Any, milliseconds: int) -> Any:
+        """Wait for an event of a registered set.
+
+        Raises:
+            NVMLError: None came (code 10), or the library failed.
+        """
+        return self._module.nvmlEventSetWait(events, milliseconds)
+
     def constant(self, name: str, default: int) -> int:
         """Return a constant of the bindings, `default` when they do not have it."""
         return int(getattr(self._module, name, default))

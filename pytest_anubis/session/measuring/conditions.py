@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.session.context import RunContext, context_key
+from pytest_anubis.core.events import HardwareFound
+from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key
 
 if TYPE_CHECKING:
     from pytest_anubis.hardware.telemetry.host_sensors import Source
+    from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
     from pytest_anubis.hardware.telemetry.telemetry_sampler import Mark, Telemetry
 
 Series = tuple[tuple[str, tuple[float, ...]], ...]
@@ -37,11 +39,13 @@ class Seen:
         disturbance: What made the machine slower than its hardware is, one phrase each.
         telemetry: Sensor series, (name, values) pairs.
         evidence: What speaks for or against the hardware, one phrase each.
+        slowdowns: Clocks that were pulled down: findings of their own.
     """
 
     disturbance: tuple[str, ...] = ()
     telemetry: Series = ()
     evidence: tuple[str, ...] = ()
+    slowdowns: tuple[Slowdown, ...] = ()
 
 
 class Surroundings:
@@ -56,6 +60,7 @@ class Surroundings:
         self._telemetry: Telemetry | None = None
         self._mark: Mark | None = None
         self._latest: tuple[float, Seen] | None = None
+        self._reported: set[tuple[str, str, str]] = set()
 
     def prepare(self) -> Telemetry:
         """Start sampling unless that has been done, so that no test pays for loading and opening."""
@@ -88,7 +93,9 @@ class Surroundings:
         if latest is not None and now - latest[0] < FRESH:
             return latest[1]
         envelope = telemetry.since(mark)
-        seen = Seen(envelope.disturbance, envelope.series, envelope.evidence)
+        seen = Seen(
+            envelope.disturbance, envelope.series, envelope.evidence, envelope.slowdowns
+        )
         self._latest = (time.monotonic(), seen)
         return seen
 
@@ -104,6 +111,27 @@ class Surroundings:
         seen.disturbance = tuple(dict.fromkeys((*watch.disturbance, *envelope.disturbance)))
         seen.telemetry = envelope.series
         seen.evidence = envelope.evidence
+        seen.slowdowns = envelope.slowdowns
+
+    def report(self, seen: Seen, test: str, sink: Sink) -> None:
+        """Tell once a test what is a finding by itself: clocks of its cards that were pulled down."""
+        for one in seen.slowdowns:
+            card = next((c for c in cards_of(self._context) if c.part == one.part), None)
+            key = (test, one.sort, one.part)
+            if key in self._reported or (card is None and one.part.startswith("GPU")):
+                continue
+            self._reported.add(key)
+            sink(
+                HardwareFound(
+                    sort=one.sort,
+                    name=one.name,
+                    text=one.text,
+                    part=card.place if card is not None else "",
+                    device=card.device if card is not None else "",
+                    tests=(test,),
+                    source="telemetry",
+                )
+            )
 
     def close(self) -> None:
         """Stop sampling."""

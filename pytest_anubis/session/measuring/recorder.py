@@ -195,6 +195,7 @@ class Recorder:
         measurement = self._measurement(metric, group, values, disturbance=self._disturbance())
         if self._surroundings is not None:
             seen = self._surroundings.since_body_began()
+            self._surroundings.report(seen, self._test, self._sink)
             measurement = replace(
                 measurement,
                 disturbance=tuple(dict.fromkeys((*measurement.disturbance, *seen.disturbance))),
@@ -230,6 +231,7 @@ class Recorder:
             values = take(plan)
             self._keep(self._measurement(metric, group, values))
             return tuple(values)
+        report = self._surroundings.report
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
         window = window_of(self._context, criterion)
@@ -238,6 +240,7 @@ class Recorder:
             self._set_aside(self._measurement(metric, group, take(lead)))
 
         def keep_spoiled(look: Look, attempt: int) -> None:
+            report(look.seen, self._test, self._sink)
             spoiled = self._measurement(
                 metric, group, look.values, disturbance=look.seen.disturbance
             )
@@ -250,6 +253,8 @@ class Recorder:
             looks = look_closer(
                 criterion, plan, take, look, self._surroundings, keep_spoiled, self._patience
             )
+        for one in looks:
+            report(one.seen, self._test, self._sink)
         values = [value for one in looks for value in one.values]
         measurement = replace(
             self._measurement(metric, group, values, disturbance=looks[-1].seen.disturbance),
