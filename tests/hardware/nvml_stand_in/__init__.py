@@ -1,0 +1,130 @@
+"""Cards that are not there: a small NVML and a small amdsmi, whose answers stand in a text file.
+
+What the tests of other rooms need is `nvml_node`, a fixture (import it where it is used), and `Node`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+SOURCE = Path(__file__).with_name("nvml_stand_in.c")
+AMDSMI_PATH = Path(__file__).with_name("amdsmi_path")
+"""Folder to put on ``PYTHONPATH``, so that ``import amdsmi`` finds the stand-in."""
+NVML_STATE = "ANUBIS_NVML_STATE"
+AMDSMI_STATE = "ANUBIS_AMDSMI_STATE"
+XID = 0x8
+"""NVML's type of the event that carries an XID."""
+
+
+class Node:
+    """The state of a node's stand-in cards: a text file that is read again on every call.
+
+    Args:
+        state: The file; it is written here.
+        library: The shared library; None for a node of AMD's cards.
+    """
+
+    def __init__(self, state: Path, library: Path | None = None) -> None:
+        self.state = state
+        self.library = library
+        self._values: dict[str, str] = {}
+        self._events: list[str] = []
+        self._write()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What another process needs to see these cards, in place of any other."""
+        if self.library is None:
+            paths = [str(AMDSMI_PATH), *filter(None, [os.environ.get("PYTHONPATH")])]
+            return {AMDSMI_STATE: str(self.state), "PYTHONPATH": os.pathsep.join(paths)}
+        paths = [str(self.library.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        return {NVML_STATE: str(self.state), "LD_LIBRARY_PATH": os.pathsep.join(paths)}
+
+    def set(self, values: dict[str, Any]) -> None:
+        """Change what the cards answer, such as ``{"gpu3.remapped.pending": 1}``; None: healthy again."""
+        for key, value in values.items():
+            self._values.pop(key, None)
+            if value is not None:
+                self._values[key] = str(value)
+        self._write()
+
+    def event(self, card: int, data: int, kind: int = XID) -> None:
+        """Let a card tell an event: an XID unless another kind is named."""
+        self._events.append(f"event {card} {kind:#x} {data}")
+        self._write()
+
+    def heal(self) -> None:
+        """Make all cards healthy; what hangs goes on."""
+        self._values.clear()
+        self._events.clear()
+        self._write()
+
+    def _write(self) -> None:
+        lines = [*(f"{key} {value}" for key, value in self._values.items()), *self._events]
+        new = self.state.with_suffix(".new")
+        new.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        new.replace(self.state)  # at once: somebody may be reading
+
+
+@functools.cache
+def nvml_library() -> Path:
+    """Build the stand-in under the name by which the bindings load it, once a process.
+
+    Returns:
+        The library, alone in its folder. The test is skipped where there is no compiler.
+    """
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        pytest.skip("no C compiler: the stand-in for NVML cannot be built")
+    version = SOURCE.stat().st_mtime_ns
+    for part in SOURCE.parent.glob("*.h"):
+        version = max(version, part.stat().st_mtime_ns)
+    folder = Path(tempfile.gettempdir()) / f"anubis-nvml-{os.getuid()}-{version}"
+    made = folder / "libnvidia-ml.so.1"
+    if not made.exists():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        part = folder / f"{os.getpid()}.part"
+        options = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run([compiler, *options, "-o", str(part), str(SOURCE)], check=True)
+        part.replace(made)  # whichever process comes last wins: they are equal
+    return made
+
+
+def use_nvml(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the bindings in this process, and processes that it starts, find the stand-in cards."""
+    for name, value in node.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(node.library)))
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    monkeypatch.setattr(pynvml, "_nvmlLib_refcount", 0)
+
+
+@pytest.fixture
+def nvml_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    """Eight healthy NVIDIA cards, through the real bindings, here and in processes that are started."""
+    node = Node(tmp_path / "nvml_state.txt", nvml_library())
+    use_nvml(node, monkeypatch)
+    yield node
+    node.heal()  # a call that hangs ends
+
+
+@pytest.fixture
+def amdsmi_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    """Eight healthy AMD cards, as the module ``amdsmi``, here and in processes that are started."""
+    node = Node(tmp_path / "amdsmi_state.txt")
+    for name, value in node.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(str(AMDSMI_PATH))
+    yield node
+    node.heal()
