@@ -180,8 +180,8 @@ class LeftBehind:
 class HardwareFound:
     """Something that the hardware itself reported while the run lasted, whatever its tests say.
 
-    What follows from it is decided from the record (`validator.deciding.hardware_policy`), live and whenever a
-    journal is read back.
+    What follows from it is decided from the record (`validator.deciding.hardware_policy`), live and whenever
+    a journal is read back.
 
     Attributes:
         sort: Which rule of the policy it falls under: ``card-lost``, ``thermal-slowdown``, ...

@@ -22,12 +22,12 @@ from pytest_anubis.hardware.telemetry.xid_catalogue import xid
 UNCORRECTED = "uncorrected ECC errors"
 
 CRC_RATE = 100.0
-"""CRC errors of an NVLink per second that count: the limit of NVIDIA's DCGM (DCGM_LIMIT_MAX_NVLINK_CRC_ERROR),
-below which retries are part of how the link works."""
+"""CRC errors of an NVLink per second that count: the limit of NVIDIA's DCGM
+(DCGM_LIMIT_MAX_NVLINK_CRC_ERROR), below which retries are part of how the link works."""
 
 RECOVERY_RATE = 1 / 3600
-"""Recoveries or replays of an NVLink per second that count, from the second on. DCGM's health check warns of the
-first one; at more than one an hour it is no chance."""
+"""Recoveries or replays of an NVLink per second that count, from the second on. DCGM's health check warns of
+the first one; at more than one an hour it is no chance."""
 
 # NVML's types of events (nvml.h) that say what no XID need say.
 EVENT_DOUBLE_BIT = 0x2
@@ -71,7 +71,9 @@ def counter_facts(begin: Reading, end: Reading) -> list[Fact]:
         grown = max(_grown(before, after, LIFETIME_ERRORS), _grown(before, after, UNCORRECTED))
         if grown:
             text = f"{grown} uncorrected memory error{'s' if grown > 1 else ''}"
-            facts.append(Fact(sort="uncorrected-memory-error", name=UNCORRECTED, text=text, part=part))
+            facts.append(
+                Fact(sort="uncorrected-memory-error", name=UNCORRECTED, text=text, part=part)
+            )
         for counter, sort, text in (
             (FAILED_REMAPPING, "remap-failed", "a row could not be remapped"),
             (PENDING_REMAPPING, "remap-pending", "a row remapping waits for a reset"),

@@ -1,7 +1,7 @@
 """Watching all cards for a whole run: error counters between tests, the kernel log, and NVML's events.
 
-Whatever may hang does so in threads of its own; nobody waits for them beyond a deadline. One process holds NVML
-open for the run, so that opening it costs the others nothing where the driver does not persist.
+Whatever may hang does so in threads of its own; nobody waits for them beyond a deadline. One process holds
+NVML open for the run, so that opening it costs the others nothing where the driver does not persist.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LAST = 15.0
 """Seconds within which the last look must come: longer than any answer of a driver that is only busy."""
 
 PACE = 1.0
-"""Seconds between two looks at the counters, at least: a look at eight cards takes some tens of milliseconds in
-drivers that measurements share, and trivial tests are many."""
+"""Seconds between two looks at the counters, at least: a look at eight cards takes some tens of milliseconds
+in drivers that measurements share, and trivial tests are many."""
 
 WAIT = 500
-"""Milliseconds for which NVML is asked to wait for an event: so long does the last one take to be asked for."""
+"""Milliseconds for which NVML is asked to wait for an event, and so long the last one may take."""
 
 _TIMEOUT = 10  # NVML's code for "no event came"
 
@@ -56,6 +56,7 @@ class CardWatch:
         first: Seconds within which the first reading must come: without persistence the driver starts then.
         deadline: Seconds within which the last must.
         pace: Seconds between two looks, at least.
+        wait: Milliseconds for which NVML is asked to wait for an event.
     """
 
     def __init__(
@@ -67,11 +68,13 @@ class CardWatch:
         first: float = FIRST,
         deadline: float = LAST,
         pace: float = PACE,
+        wait: int = WAIT,
     ) -> None:
         self._tell = tell
         self._sources = list(sources) if sources is not None else [NvidiaSource(), AmdSource()]
         self._log = log
         self._first_deadline, self._deadline, self._pace = first, deadline, pace
+        self._wait = wait
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ready, self._done, self._stop = (
             threading.Event(),
@@ -120,7 +123,9 @@ class CardWatch:
     def _gave_up(self, limit: float) -> None:
         if not self._silent:
             self._silent = True
-            text = f"the driver's library did not answer within {limit:g} s: no error counter was read"
+            text = (
+                f"the driver's library did not answer within {limit:g} s: no error counter was read"
+            )
             self._tell([Fact(sort="card-silent", name="error counters", text=text)], False)
 
     def _serve(self) -> None:
@@ -182,7 +187,9 @@ class CardWatch:
     def _listen(self) -> None:
         nvidia = next((one for one in self._sources if isinstance(one, NvidiaSource)), None)
         if nvidia is not None and nvidia.handles:
-            self._listener = _Listener(nvidia.nvml, nvidia.handles, self._tell, self._stop)
+            self._listener = _Listener(
+                nvidia.nvml, nvidia.handles, self._tell, self._stop, self._wait
+            )
             self._listener.start()
 
 
@@ -194,15 +201,17 @@ class _Listener:
         handles: Card -> its handle.
         tell: Takes what comes.
         stop: Set when nobody wants to hear more.
+        wait: Milliseconds for which NVML is asked to wait.
     """
 
     def __init__(
-        self, nvml: Nvml, handles: dict[str, Any], tell: Tell, stop: threading.Event
+        self, nvml: Nvml, handles: dict[str, Any], tell: Tell, stop: threading.Event, wait: int
     ) -> None:
         self._nvml = nvml
         self._handles = handles
         self._tell = tell
         self._stop = stop
+        self._wait = wait
         self._quiet = threading.Event()  # no event is waiting to be told
         self._set: Any = None
 
@@ -232,11 +241,11 @@ class _Listener:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                event = self._nvml.wait_event(self._set, WAIT)
+                event = self._nvml.wait_event(self._set, self._wait)
             except Exception as error:  # the library is gone, or its card
                 if code_of(error) != _TIMEOUT:
                     # No event will come: XID 79 is one that the counters tell as well.
-                    self._stop.wait(WAIT / 1000)
+                    self._stop.wait(self._wait / 1000)
                 self._quiet.set()
                 continue
             part = self._part(event.device)

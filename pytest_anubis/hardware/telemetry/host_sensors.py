@@ -144,7 +144,7 @@ class HostSource:
         return [f"{base}/{zone}/temp" for zone in zones]
 
     def _inlet_files(self) -> list[str]:
-        """Return the sensors of the air that comes in: drivers of boards label them so, few boards have one."""
+        """Return the sensors of the air that comes in, by their labels; few boards have one."""
         base = "/sys/class/hwmon"
         return [
             f"{base}/{chip}/{name.removesuffix('_label')}_input"

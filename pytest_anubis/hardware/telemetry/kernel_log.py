@@ -49,7 +49,9 @@ _OTHERS: tuple[tuple[re.Pattern[str], str, Sort], ...] = (
     (
         # amdgpu_ras.c: "socket: 4, die: 0 1 new uncorrectable hardware errors detected in umc block"; the
         # driver repeats totals, which are none of this run's, as "... detected in total in umc block".
-        re.compile(rf"{_AMD}\b[1-9]\d* (?:new )?uncorrectable hardware errors detected in (?!total)"),
+        re.compile(
+            rf"{_AMD}\b[1-9]\d* (?:new )?uncorrectable hardware errors detected in (?!total)"
+        ),
         "uncorrectable error of the card (RAS)",
         "uncorrected-memory-error",
     ),
@@ -59,7 +61,9 @@ _OTHERS: tuple[tuple[re.Pattern[str], str, Sort], ...] = (
         "evidence",
     ),
     (
-        re.compile(rf"{_AMD}(?:poison is consumed|RAS poison|uncorrectable hardware error ?\(ERREVENT)"),
+        re.compile(
+            rf"{_AMD}(?:poison is consumed|RAS poison|uncorrectable hardware error ?\(ERREVENT)"
+        ),
         "uncorrectable error of the card (RAS)",
         "uncorrected-memory-error",
     ),

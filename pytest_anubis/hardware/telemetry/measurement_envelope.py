@@ -31,8 +31,8 @@ THROTTLED_SHARE = 0.05
 a loss of 5 %, and a slowdown costs at most the time that it lasts."""
 
 LEAST_SEEN = 2
-"""Samples in which a slowdown must be seen before anything follows from it by itself: one may be the moment in
-which a load begins. A duration counter needs no second witness."""
+"""Samples in which a slowdown must be seen before anything follows from it by itself: one may be the moment
+in which a load begins. A duration counter needs no second witness."""
 
 AIR_LIMIT = 35.0
 """Degrees of the air that a node takes in: servers are built for at most 35 °C (ASHRAE's class A2, and what

@@ -27,8 +27,8 @@ _CLOCK_SM, _CLOCK_MEMORY = 1, 2
 _SENSOR_GPU = 0
 _POLICY_POWER, _POLICY_THERMAL = 0, 1
 
-# Fields, all of which one call of NVML answers (nvml.h, NVML_FI_DEV_...). GetPowerUsage is a mean over a second
-# on newer cards; this is the power of the moment, in mW.
+# Fields, all of which one call of NVML answers (nvml.h, NVML_FI_DEV_...). GetPowerUsage is a mean over a
+# second on newer cards; this is the power of the moment, in mW.
 _POWER_INSTANT = 186
 _MEMORY_TEMPERATURE = 82
 _ENERGY = 83  # mJ since the driver was loaded

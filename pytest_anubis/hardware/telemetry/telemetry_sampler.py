@@ -31,8 +31,8 @@ DEADLINE = 5.0
 """Seconds within which the sensors must answer; NVML's slowest calls take some tens of milliseconds."""
 
 FIRST = 60.0
-"""Seconds within which the first answer must come: without persistence the driver starts every card when NVML is
-opened, some seconds for each, and nine processes wait for each other."""
+"""Seconds within which the first answer must come: without persistence the driver starts every card when NVML
+is opened, some seconds for each, and nine processes wait for each other."""
 
 COST_SHARE = 0.05
 """Largest share of one thread's time that sampling may take, most of it waiting in a driver: slow sensors

@@ -1,9 +1,9 @@
 """What the error numbers of NVIDIA's driver (XIDs) mean, in our words, and what speaks against hardware.
 
 The source of every number is NVIDIA's catalogue "Analyzing Xid Errors with the Xid Catalog"
-(docs.nvidia.com/deploy/xid-errors): its column "immediate action" stands beside each number here. The grade is
-ours: RESTART_APP and IGNORE are what programs provoke, RESET_GPU and CONTACT_SUPPORT are hardware's unless the
-catalogue's own text says that programs and drivers cause it too.
+(docs.nvidia.com/deploy/xid-errors): its column "immediate action" stands beside each number here. The grade
+is ours: RESTART_APP and IGNORE are what programs provoke, RESET_GPU and CONTACT_SUPPORT are hardware's unless
+the catalogue's own text says that programs and drivers cause it too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 Grade = Literal["fault", "reset", "unclear", "link", "program"]
 """``fault``: hardware. ``reset``: the driver repaired something, or asks for a reset. ``unclear``: both
-programs and hardware cause it. ``link``: hardware if the message calls it fatal. ``program``: evidence only."""
+programs and hardware cause it. ``link``: hardware if the message says fatal. ``program``: evidence only."""
 
 
 class Xid(NamedTuple):

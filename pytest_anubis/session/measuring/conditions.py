@@ -93,9 +93,7 @@ class Surroundings:
         if latest is not None and now - latest[0] < FRESH:
             return latest[1]
         envelope = telemetry.since(mark)
-        seen = Seen(
-            envelope.disturbance, envelope.series, envelope.evidence, envelope.slowdowns
-        )
+        seen = Seen(envelope.disturbance, envelope.series, envelope.evidence, envelope.slowdowns)
         self._latest = (time.monotonic(), seen)
         return seen
 

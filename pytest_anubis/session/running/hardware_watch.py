@@ -41,7 +41,8 @@ class HardwareWatch:
     ) -> None:
         self._cards = cards_of(context)
         self._known = {
-            str(card.get("pci") or "").lower() for card in context.inventory.get("accelerators") or ()
+            str(card.get("pci") or "").lower()
+            for card in context.inventory.get("accelerators") or ()
         }
         self._state = state
         self._sink = sink
@@ -56,8 +57,8 @@ class HardwareWatch:
         if not self._cards or not self._log.unreadable:
             return []
         return [
-            f"anubis: {self._log.unreadable}: XIDs are taken from NVML's events; messages of switches, of AMD's "
-            "driver and of the host are not seen (in a container, pass /dev/kmsg and CAP_SYSLOG)"
+            f"anubis: {self._log.unreadable}: XIDs are taken from NVML's events; messages of switches, of "
+            "AMD's driver and of the host are not seen (in a container, pass /dev/kmsg and CAP_SYSLOG)"
         ]
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -102,7 +103,8 @@ class HardwareWatch:
                 self._recent = dict.fromkeys(running)
         for fact in facts:
             card = next(
-                (c for c in self._cards if c.part == fact.part or _same(fact.place, c.address)), None
+                (c for c in self._cards if c.part == fact.part or _same(fact.place, c.address)),
+                None,
             )
             if card is None and (fact.part or any(_same(fact.place, one) for one in self._known)):
                 continue  # a card that is not under test

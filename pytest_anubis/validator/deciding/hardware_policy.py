@@ -1,7 +1,8 @@
 """What follows from what the hardware itself reports while tests run: one rule for every sort of report.
 
-The tests may all have passed: an uncorrected error, a driver that lost its card or clocks that were pulled down
-are findings of their own. A rule says what follows, where to look, what to do, and why it is so and not else.
+The tests may all have passed: an uncorrected error, a driver that lost its card or clocks that were pulled
+down are findings of their own. A rule says what follows, where to look, what to do, and why it is so and not
+else.
 """
 
 from __future__ import annotations
@@ -201,9 +202,7 @@ def verdicts_of_hardware(run: RunRecord) -> list[MetricVerdict]:
     return sorted(verdicts, key=lambda verdict: worst.index(verdict.outcome))
 
 
-def _verdict(
-    node: str, rule: Rule, events: Sequence[HardwareFound], room: str
-) -> MetricVerdict:
+def _verdict(node: str, rule: Rule, events: Sequence[HardwareFound], room: str) -> MetricVerdict:
     first = events[0]
     tests = list(dict.fromkeys(test for event in events for test in event.tests))
     sources = " and ".join(dict.fromkeys(event.source for event in events if event.source))

@@ -246,9 +246,12 @@ def test_fields_come_before_single_calls_and_all_of_them_in_one_call() -> None:
     }
     asked: list[int] = []
     whole = fake._answer
-    fake._answer = lambda name, *rest: (  # type: ignore[method-assign]
-        asked.append(len(rest[1])) if name == "nvmlDeviceGetFieldValues" else None
-    ) or whole(name, *rest)
+    fake._answer = lambda name, *rest: (
+        (  # type: ignore[method-assign]
+            asked.append(len(rest[1])) if name == "nvmlDeviceGetFieldValues" else None
+        )
+        or whole(name, *rest)
+    )
     found = read(fake)
     counters = found.counters["GPU 0"]
     assert found.values["GPU 0"][POWER] == 655.0

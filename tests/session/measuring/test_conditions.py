@@ -65,10 +65,17 @@ def test_every_counter_that_moves_while_a_test_measures_itself_is_named(
         assert found[short].evidence == ()
 
 
-def test_heat_while_a_test_measures_itself_is_a_disturbance(pytester: pytest.Pytester) -> None:
+def test_heat_while_a_test_measures_itself_is_reported_and_excuses_nothing(
+    pytester: pytest.Pytester,
+) -> None:
     found = run(pytester, {"values": {"throttle reasons": HOT, "temperature (°C)": 92.0}})
-    (hot,) = [line for line in found["rate"].disturbance if "slow because hot" in line]
-    assert hot.startswith("slow because hot: GPU 3 throttled")
+    hot = "thermal slowdown 100 % of the time, at up to 92 °C"
+    assert found["rate"].disturbance == ()
+    assert f"GPU 3: {hot}" in found["rate"].evidence
+    (event,) = read_journal(pytester.path / ".anubis/runs/r").hardware
+    assert (event.sort, event.device, event.text) == ("thermal-slowdown", "cuda:3", hot)
+    assert event.part == "GPU 3 (0000:5d:00.0)"
+    assert [test.rpartition("::")[2] for test in event.tests] == ["test_copy"]
 
 
 def test_a_quiet_node_leaves_series_and_no_evidence(pytester: pytest.Pytester) -> None:
