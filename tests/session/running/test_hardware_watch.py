@@ -247,3 +247,29 @@ def test_what_was_reported_is_told_again_from_the_journal(
     assert "GPU 3 (0000:61:00.0): 1 uncorrected memory error" in capsys.readouterr().out
     assert anubis(["judge", ".anubis/runs", "--baseline", "baselines"]) == 1
     assert "GPU 3 (0000:61:00.0): 1 uncorrected memory error" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "code"),
+    [
+        ("gpu3.pcie.width 8", "PCIe link width*", 1),
+        ("gpu3.nvlink.7.state 0", "number of NVLinks that are up*", 1),
+        ("gpu3.mode 0", "", 0),
+    ],
+)
+def test_the_gate_runs_again_at_the_end(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, line: str, said: str, code: int
+) -> None:
+    monkeypatch.setenv("FAULT_AT_cuda_3", line)
+    result = run(node)
+    result.assert_outcomes(passed=8)
+    assert result.ret == code
+    if said:
+        result.stdout.fnmatch_lines([f"*at the end of the run: GPU 3 (0000:61:00.0): {said}"])
+
+
+def test_a_gate_that_is_off_stays_off_at_the_end(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.pcie.width 8")
+    assert run(node, "--anubis-gate=off").ret == 0
