@@ -76,11 +76,8 @@ class CardWatch:
         self._first_deadline, self._deadline, self._pace = first, deadline, pace
         self._wait = wait
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._ready, self._done, self._stop = (
-            threading.Event(),
-            threading.Event(),
-            threading.Event(),
-        )
+        self._ready, self._done = threading.Event(), threading.Event()
+        self._hurry, self._stop = threading.Event(), threading.Event()
         self._told: set[tuple[str, str, str]] = set()
         self._pending = False  # a look was asked for and has not begun to answer
         self._silent = False
@@ -111,6 +108,7 @@ class CardWatch:
         """Take the last look, tell what it shows, and let go of everything; bounded by the deadline."""
         if not self._thread.is_alive() and not self._ready.is_set():
             return  # never started
+        self._hurry.set()
         self._requests.put("last")
         if not self._done.wait(self._deadline):
             self._gave_up(self._deadline)
@@ -142,7 +140,7 @@ class CardWatch:
         while request != "last":
             request = self._requests.get()
             if request != "last" and (rest := last + self._pace - time.monotonic()) > 0:
-                self._stop.wait(rest)
+                self._hurry.wait(rest)
             if self._stop.is_set():
                 break
             self._pending = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import HardwareFound
-from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key
+from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
     from pytest_anubis.hardware.telemetry.host_sensors import Source
@@ -39,13 +39,11 @@ class Seen:
         disturbance: What made the machine slower than its hardware is, one phrase each.
         telemetry: Sensor series, (name, values) pairs.
         evidence: What speaks for or against the hardware, one phrase each.
-        slowdowns: Clocks that were pulled down: findings of their own.
     """
 
     disturbance: tuple[str, ...] = ()
     telemetry: Series = ()
     evidence: tuple[str, ...] = ()
-    slowdowns: tuple[Slowdown, ...] = ()
 
 
 class Surroundings:
@@ -60,6 +58,8 @@ class Surroundings:
         self._telemetry: Telemetry | None = None
         self._mark: Mark | None = None
         self._latest: tuple[float, Seen] | None = None
+        self._test = ""
+        self._sink: Sink = discard
         self._reported: set[tuple[str, str, str]] = set()
 
     def prepare(self) -> Telemetry:
@@ -93,40 +93,55 @@ class Surroundings:
         if latest is not None and now - latest[0] < FRESH:
             return latest[1]
         envelope = telemetry.since(mark)
-        seen = Seen(envelope.disturbance, envelope.series, envelope.evidence, envelope.slowdowns)
+        self._report(envelope.slowdowns)
+        seen = Seen(envelope.disturbance, envelope.series, envelope.evidence)
         self._latest = (time.monotonic(), seen)
         return seen
 
     @contextmanager
-    def around(self) -> Iterator[Seen]:
-        """Watch while the block runs."""
+    def around(self, *, host: bool = True) -> Iterator[Seen]:
+        """Watch while the block runs.
+
+        Args:
+            host: What others do to the host disturbs what is measured; a device's own clock does not see it,
+                and there it is evidence only.
+        """
         from pytest_anubis.hardware.load.disturbance import HostWatch
 
         seen = Seen()
         with self.prepare().around() as around, HostWatch(self._context.root_pid) as watch:
             yield seen
         envelope = around.envelope
-        seen.disturbance = tuple(dict.fromkeys((*watch.disturbance, *envelope.disturbance)))
+        self._report(envelope.slowdowns)
+        disturbing = watch.disturbance if host else ()
+        seen.disturbance = tuple(dict.fromkeys((*disturbing, *envelope.disturbance)))
         seen.telemetry = envelope.series
-        seen.evidence = envelope.evidence
-        seen.slowdowns = envelope.slowdowns
+        unseen = () if host else watch.disturbance
+        seen.evidence = (
+            *envelope.evidence,
+            *(f"on the host, which the device's clock does not see: {one}" for one in unseen),
+        )
 
-    def report(self, seen: Seen, test: str, sink: Sink) -> None:
-        """Tell once a test what is a finding by itself: clocks of its cards that were pulled down."""
-        for one in seen.slowdowns:
+    def serves(self, test: str, sink: Sink) -> None:
+        """Take note of whose measurements are watched from here on, and of who wants to hear of findings."""
+        self._test, self._sink = test, sink
+
+    def _report(self, slowdowns: Iterable[Slowdown]) -> None:
+        """Tell once a test what is a finding by itself: clocks of cards under test that were pulled down."""
+        for one in slowdowns:
             card = next((c for c in cards_of(self._context) if c.part == one.part), None)
-            key = (test, one.sort, one.part)
+            key = (self._test, one.sort, one.part)
             if key in self._reported or (card is None and one.part.startswith("GPU")):
                 continue
             self._reported.add(key)
-            sink(
+            self._sink(
                 HardwareFound(
                     sort=one.sort,
                     name=one.name,
                     text=one.text,
                     part=card.place if card is not None else "",
                     device=card.device if card is not None else "",
-                    tests=(test,),
+                    tests=(self._test,) if self._test else (),
                     source="telemetry",
                 )
             )

@@ -55,6 +55,8 @@ class Recorder:
         self._ambient = ambient
         self._surroundings = surroundings
         self._patience = patience or Patience()
+        if surroundings is not None:
+            surroundings.serves(test, sink)
         self._begin = ambient.begin() if ambient else None
         self.measurements: list[Measurement] = []
 
@@ -113,7 +115,8 @@ class Recorder:
             times = timing.rounds(fn, chosen, plan, per_round)
             return [timing.in_unit(seconds, unit, work) for seconds in times]
 
-        return self._take(metric, group, plan, take)
+        of_host = clock == "host" or self._device.kind == "cpu"
+        return self._take(metric, group, plan, take, host=of_host)
 
     def collect(
         self,
@@ -195,7 +198,6 @@ class Recorder:
         measurement = self._measurement(metric, group, values, disturbance=self._disturbance())
         if self._surroundings is not None:
             seen = self._surroundings.since_body_began()
-            self._surroundings.report(seen, self._test, self._sink)
             measurement = replace(
                 measurement,
                 disturbance=tuple(dict.fromkeys((*measurement.disturbance, *seen.disturbance))),
@@ -226,12 +228,12 @@ class Recorder:
         plan: RoundPlan,
         take: Callable[[RoundPlan], list[float]],
         per_value: int = 1,
+        host: bool = True,
     ) -> tuple[float, ...]:
         if self._surroundings is None:
             values = take(plan)
             self._keep(self._measurement(metric, group, values))
             return tuple(values)
-        report = self._surroundings.report
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
         window = window_of(self._context, criterion)
@@ -240,21 +242,17 @@ class Recorder:
             self._set_aside(self._measurement(metric, group, take(lead)))
 
         def keep_spoiled(look: Look, attempt: int) -> None:
-            report(look.seen, self._test, self._sink)
             spoiled = self._measurement(
                 metric, group, look.values, disturbance=look.seen.disturbance
             )
             self._set_aside(replace(spoiled, attempts=attempt))
 
         first = shortened(plan, window, per_value)
-        look, attempts = take_quiet(first, take, self._surroundings, keep_spoiled, self._patience)
+        rest = (self._surroundings, keep_spoiled, self._patience)
+        look, attempts = take_quiet(first, take, *rest, host=host)
         looks = [look]
         if criterion is not None and not look.seen.disturbance:
-            looks = look_closer(
-                criterion, plan, take, look, self._surroundings, keep_spoiled, self._patience
-            )
-        for one in looks:
-            report(one.seen, self._test, self._sink)
+            looks = look_closer(criterion, plan, take, look, *rest, host=host)
         values = [value for one in looks for value in one.values]
         measurement = replace(
             self._measurement(metric, group, values, disturbance=looks[-1].seen.disturbance),

@@ -92,3 +92,25 @@ def test_sampling_ends_with_the_run() -> None:
     surroundings.close()
     assert not thread.is_alive()
     surroundings.close()  # once more is harmless
+
+
+def test_load_on_the_host_is_no_disturbance_where_a_devices_clock_measures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "pytest_anubis.hardware.load.disturbance.disturbances", lambda _: ("12 % steal",)
+    )
+    monkeypatch.setattr(
+        "pytest_anubis.session.measuring.conditions.Surroundings._sources", lambda _: []
+    )
+    surroundings = Surroundings(RunContext(settings=Settings(active=True)))
+    try:
+        with surroundings.around() as seen:
+            pass
+        assert seen.disturbance == ("12 % steal",)
+        with surroundings.around(host=False) as seen:
+            pass
+    finally:
+        surroundings.close()
+    assert seen.disturbance == ()
+    assert seen.evidence[-1] == "on the host, which the device's clock does not see: 12 % steal"
