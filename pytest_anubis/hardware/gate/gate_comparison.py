@@ -92,7 +92,7 @@ def compare(before: Inventory, after: Inventory) -> list[GateFinding]:
         The findings, failures first. Uncorrected errors, failed replacements of rows, the vendor's limit
         for the caches, lost lanes, links and cards are FAIL; what waits for a reset is INCONCLUSIVE.
     """
-    found = []
+    found: list[GateFinding] = []
     now = {_key(card): card for card in after.accelerators}
     minutes = _minutes(before, after)
     for card in before.accelerators:

@@ -71,7 +71,9 @@ class CardWatch:
         wait: int = WAIT,
     ) -> None:
         self._tell = tell
-        self._sources = list(sources) if sources is not None else [NvidiaSource(), AmdSource()]
+        self._sources: list[Source] = (
+            list(sources) if sources is not None else [NvidiaSource(), AmdSource()]
+        )
         self._log = log
         self._first_deadline, self._deadline, self._pace = first, deadline, pace
         self._wait = wait

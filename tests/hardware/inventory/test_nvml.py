@@ -265,14 +265,16 @@ def test_fields_come_before_single_calls_and_all_of_them_in_one_call() -> None:
         83: 5_000,
     }
     asked: list[int] = []
-    whole = fake._answer
-    fake._answer = lambda name, *rest: (
-        (  # type: ignore[method-assign]
-            asked.append(len(rest[1])) if name == "nvmlDeviceGetFieldValues" else None
-        )
-        or whole(name, *rest)
-    )
-    found = read(fake)
+
+    class Counting(FakeNvml):
+        def _answer(self, name: str, *arguments: Any) -> Any:
+            if name == "nvmlDeviceGetFieldValues":
+                asked.append(len(arguments[1]))
+            return super()._answer(name, *arguments)
+
+    counting = Counting(1, links=2)
+    counting.fields = fake.fields
+    found = read(counting)
     counters = found.counters["GPU 0"]
     assert found.values["GPU 0"][POWER] == 655.0
     assert (counters["uncorrected ECC errors"], counters[LIFETIME_ERRORS]) == (1, 7)

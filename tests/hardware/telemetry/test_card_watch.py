@@ -192,3 +192,51 @@ def test_links_are_judged_by_the_rate_of_their_errors(
         Reading(counters={"GPU 0": {f"NVLink 4 {name}": value}}) for value in (7, 7 + grown)
     )
     assert [fact.sort for fact in link_facts(begin, end, seconds)] == [sort] * bool(sort)
+
+
+class Held:
+    """A source that knows whether it is open."""
+
+    opened = closed = False
+
+    def open(self) -> None:
+        self.opened = True
+
+    def read(self, counters: bool) -> Reading:
+        assert counters
+        assert not self.closed
+        return Reading()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_library_is_held_open_for_the_whole_run() -> None:
+    held, looks = Held(), threading.Semaphore(0)
+    watch = CardWatch(lambda _, complete: looks.release(), sources=[held], pace=0.0)
+    watch.start()
+    assert watch.wait_ready()
+    watch.look()
+    assert looks.acquire(timeout=20)
+    assert held.opened
+    assert not held.closed
+    watch.finish()
+    assert held.closed
+
+
+def test_a_library_that_never_opens_is_told_and_waited_for_no_longer() -> None:
+    told: list[Fact] = []
+    release = threading.Event()
+
+    class Never(Held):
+        def open(self) -> None:
+            release.wait()
+
+    watch = CardWatch(
+        lambda facts, _: told.extend(facts), sources=[Never()], first=0.05, deadline=0.05
+    )
+    watch.start()
+    assert not watch.wait_ready()
+    watch.finish()
+    assert [fact.sort for fact in told] == ["card-silent"]  # once
+    release.set()

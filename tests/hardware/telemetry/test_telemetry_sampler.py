@@ -414,6 +414,48 @@ def test_sensor_that_hangs_is_given_up_and_said() -> None:
         stuck.release.set()
 
 
+class Slow(Step):
+    """Opens late, as NVML does where the driver has to start eight cards first."""
+
+    def __init__(self, *readings: Reading) -> None:
+        super().__init__(*readings)
+        self.release = threading.Event()
+
+    def open(self) -> None:
+        self.release.wait()
+        super().open()
+
+
+def test_a_library_that_opens_slowly_does_not_end_telemetry_for_the_run() -> None:
+    slow = Slow(BEGIN, end(PCIe_replays=1))
+    with Telemetry([slow], deadline=0.05, log=None) as telemetry:
+        threading.Timer(0.3, slow.release.set).start()  # well beyond the deadline
+        with telemetry.around() as around:
+            pass
+        assert (telemetry.dead, around.envelope.lost) == ("", ())
+        assert "GPU 3: PCIe replays +1" in around.envelope.evidence
+
+
+def test_a_library_that_never_opens_is_given_up() -> None:
+    slow = Slow(BEGIN)
+    with Telemetry([slow], deadline=0.01, first=0.05, log=None) as telemetry:
+        with telemetry.around() as around:
+            pass
+        assert around.envelope.lost == ("telemetry: the sensors did not answer within 0.05 s",)
+        slow.release.set()
+
+
+@pytest.mark.parametrize(("label", "degrees"), [("Inlet Temp", 41.5), ("CPU Package", None)])
+def test_the_air_that_comes_in_is_known_by_its_label(
+    tmp_path: Path, label: str, degrees: float | None
+) -> None:
+    chip = "/sys/class/hwmon/hwmon2"
+    lay_out(tmp_path, {f"{chip}/temp1_label": label, f"{chip}/temp1_input": "41500"})
+    source = HostSource(Files(tmp_path))
+    source.open()
+    assert source.read(counters=False).values.get(HOST, {}).get(INLET) == degrees
+
+
 def test_host_is_read_from_sysfs(tmp_path: Path) -> None:
     cpu = "/sys/devices/system/cpu"
     files = {
