@@ -10,6 +10,7 @@ import ctypes
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,6 +40,10 @@ in drivers that measurements share, and trivial tests are many."""
 
 WAIT = 500
 """Milliseconds for which NVML is asked to wait for an event, and so long the last one may take."""
+
+MOST_REPEATS = 20
+"""Times that one and the same report of a card is told: a link that fails reports thousands, and people read
+the journal too."""
 
 _TIMEOUT = 10  # NVML's code for "no event came"
 
@@ -80,7 +85,7 @@ class CardWatch:
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ready, self._done = threading.Event(), threading.Event()
         self._hurry, self._stop = threading.Event(), threading.Event()
-        self._told: set[tuple[str, str, str]] = set()
+        self._told: Counter[tuple[str, str, str]] = Counter()
         self._pending = False  # a look was asked for and has not begun to answer
         self._silent = False
         self._listener: _Listener | None = None
@@ -163,15 +168,20 @@ class CardWatch:
         for source in self._sources:
             source.close()
 
+    def _heard(self, fact: Fact) -> None:
+        """Tell what an event of NVML says."""
+        if new := self._new([fact]):
+            self._tell(new, False)
+
     def _new(self, facts: Sequence[Fact]) -> list[Fact]:
-        """Return facts that were not told yet; errors and messages count each time they come."""
+        """Return facts that are to be told: states once, errors and messages each time, but never a flood."""
         new = []
         for fact in facts:
             state = fact.source == "counters" and fact.sort != "uncorrected-memory-error"
-            key = (fact.sort, fact.name, fact.part)
-            if not (state and key in self._told):
+            key = (fact.sort, fact.name, fact.part or fact.place)
+            if self._told[key] < (1 if state else MOST_REPEATS):
                 new.append(fact)
-            self._told.add(key)
+            self._told[key] += 1
         return new
 
     def _read(self) -> Reading:
@@ -188,7 +198,7 @@ class CardWatch:
         nvidia = next((one for one in self._sources if isinstance(one, NvidiaSource)), None)
         if nvidia is not None and nvidia.handles:
             self._listener = _Listener(
-                nvidia.nvml, nvidia.handles, self._tell, self._stop, self._wait
+                nvidia.nvml, nvidia.handles, self._heard, self._stop, self._wait
             )
             self._listener.start()
 
@@ -199,17 +209,22 @@ class _Listener:
     Args:
         nvml: An open library.
         handles: Card -> its handle.
-        tell: Takes what comes.
+        heard: Takes what comes.
         stop: Set when nobody wants to hear more.
         wait: Milliseconds for which NVML is asked to wait.
     """
 
     def __init__(
-        self, nvml: Nvml, handles: dict[str, Any], tell: Tell, stop: threading.Event, wait: int
+        self,
+        nvml: Nvml,
+        handles: dict[str, Any],
+        heard: Callable[[Fact], None],
+        stop: threading.Event,
+        wait: int,
     ) -> None:
         self._nvml = nvml
         self._handles = handles
-        self._tell = tell
+        self._heard = heard
         self._stop = stop
         self._wait = wait
         self._quiet = threading.Event()  # no event is waiting to be told
@@ -251,7 +266,7 @@ class _Listener:
             part = self._part(event.device)
             fact = event_fact(part, int(event.eventType), int(event.eventData))
             if fact is not None:
-                self._tell([fact], False)
+                self._heard(fact)
 
     def _part(self, handle: Any) -> str:
         """Return whose handle this is; the bindings' pointers are equal by what they point at."""

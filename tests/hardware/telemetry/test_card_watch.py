@@ -130,6 +130,13 @@ def test_a_programs_xid_is_no_finding(nvml_node: Node, watched: Watched) -> None
     assert watched.facts == []
 
 
+def test_a_flood_of_events_does_not_flood_the_journal(nvml_node: Node, watched: Watched) -> None:
+    for _ in range(50):
+        nvml_node.event(5, 74)
+    watched.watch.finish()
+    assert len(watched.facts) == 20
+
+
 def test_the_kernel_log_is_read_with_its_addresses(nvml_node: Node, tmp_path: Path) -> None:
     log = tmp_path / "kmsg"
     log.write_text("6,1,1,-;NVRM: Xid (PCI:0000:61:00): 48, from before the run\n")
