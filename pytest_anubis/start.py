@@ -18,6 +18,7 @@ from pytest_anubis.distributed.containment.crash_evidence import Evidence, addre
 from pytest_anubis.distributed.containment.hang_reports import HangReports
 from pytest_anubis.distributed.containment.leftovers import Leftovers
 from pytest_anubis.distributed.workers import controller
+from pytest_anubis.hardware.gate.surroundings import Surroundings, read_surroundings
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class, slug
 from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
@@ -77,7 +78,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
         add_part(config, SkipDone(), "anubis-resume")
     gate = None
     if context.judging:
-        gate = Gate(context, run.sink, golden_of(context))
+        gate = Gate(context, run.sink, golden_of(context), _surroundings(config, settings))
         add_part(config, gate, "anubis-gate")
     if settings.inventory is None:  # a recorded node's cards are not here
         add_part(config, HardwareWatch(context, run.state, run.sink), "anubis-hardware")
@@ -100,6 +101,13 @@ def start(config: pytest.Config, settings: Settings) -> None:
             config.add_cleanup(evidence.close)
             hangs = HangReports(context.node, run.state, run.sink, evidence)
             add_part(config, hangs, "anubis-hangs")
+
+
+def _surroundings(config: pytest.Config, settings: Settings) -> Surroundings | None:
+    """Return what lies around the hardware; a recorded node's is not here."""
+    if settings.inventory is not None:
+        return None
+    return read_surroundings(os.environ, processes=len(config.getoption("tx", None) or ()) or 1)
 
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:

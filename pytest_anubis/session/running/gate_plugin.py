@@ -9,8 +9,10 @@ import pytest
 
 from pytest_anubis.core.events import Judged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.hardware.gate.gate_comparison import check_again
+from pytest_anubis.hardware.gate.gate_comparison import check_again, since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.gate.preflight import preflight
+from pytest_anubis.hardware.gate.surroundings import Surroundings
 from pytest_anubis.hardware.inventory.hardware_classes import closest_class
 from pytest_anubis.hardware.inventory.inventory_reading import (
     InventoryError,
@@ -41,13 +43,20 @@ class Gate:
         context: The facts of the run.
         sink: Takes the verdicts.
         golden: What the class's nodes have; None: only what needs no comparison is checked.
+        surroundings: What lies around the hardware; None for a recorded node, which is not here.
 
     Attributes:
         findings: What stands against the node, failures first.
         at_the_end: What stood against it in the end and not at the start.
     """
 
-    def __init__(self, context: RunContext, sink: Sink, golden: Inventory | None) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        sink: Sink,
+        golden: Inventory | None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
         self._context = context
         self._sink = sink
         self._golden = golden
@@ -56,6 +65,9 @@ class Gate:
         if context.settings.gate != "off":
             inventory = inventory_from_plain(context.inventory)
             self.findings = check_inventory(inventory, golden)
+            if surroundings is not None:
+                self.findings += preflight(inventory, surroundings, _tested(context))
+                self.findings += _since_the_last_run(context, inventory)
 
     @property
     def stops(self) -> bool:
@@ -68,11 +80,16 @@ class Gate:
         if session.config.option.collectonly:
             return
         for finding in self.findings:
-            self._sink(Judged(verdict=self._verdict(finding)))
+            if finding.severity != "NOTE":
+                self._sink(Judged(verdict=self._verdict(finding)))
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was found."""
-        return [f"anubis gate: {f.severity}: {f.text}" for f in self.findings]
+        return [
+            f"anubis gate: {f.severity}: {f.text}"
+            + (f"; next step: {f.action}" if f.action else "")
+            for f in self.findings
+        ]
 
     # First: before any other loop.
     @pytest.hookimpl(tryfirst=True)
@@ -123,7 +140,10 @@ class Gate:
         return MetricVerdict(
             outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
             reason=Reason.BEYOND if failed else Reason.INVALID,
-            text=finding.text,
+            # What is not rejected has no headline of its own that tells the next step.
+            text=finding.text
+            if failed or not finding.action
+            else f"{finding.text}; {finding.action}",
             benchmark=BENCHMARK,
             metric=finding.what,
             component=finding.component,
@@ -133,6 +153,25 @@ class Gate:
             baseline=self._context.baseline.digest if self._context.baseline else "",
             action=finding.action,
         )
+
+
+def _since_the_last_run(context: RunContext, inventory: Inventory) -> list[GateFinding]:
+    """Return what befell the node's cards since its last run; what cannot be read there is not told."""
+    if not inventory.accelerators:
+        return []
+    from pytest_anubis.store.earlier_runs import earlier_inventory
+
+    plain = earlier_inventory(context.settings.store, node=context.node, before=context.run_id)
+    try:
+        return since(inventory_from_plain(plain), inventory) if plain else []
+    except InventoryError:
+        return []
+
+
+def _tested(context: RunContext) -> set[int]:
+    """Return the positions of the accelerators that are tested; devices are numbered over the node."""
+    numbers = (device.partition(":")[2] for device in context.devices)
+    return {int(number) for number in numbers if number.isdecimal()}
 
 
 def golden_of(context: RunContext) -> Inventory | None:
