@@ -12,6 +12,7 @@ import pytest
 from pytest_anubis.core.events import HardwareFound
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink, cards_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class HardwareWatch:
             str(card.get("pci") or "").lower()
             for card in context.inventory.get("accelerators") or ()
         }
+        self._measuring = context.settings.mode == "measure"
         self._state = state
         self._sink = sink
         self._log = log or KernelLog()
@@ -88,6 +90,15 @@ class HardwareWatch:
         """Look a last time."""
         if self._begun:
             self._watch.finish()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was reported where nothing is decided: such a run teaches nothing."""
+        if not self._measuring or not self._state.begun:
+            return
+        for event in self._state.record().hardware:
+            part = f"{event.part}: " if event.part else ""
+            line = f"anubis: the hardware reported: {part}{event.text}; nothing is learned from this run"
+            terminalreporter.write_line(printable(line), red=True)
 
     def tell(self, facts: Sequence[Fact], complete: bool) -> None:
         """Write facts into the journal, each with the tests that ran on its card meanwhile.

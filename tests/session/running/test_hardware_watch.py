@@ -19,6 +19,7 @@ from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.hardware.telemetry.card_facts import Fact
+from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 from pytest_anubis.session.context import RunContext, cards_of
@@ -235,6 +236,30 @@ def test_clocks_that_are_pulled_down_decide_although_every_test_passes(
     assert result.ret == code
     assert {event["device"] for event in reported(node)} == {f"cuda:{card}" for card in hot}
     result.stdout.fnmatch_lines([f"*GPU * {said}*" if len(hot) == 1 else f"*{said}*"])
+
+
+def test_a_driver_that_hangs_in_mid_run_leaves_the_node_undecided(
+    node: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in (CardWatch, Telemetry):
+        defaults = kind.__init__.__kwdefaults__  # type: ignore[misc]  # nobody inherits from them
+        assert defaults is not None
+        monkeypatch.setitem(defaults, "deadline", 0.3)
+    monkeypatch.setattr("pytest_anubis.session.running.gate_plugin.AGAIN", 0.3)
+    monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.hang.nvmlDeviceGetFieldValues 60")
+    result = run(node)
+    result.assert_outcomes(passed=8)
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["*the driver's library did not answer within 0.3 s*"])
+
+
+def test_what_is_only_measured_says_what_the_hardware_reported(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.ecc.uncorrected.volatile 1")
+    result = run(node, "--anubis-mode=measure")
+    said = "GPU 3 (0000:61:00.0): 1 uncorrected memory error; nothing is learned from this run"
+    result.stdout.fnmatch_lines([f"anubis: the hardware reported: {said}"])
 
 
 def test_what_was_reported_is_told_again_from_the_journal(
