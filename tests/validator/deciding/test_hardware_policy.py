@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,8 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.hardware.telemetry.kernel_log import Sort
-from pytest_anubis.store.collected_runs import refusal
+from pytest_anubis.store.collected_runs import read_runs, refusal
+from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.validator.deciding.hardware_policy import RULES, verdicts_of_hardware
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_decision import decide_run, evidence_of
@@ -227,6 +229,23 @@ def test_what_the_hardware_reported_before_a_run_was_resumed_still_counts() -> N
     finished(made)
     made.apply(Resumed(done=8))
     assert decided(made).decision is Decision.REJECTED
+
+
+def test_collected_values_of_a_hot_room_reject_nobody(tmp_path: Path) -> None:
+    made = state(slow=(2, 3))
+    with Journal.create(tmp_path, "r") as journal:
+        journal.write(made.record().head)
+        for event in (
+            *(TestsPlanned(tests=(plan,)) for plan in made.record().planned),
+            *(Measured(measurement=one) for one in made.record().measurements),
+            *(TestFinished(result=one) for one in made.record().results),
+            *(Judged(verdict=one) for one in made.record().verdicts),
+            *(found("thermal-slowdown", card) for card in range(8)),
+        ):
+            journal.write(event)
+    (population,) = read_runs([journal.path]).populations
+    assert {problem.kind for problem in population.problems.values()} == {"disturbed"}
+    assert "all 8 cards were slowed by heat" in population.problems[2].text
 
 
 def test_an_xfail_mark_waives_no_report_of_the_hardware() -> None:
