@@ -53,6 +53,7 @@ from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.early_end import EarlyEnd
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
+from pytest_anubis.distributed.workers.worker_births import replace_stillborn
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink, add_part
@@ -120,8 +121,6 @@ class Controller:
         self._lines: list[str] = []  # what went wrong, for the end of the run
         self._notes: list[str] = []
 
-    # Workers come up.
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Take over the counting of failures: xdist's way ends a run as interrupted."""
@@ -131,9 +130,9 @@ class Controller:
     @pytest.hookimpl
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
         """Bind every spec to a lane; the replacement of a dead worker is made from the same spec."""
-        context = self._context
+        replace_stillborn(self._dsession().nodemanager.group)
+        context, some = self._context, bool(self._context.hidden)
         for spec, lane in zip(specs, self._lanes.values(), strict=True):
-            some = bool(context.hidden)
             spec.env.update(binding(lane, context.devices, context.bindings, some=some))
 
     @pytest.hookimpl
