@@ -38,6 +38,7 @@ EVENT_UNAVAILABLE = 0x4000
 EVENTS = EVENT_DOUBLE_BIT | EVENT_XID | EVENT_RETIREMENT_FAILED | EVENT_POISON | EVENT_UNAVAILABLE
 
 _LOST = re.compile(r"(GPU \d+): .*\(NVML error (15|16)\)")
+_LIBRARIES = ("nvml", "NvidiaSource", "AmdSource")  # who says why nothing at all could be read
 _DECIDING = re.compile(r"(GPU \d+): (?:ECC errors|remapped rows|fields): (.*)")
 
 
@@ -131,9 +132,12 @@ def lost_facts(notes: Iterable[str]) -> list[Fact]:
 
 
 def silent_facts(notes: Iterable[str]) -> list[Fact]:
-    """Return the cards whose deciding counters could not be read at the end."""
+    """Return the cards whose deciding counters could not be read at the end, or the vendor's library."""
     found: dict[str, str] = {}
     for note in notes:
+        source, _, why = note.partition(": ")
+        if source in _LIBRARIES:
+            found.setdefault("", why)
         match = _DECIDING.match(note)
         if match is not None and _LOST.match(note) is None:
             found.setdefault(match[1], match[2])
@@ -141,7 +145,7 @@ def silent_facts(notes: Iterable[str]) -> list[Fact]:
         Fact(
             sort="card-silent",
             name="error counters",
-            text=f"its error counters cannot be read: {why}",
+            text=f"error counters cannot be read: {why}",
             part=part,
         )
         for part, why in found.items()

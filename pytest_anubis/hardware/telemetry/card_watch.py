@@ -88,6 +88,7 @@ class CardWatch:
         self._told: Counter[tuple[str, str, str]] = Counter()
         self._pending = False  # a look was asked for and has not begun to answer
         self._silent = False
+        self._failed: list[str] = []  # sources that could not be opened
         self._listener: _Listener | None = None
         self._thread = threading.Thread(target=self._serve, name="anubis-card-watch", daemon=True)
 
@@ -137,8 +138,9 @@ class CardWatch:
         for source in list(self._sources):
             try:
                 source.open()
-            except Exception:  # whatever a vendor library comes up with; the gate has named it
+            except Exception as error:  # whatever a vendor library comes up with
                 self._sources.remove(source)
+                self._failed.append(f"{type(source).__name__}: {type(error).__name__}: {error}")
         first = before = self._read()
         began = last = time.monotonic()
         self._listen()
@@ -185,7 +187,7 @@ class CardWatch:
         return new
 
     def _read(self) -> Reading:
-        found = []
+        found = [Reading(lost=tuple(self._failed))]
         for source in self._sources:
             try:
                 found.append(source.read(counters=True))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from pytest_anubis.hardware.telemetry.card_facts import Fact, counter_facts, link_facts
@@ -170,6 +171,20 @@ def test_counters_that_cannot_be_read_at_the_end_are_told(
     nvml_node.set({"gpu2.error.nvmlDeviceGetFieldValues": 999})
     watched.watch.finish()
     assert watched.sorts == [("card-silent", "GPU 2")]
+
+
+def test_a_library_that_fails_where_the_inventory_could_be_read_is_told(
+    nvml_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+    watched = Watched()
+    watched.watch.finish()
+    (fact,) = watched.facts
+    assert (fact.sort, fact.part) == ("card-silent", "")
+    assert "(NVML error 18)" in fact.text
 
 
 def counted(**counters: int) -> Reading:

@@ -111,6 +111,12 @@ def test_a_card_that_the_user_hides_is_none_of_this_runs_business(tmp_path: Path
     assert told.tell(ECC, hidden) == []
 
 
+def test_a_silent_library_matters_only_where_cards_are_tested(tmp_path: Path) -> None:
+    silent = Fact(sort="card-silent", name="error counters", text="no answer")
+    assert len(Told(tmp_path).tell(silent)) == 1
+    assert Told(tmp_path, devices=("cpu",)).tell(silent) == []
+
+
 def test_amds_cards_are_known_by_their_addresses_and_not_by_their_index() -> None:
     cards = [
         {"index": 0, "vendor": "amd", "pci": "0000:c3:00.0"},
