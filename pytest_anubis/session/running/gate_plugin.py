@@ -122,12 +122,19 @@ class Gate:
         recorded = settings.inventory is not None  # such a node does not change
         if session.config.option.collectonly or settings.gate == "off" or recorded or self.stops:
             return
+        if any("did not answer" in finding.text for finding in self.findings):
+            return  # a driver that hung at the start: it is said, and there is nothing to compare with
         after = read_inventory(deadline=AGAIN)
         before = inventory_from_plain(self._context.inventory)
         if settings.redact:
             after = redact(after)
         found = check_again(before, after, self._golden)
-        self.at_the_end = [one for one in found if one.what not in _JUDGED_BY_RATE]
+        told = {(one.slot, one.what, one.severity) for one in self.findings}
+        self.at_the_end = [
+            one
+            for one in found
+            if one.what not in _JUDGED_BY_RATE and (one.slot, one.what, one.severity) not in told
+        ]
         for finding in self.at_the_end:
             if finding.severity != "NOTE":
                 verdict = self._verdict(finding)
