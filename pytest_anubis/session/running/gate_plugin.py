@@ -20,6 +20,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     read_inventory,
     redact,
 )
+from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
@@ -60,6 +61,7 @@ class Gate:
         self._context = context
         self._sink = sink
         self._golden = golden
+        self._told = False
         self.findings: list[GateFinding] = []
         self.at_the_end: list[GateFinding] = []
         if context.settings.gate != "off":
@@ -85,9 +87,12 @@ class Gate:
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was found."""
+        self._told = True
         return [
-            f"anubis gate: {f.severity}: {f.text}"
-            + (f"; next step: {f.action}" if f.action else "")
+            printable(
+                f"anubis gate: {f.severity}: {f.text}"
+                + (f"; next step: {f.action}" if f.action else "")
+            )
             for f in self.findings
         ]
 
@@ -98,6 +103,11 @@ class Gate:
 
         Whoever reads only the JUnit file or the exit code must not take a node without tests for a good one.
         """
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if not self._told and reporter is not None:  # with workers, nobody collects here
+            reporter.ensure_newline()
+            for line in self.pytest_report_collectionfinish():
+                reporter.write_line(line)
         if not self.stops or session.config.option.collectonly:
             return None
         for number, finding in enumerate(f for f in self.findings if f.severity == "FAIL"):
