@@ -10,6 +10,7 @@ import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.events import (
+    Event,
     HardwareFound,
     Judged,
     Measured,
@@ -233,15 +234,14 @@ def test_what_the_hardware_reported_before_a_run_was_resumed_still_counts() -> N
 
 def test_collected_values_of_a_hot_room_reject_nobody(tmp_path: Path) -> None:
     made = state(slow=(2, 3))
+    record = made.record()
+    happened: list[Event] = [record.head, TestsPlanned(tests=record.planned)]
+    happened += [Measured(measurement=one) for one in record.measurements]
+    happened += [TestFinished(result=one) for one in record.results]
+    happened += [Judged(verdict=one) for one in record.verdicts]
+    happened += [found("thermal-slowdown", card) for card in range(8)]
     with Journal.create(tmp_path, "r") as journal:
-        journal.write(made.record().head)
-        for event in (
-            *(TestsPlanned(tests=(plan,)) for plan in made.record().planned),
-            *(Measured(measurement=one) for one in made.record().measurements),
-            *(TestFinished(result=one) for one in made.record().results),
-            *(Judged(verdict=one) for one in made.record().verdicts),
-            *(found("thermal-slowdown", card) for card in range(8)),
-        ):
+        for event in happened:
             journal.write(event)
     (population,) = read_runs([journal.path]).populations
     assert {problem.kind for problem in population.problems.values()} == {"disturbed"}
