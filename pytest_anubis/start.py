@@ -40,6 +40,7 @@ from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.measuring.watching import watch_tests
 from pytest_anubis.session.running.gate_plugin import Gate, golden_of
+from pytest_anubis.session.running.hardware_watch import HardwareWatch
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.resume import SkipDone, compared, find_earlier
 from pytest_anubis.session.running.terminal_plugin import Terminal
@@ -79,6 +80,8 @@ def start(config: pytest.Config, settings: Settings) -> None:
     if context.judging:
         gate = Gate(context, run.sink, golden_of(context), _surroundings(config, settings))
         add_part(config, gate, "anubis-gate")
+    if settings.inventory is None:  # a recorded node's cards are not here
+        add_part(config, HardwareWatch(context, run.state, run.sink), "anubis-hardware")
     add_part(config, Terminal(config, run), "anubis-terminal")
     add_part(config, Judge(config, context), "anubis-judge")
     if config.getoption("xmlpath", None):

@@ -182,6 +182,33 @@ class LeftBehind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareFound:
+    """Something that the hardware itself reported while the run lasted, whatever its tests say.
+
+    What follows from it is decided from the record (`validator.deciding.hardware_policy`), live and whenever
+    a journal is read back.
+
+    Attributes:
+        sort: Which rule of the policy it falls under: ``card-lost``, ``thermal-slowdown``, ...
+        name: What it was, without numbers that grow: ``XID 79``, ``uncorrected ECC errors``.
+        text: What happened, one phrase.
+        part: The part as people find it: ``GPU 3 (0000:5d:00.0)``; empty for the node.
+        device: The run's name of that device; empty where it has none.
+        tests: Tests that ran on it meanwhile, as evidence.
+        source: Who says so: ``kernel log``, ``counters``, ``NVML event``, ``telemetry``.
+    """
+
+    kind: ClassVar[str] = "hardware"
+    sort: str
+    name: str
+    text: str
+    part: str = ""
+    device: str = ""
+    tests: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneGivenUp:
     """The workers of a lane died again and again: nothing more runs there."""
 
@@ -354,6 +381,7 @@ Event = (
     | BlockerFound
     | WorkerDied
     | LeftBehind
+    | HardwareFound
     | LaneGivenUp
     | PlanPredicted
     | TestRan

@@ -12,6 +12,7 @@ from pytest_anubis.core.events import (
     BlockerFound,
     DamageFound,
     Event,
+    HardwareFound,
     LaneGivenUp,
     Resumed,
     RunStarted,
@@ -19,12 +20,24 @@ from pytest_anubis.core.events import (
     WorkerDied,
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, Purpose, TestResult
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, waived_verdict
+from pytest_anubis.core.verdict import (
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    waived_verdict,
+)
 
 CAME_TO_ITS_END = (0, 1, 5, 20)
 """Exit statuses of a run that was not broken off: accepted, rejected, nothing collected, undecided. Others
 tell of an interruption, an internal error or a wrong usage, or were given to ``pytest.exit``."""
 
+
+THERMAL = "thermal-slowdown"
+"""Sort of `HardwareFound`: a card's clocks were lowered for heat."""
+
+HOT_AIR = "hot-air"
+"""Sort of `HardwareFound`: the air that the node takes in is hotter than its cards are made for."""
 
 WRONG_USE = 4
 """Exit status of a wrong usage; a run with a benchmark that is written wrongly was decided all the same."""
@@ -156,10 +169,50 @@ class RunRecord:
         return frozenset(r.test for r in self.results if r.outcome == "xfailed")
 
     @property
+    def hardware(self) -> tuple[HardwareFound, ...]:
+        """What the hardware itself reported, in order; a resumed run keeps what its earlier part found."""
+        return tuple(event for event in self.events if isinstance(event, HardwareFound))
+
+    @property
+    def heat_of_the_room(self) -> str:
+        """Why heat was not one card's own, in words; empty if it was, or if nothing was hot.
+
+        A card alone cannot be told from its room: without a sensor of the air it is blamed.
+        """
+        found = self.hardware
+        slowed = {event.device for event in found if event.sort == THERMAL}
+        cards = {name for name in self.devices if ":" in name}  # cuda:0; a CPU has no number
+        air = next((event.text for event in found if event.sort == HOT_AIR), "")
+        if slowed and air:
+            return air
+        if len(cards) > 1 and slowed >= cards:
+            return f"all {len(cards)} cards were slowed by heat"
+        return ""
+
+    @property
+    def excused(self) -> frozenset[str]:
+        """Tests whose values a hot room or chassis explains: they speak against no card."""
+        if not self.heat_of_the_room:
+            return frozenset()
+        return frozenset(
+            test for event in self.hardware if event.sort == THERMAL for test in event.tests
+        )
+
+    @property
     def told(self) -> tuple[MetricVerdict, ...]:
-        """The verdicts as they count: what failed as an xfail mark expects is waived, and no failure."""
-        waived = self.waived
-        return tuple(waived_verdict(v) if v.test in waived else v for v in self.verdicts)
+        """The verdicts as they count: what failed as an xfail mark expects is waived, and no failure.
+
+        Where the room or chassis was too hot for all cards, what is slow for that is INCONCLUSIVE.
+        """
+        waived, excused, why = self.waived, self.excused, self.heat_of_the_room
+        return tuple(
+            waived_verdict(v)
+            if v.test in waived
+            else _excused_verdict(v, why)
+            if v.test in excused
+            else v
+            for v in self.verdicts
+        )
 
     @property
     def deaths(self) -> tuple[str, ...]:
@@ -203,6 +256,19 @@ class RunRecord:
         """The Selector's latest choice as plain data; None where it took no part."""
         found = (e.choice for e in reversed(self.events) if isinstance(e, BenchmarksChosen))
         return next(found, None)
+
+
+def _excused_verdict(verdict: MetricVerdict, why: str) -> MetricVerdict:
+    """Return a bad verdict on a metric as one that heat excuses: it makes a card slow, never wrong."""
+    bad = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL)
+    if not bad or verdict.value is None or verdict.better == "equal":
+        return verdict
+    return dataclasses.replace(
+        verdict,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.DISTURBED,
+        text=f"{verdict.text}; but {why}: mend the cooling, then measure again",
+    )
 
 
 _HEAD = tuple(field.name for field in dataclasses.fields(RunStarted))

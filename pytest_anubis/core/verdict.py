@@ -41,6 +41,7 @@ class Reason(StrEnum):
     NOT_REPORTED = "not-reported"  # planned, but crashed, hung or interrupted before it reported
     ENVIRONMENT = "environment"  # a driver, library, container or setting stood in the way
     REPEATED = "repeated"  # an attempt failed, and the test was repeated
+    HARDWARE = "hardware"  # the hardware itself reported it: a counter, an event of the driver
     WAIVED = "waived"  # failed as the test's own xfail mark expects
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
 

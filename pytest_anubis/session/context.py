@@ -65,6 +65,48 @@ class RunContext:
         return self.settings.active and self.settings.mode == "judge"
 
 
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One accelerator under test.
+
+    Attributes:
+        part: What telemetry calls it: ``GPU 3``.
+        device: The run's name of it: ``cuda:3``.
+        address: Its PCI address; empty where it is not known.
+    """
+
+    part: str
+    device: str
+    address: str = ""
+
+    @property
+    def place(self) -> str:
+        """How people find it."""
+        return f"{self.part} ({self.address})" if self.address else self.part
+
+
+def cards_of(context: RunContext) -> list[Card]:
+    """Return the accelerators that this run tests; those that the user hides are none of its business.
+
+    NVIDIA's cards are numbered by NVML, AMD's by their PCI addresses, as telemetry does.
+    """
+    accelerators = context.inventory.get("accelerators") or ()
+    amd = sorted(str(card.get("pci") or "") for card in accelerators if _vendor(card) == "amd")
+    found = []
+    for position, card in enumerate(accelerators):
+        device = next((d for d in context.devices if d.partition(":")[2] == str(position)), "")
+        if not device:
+            continue
+        address = str(card.get("pci") or "")
+        number = amd.index(address) if _vendor(card) == "amd" else card.get("index", position)
+        found.append(Card(f"GPU {number}", device, address.lower()))
+    return found
+
+
+def _vendor(card: Mapping[str, Any]) -> str:
+    return str(card.get("vendor") or "").lower()
+
+
 context_key = pytest.StashKey[RunContext]()
 sink_key = pytest.StashKey[Sink]()
 judge_key = pytest.StashKey[Callable[["Measurement"], "MetricVerdict"]]()

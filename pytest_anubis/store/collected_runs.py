@@ -99,7 +99,7 @@ def read_runs(
         paths: Files (``journal.jsonl``, ``.npz``, ``.csv``, ``.parquet``, SuperBench ``.jsonl``) or
             folders that are searched for journals and ``.npz`` imports.
         learning: Refuse runs that nothing may be learned from: rejected, interrupted or never finished,
-            disturbed throughout, or under acceptance and not accepted.
+            disturbed throughout, with a report of the hardware itself, or under acceptance and not accepted.
         profile: Take only runs of this profile; empty takes all.
         progress: Called with one short line now and then.
 
@@ -123,6 +123,8 @@ def refusal(record: RunRecord) -> str:
         return "the node was rejected in this run"
     if record.purpose == "acceptance" and decision is not Decision.ACCEPTED:
         return "the node was under acceptance and not accepted; learn from `--anubis-mode=measure` runs"
+    if record.hardware:
+        return f"the hardware reported {record.hardware[0].name} meanwhile: learn from sound nodes"
     if record.measurements and all(m.disturbance for m in record.measurements):
         return "every measurement was disturbed: " + record.measurements[0].disturbance[0]
     return ""
@@ -217,6 +219,7 @@ class _Reader:
         broken = _broken_tests(record)
         waived = {result.test for result in record.results if result.outcome == "xfailed"}
         recorded = {measurement.test for measurement in record.measurements}
+        excused = dict.fromkeys(record.excused, record.heat_of_the_room)
         for measurement in record.measurements:
             self.gather.add(
                 hardware_class=record.hardware_class,
@@ -228,7 +231,7 @@ class _Reader:
                 device=measurement.device,
                 run=record.run,
                 values=measurement.values,
-                problem=_problem(measurement, broken, waived),
+                problem=_problem(measurement, broken, waived, excused),
                 looks=measurement.looks,
             )
         self.silent += [
@@ -330,14 +333,20 @@ def _failed_by_verdict(verdicts: Sequence[MetricVerdict]) -> bool:
 
 
 def _problem(
-    measurement: Measurement, broken: Mapping[str, Problem], waived: Collection[str]
+    measurement: Measurement,
+    broken: Mapping[str, Problem],
+    waived: Collection[str],
+    excused: Mapping[str, str],
 ) -> Problem | None:
     if measurement.test in waived:
         return Problem(kind="waived", text="its test failed as its xfail mark expects")
     if measurement.test in broken:
         return broken[measurement.test]
-    if measurement.disturbance and measurement.metric.better != "equal":  # load makes nothing wrong
-        return Problem(kind="disturbed", text="; ".join(measurement.disturbance))
+    heat = excused.get(measurement.test, "")
+    # Neither load nor heat makes anything wrong.
+    if (measurement.disturbance or heat) and measurement.metric.better != "equal":
+        what = (*measurement.disturbance, *([heat] if heat else []))
+        return Problem(kind="disturbed", text="; ".join(what))
     return None
 
 

@@ -17,6 +17,7 @@ from pytest_anubis.core.events import (
     BlockerFound,
     DamageFound,
     Event,
+    HardwareFound,
     InternalErrorFound,
     Judged,
     LaneGivenUp,
@@ -110,6 +111,16 @@ any_event: st.SearchStrategy[Event] = st.one_of(
     st.builds(BlockerFound, text=texts, found_anew=st.booleans(), file=st.just("") | tests),
     st.builds(WorkerDied, worker=texts, lane=texts, test=tests, text=texts),
     st.builds(LaneGivenUp, lane=texts),
+    st.builds(
+        HardwareFound,
+        sort=st.sampled_from(["card-lost", "thermal-slowdown", "of a later version"]),
+        name=texts,
+        text=texts,
+        part=texts,
+        device=st.sampled_from(["", "cuda:0"]),
+        tests=st.lists(tests, max_size=2).map(tuple),
+        source=texts,
+    ),
     st.builds(LeftBehind, test=tests, what=st.tuples(texts), repaired=st.booleans()),
     st.just(
         PlanPredicted(tests=(Slot(test="t", lane="l", start=0.0, end=1.0),), wall=1.0, serial=1.0)
@@ -148,7 +159,7 @@ def test_every_type_of_event_is_tried() -> None:
     tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
     tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
     tried |= {LeftBehind, DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided}
-    tried |= {RunFinished, PhaseFailed}
+    tried |= {RunFinished, PhaseFailed, HardwareFound}
     assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
 
 

@@ -47,15 +47,13 @@ ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetClockInfo": lambda card, kind: {1: 1900, 2: 2619}[kind],
     "nvmlDeviceGetTemperature": lambda card, sensor: 61,
     "nvmlDeviceGetPcieReplayCounter": 0,
+    "nvmlDeviceGetTotalEnergyConsumption": 9_000_000,
     "nvmlDeviceGetViolationStatus": lambda card, policy: SimpleNamespace(
         referenceTime=1, violationTime=5
     ),
     "nvmlDeviceGetNvLinkErrorCounter": lambda card, link, counter: 0,
     "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=1)],
 }
-
-
-_ABSENT_FIELDS = (pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
 
 
 class FakeNvml:
@@ -87,6 +85,15 @@ class FakeNvml:
         self.only = only
         self.open = 0
         self.answers = dict(ANSWERS)
+        self.fields: dict[Any, int] = {82: 72}
+
+    def _field(self, card: int, field: int, scope: int = 0) -> SimpleNamespace:
+        """Return one field; (card, field) goes before field, and what is unknown is not supported."""
+        value = self.fields.get((card, field), self.fields.get(field))
+        code = pynvml.NVML_ERROR_NOT_SUPPORTED if value is None else 0
+        return SimpleNamespace(
+            nvmlReturn=code, valueType=3, value=pynvml.c_nvmlValue_t(ullVal=value or 0)
+        )
 
     def nvmlInit(self) -> None:  # noqa: N802 - the library's own name
         if self.init:
@@ -119,10 +126,7 @@ class FakeNvml:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
             return 1
         if name == "nvmlDeviceGetFieldValues":
-            value = pynvml.c_nvmlValue_t(uiVal=72)  # temperature of the memory, errors of a link
-            fields = [field if isinstance(field, int) else field[0] for field in arguments[1]]
-            codes = [3 if field in _ABSENT_FIELDS else 0 for field in fields]
-            return [SimpleNamespace(nvmlReturn=c, valueType=1, value=value) for c in codes]
+            return [self._field(arguments[0], *wanted) for wanted in arguments[1]]
         answer = self.answers[name]
         return answer(*arguments) if callable(answer) else answer
 

@@ -99,6 +99,14 @@ class Nvml:
             return None
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
+    def wait_event(self, events: Any, milliseconds: int) -> Any:
+        """Wait for an event of a registered set.
+
+        Raises:
+            NVMLError: None came (code 10), or the library failed.
+        """
+        return self._module.nvmlEventSetWait(events, milliseconds)
+
     def structure(self, name: str) -> Any:
         """Return a new structure of the bindings, None when they do not have it."""
         kind = getattr(self._module, name, None)

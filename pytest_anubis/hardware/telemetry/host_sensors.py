@@ -21,6 +21,14 @@ REASONS = "throttle reasons"
 FREQUENCY = "frequency (MHz)"
 PRESSURE = "CPU pressure (%)"
 STEAL = "steal (%)"
+INLET = "inlet temperature (°C)"
+
+# Counters that more than their reader must know by name.
+ENERGY = "energy (mJ)"
+LIFETIME_ERRORS = "uncorrected ECC errors, lifetime"
+FAILED_REMAPPING = "failed row remappings"
+PENDING_REMAPPING = "row remappings pending"
+RECOVERY_ACTION = "recovery action"
 
 HOST = "host"
 
@@ -74,6 +82,7 @@ class HostSource:
         self._cpus: list[str] = []
         self._sampled: list[str] = []
         self._thermal: list[str] = []
+        self._inlet: list[str] = []
         self._before: tuple[float, float, float, float] | None = None
 
     def open(self) -> None:
@@ -83,6 +92,7 @@ class HostSource:
         step = max(1, len(self._cpus) // MOST_CPUS)
         self._sampled = self._cpus[::step]
         self._thermal = self._temperature_files()
+        self._inlet = self._inlet_files()
 
     def read(self, counters: bool) -> Reading:
         """Read the host."""
@@ -95,6 +105,9 @@ class HostSource:
         known = [value / 1000 for value in degrees if value is not None]
         if known:
             values[TEMPERATURE] = max(known)
+        inlet = [self._files.integer(path, "inlet temperature") for path in self._inlet]
+        if any(inlet):
+            values[INLET] = max(value for value in inlet if value) / 1000
         counted = {HOST: self._counters()} if counters else {}
         lost = tuple(f"{HOST}: {note}" for note in self._files.unreadable[noted:])
         del self._files.unreadable[noted:]
@@ -129,6 +142,21 @@ class HostSource:
         base = "/sys/class/thermal"
         zones = [n for n in self._files.names(base) if n.startswith("thermal_zone")]
         return [f"{base}/{zone}/temp" for zone in zones]
+
+    def _inlet_files(self) -> list[str]:
+        """Return the sensors of the air that comes in, by their labels; few boards have one."""
+        base = "/sys/class/hwmon"
+        return [
+            f"{base}/{chip}/{name.removesuffix('_label')}_input"
+            for chip in self._files.names(base)
+            for name in self._files.names(f"{base}/{chip}")
+            if re.fullmatch(r"temp\d+_label", name)
+            and re.search(
+                r"\b(inlet|ambient)\b",
+                self._files.text(f"{base}/{chip}/{name}", "label") or "",
+                re.IGNORECASE,
+            )
+        ]
 
     def _counters(self) -> dict[str, int]:
         found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Hardware events in the kernel log: XID of NVIDIA, machine checks, devices that stop answering."""
+"""Hardware events in the kernel log: NVIDIA's XID and SXid, AMD's RAS, machine checks, lost devices."""
 
 from __future__ import annotations
 
@@ -7,54 +7,109 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from pytest_anubis.hardware.telemetry.xid_catalogue import xid
+
+Sort = Literal[
+    "xid-fault",
+    "xid-reset",
+    "xid-unclear",
+    "switch-fault",
+    "switch-event",
+    "uncorrected-memory-error",
+    "remap-failed",
+    "card-lost",
+    "card-reset",
+    "host-memory-error",
+    "pcie-fatal",
+    "evidence",
+    "program",
+]
+"""Sorts of `HardwareFound` that the kernel log knows, ``evidence`` for what decides nothing by itself, and
+``program`` for what programs provoke."""
 
 # One record of /dev/kmsg is at most this long.
 _RECORD = 8192
 
-# What an XID means, in our words; the second says whether hardware is to blame (an application can
-# provoke the others itself).
-XIDS: dict[int, tuple[str, bool]] = {
-    13: ("graphics engine exception, most often the program's", False),
-    31: ("memory page fault, most often the program's", False),
-    32: ("corrupted push buffer", False),
-    38: ("driver firmware error", False),
-    43: ("the program's work was stopped", False),
-    45: ("the program's channel was removed", False),
-    48: ("uncorrectable memory error", True),
-    61: ("internal micro-controller halted", True),
-    62: ("internal micro-controller halted", True),
-    63: ("memory row remapped or page retired", True),
-    64: ("memory row could not be remapped", True),
-    68: ("video decoder exception", False),
-    69: ("graphics engine class error", False),
-    74: ("NVLink error", True),
-    79: ("the card has fallen off the bus", True),
-    92: ("high rate of correctable memory errors", True),
-    94: ("contained uncorrectable memory error", True),
-    95: ("uncontained uncorrectable memory error", True),
-    119: ("the card's system processor does not answer", True),
-    120: ("the card's system processor failed", True),
-    121: ("error on the link to the CPU", True),
-    140: ("unrecovered memory error", True),
-    143: ("the card's start-up failed", True),
-    144: ("NVLink: link error", True),
-    145: ("NVLink: link error", True),
-    149: ("NVLink: link error", True),
-}
-
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
-# Words of the kernel that mean hardware, and what to call them.
-_OTHERS: tuple[tuple[re.Pattern[str], str, bool], ...] = (
-    (re.compile(r"mce: \[Hardware Error\]|Machine check"), "machine check of the CPU", True),
-    (re.compile(r"EDAC \S+: .*\bUE\b"), "uncorrected memory error", True),
-    (re.compile(r"EDAC \S+: .*\bCE\b"), "corrected memory error", True),
-    (re.compile(r"AER: .*(?:Uncorrected|Fatal)"), "uncorrected PCIe error", True),
-    (re.compile(r"nvme nvme\d+: .*(?:I/O .*timeout|controller is down)"), "NVMe time-out", True),
-    (re.compile(r"amdgpu .*(?:ring .*timeout|GPU reset begin)"), "AMD GPU time-out or reset", True),
-    (re.compile(r"amdgpu .*RAS.*uncorrectable"), "AMD GPU uncorrectable error", True),
-    (re.compile(r"Out of memory: Killed process|oom-kill:"), "the kernel killed a process", False),
-    (re.compile(r"I/O error, dev "), "disk I/O error", True),
+_ADDRESS = r"([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+# "Xid (PCI:0000:5d:00): 79", "Xid (PCI:0000:5d:00 GPU-I:05): 94", "Xid (0000:5d:00): 31" (older)
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]{0,40}\): (\d{1,6})(.{0,200})")
+# "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"; details follow in
+# lines of their own, which say "Severity" or "Data" instead.
+_SXID = re.compile(
+    r"nvidia-(nvswitch\d{1,3}): SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6}), (Fatal|Non-fatal)"
 )
+_FALLEN = re.compile(rf"NVRM: .{{0,60}}?{_ADDRESS}: GPU has fallen off the bus")
+
+# Words of the kernel that mean hardware, what to call them, and under which rule they fall (`Sort`). AMD's
+# lines begin with the card's address: "amdgpu 0000:c3:00.0: amdgpu: ...".
+_AMD = rf"amdgpu {_ADDRESS}: .{{0,80}}?"
+_OTHERS: tuple[tuple[re.Pattern[str], str, Sort], ...] = (
+    (
+        # amdgpu_ras.c: "socket: 4, die: 0 1 new uncorrectable hardware errors detected in umc block"; the
+        # driver repeats totals, which are none of this run's, as "... detected in total in umc block".
+        re.compile(
+            rf"{_AMD}\b[1-9]\d* (?:new )?uncorrectable hardware errors detected in (?!total)"
+        ),
+        "uncorrectable error of the card (RAS)",
+        "uncorrected-memory-error",
+    ),
+    (
+        re.compile(rf"{_AMD}\b[1-9]\d* (?:new )?correctable hardware errors detected in (?!total)"),
+        "corrected error of the card (RAS)",
+        "evidence",
+    ),
+    (
+        re.compile(
+            rf"{_AMD}(?:poison is consumed|RAS poison|uncorrectable hardware error ?\(ERREVENT)"
+        ),
+        "uncorrectable error of the card (RAS)",
+        "uncorrected-memory-error",
+    ),
+    (
+        re.compile(rf"{_AMD}RAS.{{0,80}}exceeds? (?:the )?(?:bad page )?threshold"),
+        "more bad pages than the card has spares",
+        "remap-failed",
+    ),
+    (
+        re.compile(rf"{_AMD}(?:device lost from bus|GPU is lost)"),
+        "the card has fallen off the bus",
+        "card-lost",
+    ),
+    (re.compile(rf"{_AMD}GPU reset begin"), "reset of the card", "card-reset"),
+    (re.compile(rf"{_AMD}ring .{{0,40}}timeout"), "time-out of the card", "evidence"),
+    (re.compile(r"mce: \[Hardware Error\]|Machine check"), "machine check of the CPU", "evidence"),
+    (re.compile(r"EDAC \S+: .*\bUE\b"), "uncorrected memory error", "host-memory-error"),
+    (re.compile(r"EDAC \S+: .*\bCE\b"), "corrected memory error", "evidence"),
+    (
+        # The port tells it: "... error message received from 0000:5d:00.0", earlier "error received: ...".
+        re.compile(rf"AER: .{{0,60}}Uncorrected \(Fatal\).{{0,60}}?{_ADDRESS}"),
+        "uncorrected PCIe error",
+        "pcie-fatal",
+    ),
+    (re.compile(r"AER: .{0,80}Uncorrected \(Fatal\)"), "uncorrected PCIe error", "pcie-fatal"),
+    (re.compile(r"AER: .*(?:Uncorrected|Fatal)"), "uncorrected PCIe error", "evidence"),
+    (
+        re.compile(r"nvme nvme\d+: .*(?:I/O .*timeout|controller is down)"),
+        "NVMe time-out",
+        "evidence",
+    ),
+    (re.compile(r"amdgpu .*(?:ring .*timeout|GPU reset begin)"), "AMD GPU time-out", "evidence"),
+    (re.compile(r"I/O error, dev "), "disk I/O error", "evidence"),
+    (
+        re.compile(r"Out of memory: Killed process|oom-kill:"),
+        "the kernel killed a process",
+        "program",
+    ),
+)
+
+_OF_GRADE: dict[str, Sort] = {
+    "fault": "xid-fault",
+    "reset": "xid-reset",
+    "unclear": "xid-unclear",
+    "program": "program",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +119,22 @@ class KernelEvent:
     Attributes:
         what: ``XID 79: the card has fallen off the bus``, ``machine check of the CPU``, ...
         place: PCI address of the card, empty when unknown.
-        hardware: Evidence against the hardware, rather than against a program.
+        sort: Which rule of the policy it falls under; ``evidence`` decides nothing by itself, and
+            ``program`` does not even speak against hardware.
         count: How often it was seen; repeats are one event with a count.
         line: The log's own words, first occurrence.
     """
 
     what: str
     place: str = ""
-    hardware: bool = True
+    sort: Sort = "evidence"
     count: int = 1
     line: str = ""
+
+    @property
+    def hardware(self) -> bool:
+        """Evidence against the hardware, rather than against a program."""
+        return self.sort != "program"
 
     @property
     def text(self) -> str:
@@ -136,28 +197,47 @@ class KernelLog:
 
 def kernel_events(lines: list[str]) -> tuple[KernelEvent, ...]:
     """Pick the events that matter out of kernel log lines; repeats become one event with a count."""
-    counts: Counter[tuple[str, str, bool]] = Counter()
-    first: dict[tuple[str, str, bool], str] = {}
+    counts: Counter[tuple[str, str, Sort]] = Counter()
+    first: dict[tuple[str, str, Sort], str] = {}
     for line in lines:
         found = _event(line)
         if found is not None:
             counts[found] += 1
             first.setdefault(found, line[:200])
     return tuple(
-        KernelEvent(what=what, place=place, hardware=hardware, count=count, line=first[key])
+        KernelEvent(what=what, place=place, sort=sort, count=count, line=first[key])
         for key, count in counts.items()
-        for what, place, hardware in [key]
+        for what, place, sort in [key]
     )
 
 
-def _event(line: str) -> tuple[str, str, bool] | None:
-    match = _XID.search(line)
-    if match is not None:
+def _event(line: str) -> tuple[str, str, Sort] | None:
+    if (match := _XID.search(line)) is not None:
         number = int(match[2])
-        # An unknown number is treated as hardware: it must be looked at, not overlooked.
-        meaning, hardware = XIDS.get(number, ("meaning unknown here", True))
-        return f"XID {number}: {meaning}", match[1].lower(), hardware
-    for pattern, what, hardware in _OTHERS:
-        if pattern.search(line):
-            return what, "", hardware
+        return f"XID {number}: {xid(number).meaning}", match[1].lower(), xid_sort(number, match[3])
+    if (match := _SXID.search(line)) is not None:
+        fatal = match[4] == "Fatal"
+        what = f"{'fatal' if fatal else 'non-fatal'} SXid {match[3]} of {match[1]}"
+        return what, match[2].lower(), "switch-fault" if fatal else "switch-event"
+    if (match := _FALLEN.search(line)) is not None:
+        return "the card has fallen off the bus", match[1].lower(), "card-lost"
+    for pattern, what, sort in _OTHERS:
+        if (match := pattern.search(line)) is not None:
+            return what, (match[1] if pattern.groups else "").lower(), sort
     return None
+
+
+def xid_sort(number: int, message: str = "") -> Sort:
+    """Return under which rule an XID falls.
+
+    Args:
+        number: The XID.
+        message: What the kernel log says behind the number; NVML's events have none.
+    """
+    grade = xid(number).grade
+    if grade != "link":
+        return _OF_GRADE[grade]
+    # The newer NVLink's numbers say in words whether the link goes on: "Nonfatal", "Fatal".
+    if re.search(r"non-?fatal", message, re.IGNORECASE):
+        return "evidence"
+    return "xid-fault" if "fatal" in message.lower() else "xid-unclear"

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from pytest_anubis.hardware.telemetry.host_sensors import REASONS, TEMPERATURE, Reading
+from pytest_anubis.hardware.telemetry.host_sensors import (
+    ENERGY,
+    HOST,
+    INLET,
+    REASONS,
+    TEMPERATURE,
+    Reading,
+)
 from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent
 
 # Bits of NVML's clock event reasons.
@@ -16,15 +25,21 @@ HW_THERMAL = 0x40
 POWER_BRAKE = 0x80
 
 HOT = SW_THERMAL | HW_THERMAL
-# The board's slowdown is also raised for heat and for the power brake; alone it has another cause.
-BRAKED = POWER_BRAKE | HW_SLOWDOWN
 
 THROTTLED_SHARE = 0.05
 """Share of the time above which throttling explains a slow sample: the practical threshold of the criteria is
 a loss of 5 %, and a slowdown costs at most the time that it lasts."""
 
-# Nanosecond counters are durations: they are turned into shares, not into "+300000000".
-_DURATION = " (ns)"
+LEAST_SEEN = 2
+"""Samples in which a slowdown must be seen before anything follows from it by itself: one may be the moment
+in which a load begins. A duration counter needs no second witness."""
+
+AIR_LIMIT = 35.0
+"""Degrees of the air that a node takes in: servers are built for at most 35 °C (ASHRAE's class A2, and what
+makers of boards with eight cards state)."""
+
+# Nanosecond counters are durations: they are turned into shares, not into "+300000000". Energy is a reading.
+_NO_EVENTS = (" (ns)", ENERGY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +61,28 @@ class CounterChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """Clocks that were pulled down during a measurement: a finding of its own, however the metric comes out.
+
+    Attributes:
+        sort: Which rule of the policy it falls under.
+        name: What it is.
+        part: ``GPU 3``; ``host`` for the air that comes in.
+        text: One phrase, with numbers and without the part.
+    """
+
+    sort: Literal["thermal-slowdown", "power-brake", "hw-slowdown", "hot-air"]
+    name: str
+    part: str
+    text: str
+
+    @property
+    def phrase(self) -> str:
+        """The slowdown as an evidence phrase."""
+        return f"{self.part}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
     """Telemetry around one measurement.
 
@@ -53,10 +90,11 @@ class Envelope:
         seconds: Duration.
         times: Seconds since the beginning of every sample.
         series: ``GPU 3 power (W)`` -> values at those times, those missing left out.
-        changes: Counters that moved, durations left out.
+        changes: Counters that moved, durations and energy left out.
         events: What the kernel logged meanwhile.
         disturbance: What made the measurement slower than the hardware is, one phrase each.
         evidence: What speaks for or against the hardware, one phrase each.
+        slowdowns: Clocks that were pulled down, which is no excuse for a bad value: it is why it is bad.
         lost: Sensors that did not answer.
     """
 
@@ -67,6 +105,7 @@ class Envelope:
     events: tuple[KernelEvent, ...] = ()
     disturbance: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    slowdowns: tuple[Slowdown, ...] = ()
     lost: tuple[str, ...] = ()
 
 
@@ -96,18 +135,25 @@ def make_envelope(
     columns = _columns(readings[1:-1])
     changes = tuple(counter_changes(begin, end))
     lost = tuple(dict.fromkeys(note for reading in readings for note in reading.lost))
-    disturbance, evidence = _throttling(columns, begin, end, seconds)
-    disturbance += _strangers(begin, end, set(ours), set(visible))
+    slowdowns, evidence = _throttling(columns, begin, end, seconds)
+    if any(one.sort == "thermal-slowdown" for one in slowdowns):
+        slowdowns += _hot_air(columns)
+    disturbance = _strangers(begin, end, set(ours), set(visible))
+    evidence = [*(one.phrase for one in slowdowns), *evidence]
     evidence += [*(change.text for change in changes), *(event.text for event in events)]
     evidence += [f"{note}, so nothing is known about it" for note in lost]
     return Envelope(
         seconds=seconds,
         times=tuple(when for when, _ in samples),
-        series=tuple((" ".join(key), tuple(values)) for key, values in columns.items()),
+        series=(
+            *((" ".join(key), tuple(values)) for key, values in columns.items()),
+            *_energies(begin, end),
+        ),
         changes=changes,
         events=tuple(events),
         disturbance=tuple(disturbance),
         evidence=(*disturbance, *evidence),
+        slowdowns=tuple(slowdowns),
         lost=lost,
     )
 
@@ -122,46 +168,82 @@ def _columns(readings: Sequence[Reading]) -> dict[tuple[str, str], list[float]]:
     return columns
 
 
+def _energies(begin: Reading, end: Reading) -> list[tuple[str, tuple[float, ...]]]:
+    """Return what each card took in all, one value in joules: with the work done, work per joule."""
+    pairs = (
+        (part, counters[ENERGY], end.counters.get(part, {}).get(ENERGY))
+        for part, counters in begin.counters.items()
+        if ENERGY in counters
+    )
+    return [
+        (f"{part} energy (J)", ((after - before) / 1000,))
+        for part, before, after in pairs
+        if after is not None and after >= before
+    ]
+
+
 def counter_changes(begin: Reading, end: Reading) -> list[CounterChange]:
     """Return every counter that moved; one that is read at only one end says nothing."""
     return [
         CounterChange(part=part, name=name, before=before, after=end.counters[part][name])
         for part, counters in begin.counters.items()
         for name, before in counters.items()
-        if not name.endswith(_DURATION)
+        if not name.endswith(_NO_EVENTS)
         and name in end.counters.get(part, {})
         and end.counters[part][name] != before
     ]
 
 
+# Sort, name, bits of the reasons, bits that explain it otherwise, duration counter of the newer drivers.
+_SLOWDOWNS: tuple[tuple[str, str, int, int, str], ...] = (
+    ("thermal-slowdown", "thermal slowdown", HOT, 0, "thermal slowdown (ns)"),
+    ("power-brake", "power brake", POWER_BRAKE, 0, "power brake (ns)"),
+    # The board raises its own bit for heat and for the brake as well; alone it has another cause.
+    ("hw-slowdown", "hardware slowdown", HW_SLOWDOWN, HOT | POWER_BRAKE, ""),
+)
+
+
 def _throttling(
     columns: Mapping[tuple[str, str], list[float]], begin: Reading, end: Reading, seconds: float
-) -> tuple[list[str], list[str]]:
-    """Return (disturbances, mere evidence) about throttled clocks."""
-    disturbance, evidence = [], []
+) -> tuple[list[Slowdown], list[str]]:
+    """Return (slowdowns, mere evidence) about throttled clocks.
+
+    What is seen in too few samples is evidence only, and so is the power limit: it is normal under full load.
+    """
+    slowdowns, evidence = [], []
     parts = {part for part, quantity in columns if quantity == REASONS} | set(begin.counters)
     for part in sorted(parts):
         reasons = [int(value) for value in columns.get((part, REASONS), [])]
-        hot = max(_share(reasons, HOT), _lasted(begin, end, part, "thermal slowdown (ns)", seconds))
-        braked = _share([r for r in reasons if not r & HOT], BRAKED) if reasons else 0.0
+        degrees = max(columns.get((part, TEMPERATURE), [0.0]))
+        upto = f", at up to {degrees:.0f} °C" if degrees else ""
+        for sort, name, bits, explained, counter in _SLOWDOWNS:
+            seen = [bool(r & bits and not r & explained) for r in reasons]
+            sampled = sum(seen) / len(seen) if seen else 0.0
+            lasted = _lasted(begin, end, part, counter, seconds) if counter else 0.0
+            if max(sampled, lasted) <= THROTTLED_SHARE:
+                continue
+            text = f"{name} {_percent(max(sampled, lasted))} of the time{upto}"
+            one = Slowdown(sort=sort, name=name, part=part, text=text)  # type: ignore[arg-type]  # from the table
+            if sum(seen) >= LEAST_SEEN or lasted > THROTTLED_SHARE:
+                slowdowns.append(one)
+            else:
+                evidence.append(f"{one.phrase}, seen once")
         capped = max(
             _share(reasons, SW_POWER_CAP),
             _lasted(begin, end, part, "power limit slowdown (ns)", seconds),
         )
-        if hot > THROTTLED_SHARE:
-            degrees = max(columns.get((part, TEMPERATURE), [0.0]))
-            upto = f", up to {degrees:.0f} °C" if degrees else ""
-            disturbance.append(
-                f"slow because hot: {part} throttled {_percent(hot)} of the time{upto}"
-            )
-        if braked > THROTTLED_SHARE:
-            disturbance.append(
-                f"slow because braked: {part} held back by its board or power supply "
-                f"{_percent(braked)} of the time"
-            )
-        if capped > THROTTLED_SHARE:  # normal under full load: no excuse, but worth knowing
+        if capped > THROTTLED_SHARE:
             evidence.append(f"{part} at its power limit {_percent(capped)} of the time")
-    return disturbance, evidence
+    return slowdowns, evidence
+
+
+def _hot_air(columns: Mapping[tuple[str, str], list[float]]) -> list[Slowdown]:
+    """Return whether the air that comes in is hotter than the node is built for, where a sensor says so."""
+    degrees = columns.get((HOST, INLET), [])
+    if not degrees or statistics.median(degrees) <= AIR_LIMIT:
+        return []
+    text = f"the air that comes in has {statistics.median(degrees):.0f} °C"
+    return [Slowdown(sort="hot-air", name="inlet temperature", part=HOST, text=text)]
 
 
 def _share(reasons: list[int], bits: int) -> float:

@@ -7,10 +7,15 @@ from typing import Any
 
 from pytest_anubis.hardware.inventory.nvml import Nvml
 from pytest_anubis.hardware.telemetry.host_sensors import (
+    ENERGY,
+    FAILED_REMAPPING,
+    LIFETIME_ERRORS,
     MEMORY_CLOCK,
     MEMORY_TEMPERATURE,
+    PENDING_REMAPPING,
     POWER,
     REASONS,
+    RECOVERY_ACTION,
     SM_CLOCK,
     TEMPERATURE,
     UTILISATION,
@@ -20,20 +25,54 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
 # NVML's numbers; the bindings carry them under the same names in upper case.
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2
 _SENSOR_GPU = 0
-_FIELD_MEMORY_TEMPERATURE = 82
 _POLICY_POWER, _POLICY_THERMAL = 0, 1
+
+# Fields, all of which one call of NVML answers (nvml.h, NVML_FI_DEV_...). GetPowerUsage is a mean over a
+# second on newer cards; this is the power of the moment, in mW.
+_POWER_INSTANT = 186
+_MEMORY_TEMPERATURE = 82
+_ENERGY = 83  # mJ since the driver was loaded
+_RECOVERY_ACTION = 230  # 0: none; else what the driver asks for
+_SAMPLED = (_POWER_INSTANT, _MEMORY_TEMPERATURE)
+_COUNTED: dict[int, str] = {
+    3: "corrected ECC errors",  # volatile: gone with the driver, as with every process without persistence
+    4: "uncorrected ECC errors",
+    6: LIFETIME_ERRORS,
+    94: "PCIe replays",
+    145: FAILED_REMAPPING,
+    144: PENDING_REMAPPING,
+    _RECOVERY_ACTION: RECOVERY_ACTION,
+    _ENERGY: ENERGY,
+}
+_REMAPPED = (142, 143)
+_POWER_CAP_NS = 74  # the reasons' own durations, in ns
+_THERMAL_NS = 75
+_THERMAL_PARTS_NS = (269, 270)  # by software, by hardware; newer drivers
+_BRAKE_NS = 271
 _LINK_ERRORS = (
     (0, "replays"),
     (1, "recoveries"),
     (2, "CRC errors (flits)"),
     (3, "CRC errors (data)"),
 )
-# Newer cards count link errors in fields that are scoped by the link instead.
-_LINK_FIELDS = ((161, "replays"), (162, "recoveries"), (163, "CRC errors"))
+# Newer cards count link errors in fields that are scoped by the link instead, the newest in others again.
+_LINK_FIELDS = (
+    (161, "replays"),
+    (162, "recoveries"),
+    (163, "CRC errors"),
+    (214, "failed recoveries"),
+    (215, "recoveries"),
+)
 _VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+# A field's own code that means failure; all others mean that this card or driver does not have it.
+_FAILED = {10: "Timeout", 15: "GPU is lost", 16: "GPU requires reset"}
 
 THERMAL_NS = "thermal slowdown (ns)"
 POWER_NS = "power limit slowdown (ns)"
+BRAKE_NS = "power brake (ns)"
+
+Fields = dict[tuple[int, int], float]
+"""(field, scope) -> its value, those that the card does not have left out."""
 
 
 class NvidiaSource:
@@ -42,10 +81,13 @@ class NvidiaSource:
     Args:
         uuids: Only these cards; None: all.
         module: NVML bindings; default ``pynvml``.
+
+    Attributes:
+        nvml: The library, open between `open` and `close`.
     """
 
     def __init__(self, uuids: Collection[str] | None = None, module: Any = None) -> None:
-        self._nvml = Nvml(module)
+        self.nvml = self._nvml = Nvml(module)
         self._uuids = uuids
         self._cards: list[tuple[str, Any, int]] = []
         self._broken: tuple[str, ...] = ()
@@ -64,6 +106,11 @@ class NvidiaSource:
                 if self._uuids is None or uuid in self._uuids:
                     self._cards.append((name, handle, self._links(handle)))
         self._broken = tuple(notes)
+
+    @property
+    def handles(self) -> dict[str, Any]:
+        """Card -> NVML's handle of it."""
+        return {name: handle for name, handle, _ in self._cards}
 
     def close(self) -> None:
         """Close NVML."""
@@ -89,7 +136,10 @@ class NvidiaSource:
         def ask(name: str, call: str, *arguments: Any) -> Any:
             return self._nvml.ask(name, notes, call, handle, *arguments)
 
-        power = ask(POWER, "nvmlDeviceGetPowerUsage")
+        fields = self._fields(handle, [(field, 0) for field in _SAMPLED], notes)
+        power = fields.get((_POWER_INSTANT, 0))
+        if power is None:
+            power = ask(POWER, "nvmlDeviceGetPowerUsage")
         used = ask(UTILISATION, "nvmlDeviceGetUtilizationRates")
         reasons = ask(REASONS, "nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:  # its name before NVML 12.2
@@ -100,30 +150,64 @@ class NvidiaSource:
             SM_CLOCK: ask(SM_CLOCK, "nvmlDeviceGetClockInfo", _CLOCK_SM),
             MEMORY_CLOCK: ask(MEMORY_CLOCK, "nvmlDeviceGetClockInfo", _CLOCK_MEMORY),
             TEMPERATURE: ask(TEMPERATURE, "nvmlDeviceGetTemperature", _SENSOR_GPU),
-            MEMORY_TEMPERATURE: self._field(handle, _FIELD_MEMORY_TEMPERATURE),
+            MEMORY_TEMPERATURE: fields.get((_MEMORY_TEMPERATURE, 0)),
             UTILISATION: used.gpu if used is not None else None,
             REASONS: reasons,
         }
         return {name: float(value) for name, value in found.items() if value is not None}
 
     def _counters(self, handle: Any, links: int, notes: list[str]) -> dict[str, int]:
+        """Return all counters: one call where the card knows the fields, single calls for the rest."""
+        plain = (
+            *(*_COUNTED, *_REMAPPED),
+            *(_POWER_CAP_NS, _THERMAL_NS, *_THERMAL_PARTS_NS, _BRAKE_NS),
+        )
+        scoped = [(field, link) for link in range(links) for field, _ in _LINK_FIELDS]
+        fields = self._fields(handle, [*((field, 0) for field in plain), *scoped], notes)
+        found: dict[str, float | None] = {
+            name: fields.get((field, 0)) for field, name in _COUNTED.items()
+        }
+        rows = [fields[field, 0] for field in _REMAPPED if (field, 0) in fields]
+        found["remapped rows"] = sum(rows) if rows else None
+        self._ask_for_the_rest(handle, found, notes)
+        thermal = [fields[field, 0] for field in _THERMAL_PARTS_NS if (field, 0) in fields]
+        found[THERMAL_NS] = sum(thermal) if thermal else fields.get((_THERMAL_NS, 0))
+        found[POWER_NS] = fields.get((_POWER_CAP_NS, 0))
+        found[BRAKE_NS] = fields.get((_BRAKE_NS, 0))
+        for name, policy in ((THERMAL_NS, _POLICY_THERMAL), (POWER_NS, _POLICY_POWER)):
+            if found[name] is None:
+                call = "nvmlDeviceGetViolationStatus"
+                violation = self._nvml.ask(name, notes, call, handle, policy)
+                found[name] = violation.violationTime if violation is not None else None
+        for link in range(links):
+            found.update(self._link_errors(handle, link, fields, notes))
+        return {name: int(value) for name, value in found.items() if value is not None}
+
+    def _ask_for_the_rest(
+        self, handle: Any, found: dict[str, float | None], notes: list[str]
+    ) -> None:
+        """Ask by single calls for the counters that older drivers have no fields for."""
+
         def ask(name: str, call: str, *arguments: Any) -> Any:
             return self._nvml.ask(name, notes, call, handle, *arguments)
 
-        rows = ask("remapped rows", "nvmlDeviceGetRemappedRows")
-        found: dict[str, Any] = {
-            "corrected ECC errors": ask("ECC errors", "nvmlDeviceGetTotalEccErrors", 0, 0),
-            "uncorrected ECC errors": ask("ECC errors", "nvmlDeviceGetTotalEccErrors", 1, 0),
-            "remapped rows": rows[0] + rows[1] if rows else None,
-            "failed row remappings": int(bool(rows[3])) if rows else None,
-            "PCIe replays": ask("PCIe replays", "nvmlDeviceGetPcieReplayCounter"),
-        }
-        for name, policy in ((THERMAL_NS, _POLICY_THERMAL), (POWER_NS, _POLICY_POWER)):
-            violation = ask(name, "nvmlDeviceGetViolationStatus", policy)
-            found[name] = int(violation.violationTime) if violation is not None else None
-        for link in range(links):
-            found.update(self._link_errors(handle, link, notes))
-        return {name: int(value) for name, value in found.items() if value is not None}
+        for name, kind, since in (  # corrected or not; since the driver was loaded, or ever
+            ("corrected ECC errors", 0, 0),
+            ("uncorrected ECC errors", 1, 0),
+            (LIFETIME_ERRORS, 1, 1),
+        ):
+            if found[name] is None:
+                found[name] = ask("ECC errors", "nvmlDeviceGetTotalEccErrors", kind, since)
+        if found["remapped rows"] is None or found[FAILED_REMAPPING] is None:
+            rows = ask("remapped rows", "nvmlDeviceGetRemappedRows")
+            if rows:
+                found["remapped rows"] = rows[0] + rows[1]
+                found[PENDING_REMAPPING] = int(bool(rows[2]))
+                found[FAILED_REMAPPING] = int(bool(rows[3]))
+        if found["PCIe replays"] is None:
+            found["PCIe replays"] = ask("PCIe replays", "nvmlDeviceGetPcieReplayCounter")
+        if found[ENERGY] is None:
+            found[ENERGY] = ask(ENERGY, "nvmlDeviceGetTotalEnergyConsumption")
 
     def _links(self, handle: Any) -> int:
         """Return how many NVLinks the card has."""
@@ -132,30 +216,33 @@ class NvidiaSource:
                 return link
         return self._nvml.constant("NVML_NVLINK_MAX_LINKS", 36)
 
-    def _link_errors(self, handle: Any, link: int, notes: list[str]) -> dict[str, int]:
-        found = {}
-        for counter, name in _LINK_ERRORS:
-            sensor = f"NVLink {link} {name}"
-            call = "nvmlDeviceGetNvLinkErrorCounter"
-            value = self._nvml.ask(sensor, notes, call, handle, link, counter)
-            if value is not None:
-                found[sensor] = int(value)
+    def _link_errors(
+        self, handle: Any, link: int, fields: Fields, notes: list[str]
+    ) -> dict[str, float | None]:
+        found: dict[str, float | None] = {}
+        for field, name in _LINK_FIELDS:
+            if (field, link) in fields:
+                found.setdefault(f"NVLink {link} {name}", fields[field, link])
         if not found:
-            for field, name in _LINK_FIELDS:
-                value = self._field(handle, (field, link))
-                if value is not None:
-                    found[f"NVLink {link} {name}"] = int(value)
+            for counter, name in _LINK_ERRORS:
+                sensor = f"NVLink {link} {name}"
+                call = "nvmlDeviceGetNvLinkErrorCounter"
+                found[sensor] = self._nvml.ask(sensor, notes, call, handle, link, counter)
         return found
 
-    def _field(self, handle: Any, field: int | tuple[int, int]) -> float | None:
-        """Return one of NVML's field values, None where it has none."""
-        answer = self._nvml.ask("field", [], "nvmlDeviceGetFieldValues", handle, [field])
-        if not answer or answer[0].nvmlReturn != 0:
-            return None
-        kind = int(answer[0].valueType)
-        if not 0 <= kind < len(_VALUE_NAMES):
-            return None
-        return float(getattr(answer[0].value, _VALUE_NAMES[kind]))
+    def _fields(self, handle: Any, wanted: list[tuple[int, int]], notes: list[str]) -> Fields:
+        """Return NVML's field values, in one call."""
+        answers = self._nvml.ask("fields", notes, "nvmlDeviceGetFieldValues", handle, wanted)
+        found: Fields = {}
+        failed: set[int] = set()
+        for key, answer in zip(wanted, answers or (), strict=False):
+            kind, code = int(answer.valueType), int(answer.nvmlReturn)
+            if code == 0 and 0 <= kind < len(_VALUE_NAMES):
+                found[key] = float(getattr(answer.value, _VALUE_NAMES[kind]))
+            elif code in _FAILED:
+                failed.add(code)
+        notes += [f"fields: {_FAILED[code]} (NVML error {code})" for code in sorted(failed)]
+        return found
 
     def _users(self, handle: Any, notes: list[str]) -> tuple[int, ...] | None:
         call = "nvmlDeviceGetComputeRunningProcesses"

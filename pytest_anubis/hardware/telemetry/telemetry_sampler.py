@@ -30,6 +30,10 @@ second cost well under a percent of one core (see benchmarks/telemetry_disturban
 DEADLINE = 5.0
 """Seconds within which the sensors must answer; NVML's slowest calls take some tens of milliseconds."""
 
+FIRST = 60.0
+"""Seconds within which the first answer must come: without persistence the driver starts every card when NVML
+is opened, some seconds for each, and nine processes wait for each other."""
+
 COST_SHARE = 0.05
 """Largest share of one thread's time that sampling may take, most of it waiting in a driver: slow sensors
 are read less often."""
@@ -80,6 +84,7 @@ class Telemetry:
         sources: What to read; default the host and all cards.
         interval: Seconds between samples.
         deadline: Seconds within which the sensors must answer.
+        first: Seconds within which they must for the first time.
         root: Process whose tree counts as our own when a card's users are looked at.
         log: The kernel's log; None leaves it out.
 
@@ -93,12 +98,15 @@ class Telemetry:
         *,
         interval: float = INTERVAL,
         deadline: float = DEADLINE,
+        first: float = FIRST,
         root: int | None = None,
         log: Path | None = Path("/dev/kmsg"),
     ) -> None:
         self._sources = list(sources) if sources is not None else default_sources()
         self._interval = interval
         self._deadline = deadline
+        self._first = max(first, deadline)
+        self._opened = threading.Event()
         self._load = LoadReader(root=root)
         self._log_path = log
         self._log: KernelLog | None = None
@@ -210,15 +218,21 @@ class Telemetry:
         if self.dead:
             return _Seen()
         self._requests.put(what)
+        if not self._opened.wait(self._first):
+            return self._given_up(self._first)
         try:
             return self._answers.get(timeout=self._deadline)
         except queue.Empty:
-            self.dead = f"telemetry: the sensors did not answer within {self._deadline:g} s"
-            return _Seen()
+            return self._given_up(self._deadline)
+
+    def _given_up(self, limit: float) -> _Seen:
+        self.dead = f"telemetry: the sensors did not answer within {limit:g} s"
+        return _Seen()
 
     def _serve(self) -> None:
         """The sampling thread: wait for requests; sample while somebody may ask for what happened."""
         self._open()
+        self._opened.set()
         samples: list[tuple[float, Reading]] = []
         counted: list[tuple[float, Reading]] = []
         pause, busy, until = self._interval, False, 0.0

@@ -68,6 +68,8 @@ def take_quiet(
     spoiled: Callable[[Look, int], None],
     patience: Patience,
     most: int = ATTEMPTS,
+    *,
+    host: bool = True,
 ) -> tuple[Look, int]:
     """Measure; on a machine that is not quiet again, within bounds.
 
@@ -78,12 +80,13 @@ def take_quiet(
         spoiled: Keeps an attempt that was disturbed and will be repeated, with its number.
         patience: Says whether there is time to repeat it.
         most: Attempts, at most; 1 where no disturbance can change what is measured.
+        host: What others do to the host disturbs what is measured.
 
     Returns:
         The last attempt, and its number.
     """
     for attempt in range(1, most + 1):
-        look = _look(plan, take, surroundings)
+        look = _look(plan, take, surroundings, host)
         pause = PAUSE * 2 ** (attempt - 1)
         last = attempt == most or not patience.allows(pause + look.seconds)
         if not look.seen.disturbance or last:
@@ -101,6 +104,8 @@ def look_closer(
     surroundings: Surroundings,
     spoiled: Callable[[Look, int], None],
     patience: Patience,
+    *,
+    host: bool = True,
 ) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
@@ -114,6 +119,7 @@ def look_closer(
         surroundings: Watches meanwhile.
         spoiled: Keeps a look that was disturbed and is repeated, with its number.
         patience: Says whether there is time for another look; without it what there is decides.
+        host: What others do to the host disturbs what is measured.
 
     Returns:
         All looks, the first one included. The last one is disturbed when the machine would not calm
@@ -129,7 +135,7 @@ def look_closer(
             break
         if pause:
             time.sleep(pause)
-        look = _look(plan.look(), take, surroundings)
+        look = _look(plan.look(), take, surroundings, host)
         seconds = look.seconds
         if look.seen.disturbance:
             disturbed += 1
@@ -142,8 +148,8 @@ def look_closer(
     return looks
 
 
-def _look(plan: RoundPlan, take: Take, surroundings: Surroundings) -> Look:
+def _look(plan: RoundPlan, take: Take, surroundings: Surroundings, host: bool) -> Look:
     begin = time.monotonic()
-    with surroundings.around() as seen:
+    with surroundings.around(host=host) as seen:
         values = take(plan)
     return Look(values, seen, time.monotonic() - begin)

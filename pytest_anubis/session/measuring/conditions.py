@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.session.context import RunContext, context_key
+from pytest_anubis.core.events import HardwareFound
+from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
     from pytest_anubis.hardware.telemetry.host_sensors import Source
+    from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
     from pytest_anubis.hardware.telemetry.telemetry_sampler import Mark, Telemetry
 
 Series = tuple[tuple[str, tuple[float, ...]], ...]
@@ -56,6 +58,9 @@ class Surroundings:
         self._telemetry: Telemetry | None = None
         self._mark: Mark | None = None
         self._latest: tuple[float, Seen] | None = None
+        self._test = ""
+        self._sink: Sink = discard
+        self._reported: set[tuple[str, str, str]] = set()
 
     def prepare(self) -> Telemetry:
         """Start sampling unless that has been done, so that no test pays for loading and opening."""
@@ -88,22 +93,58 @@ class Surroundings:
         if latest is not None and now - latest[0] < FRESH:
             return latest[1]
         envelope = telemetry.since(mark)
+        self._report(envelope.slowdowns)
         seen = Seen(envelope.disturbance, envelope.series, envelope.evidence)
         self._latest = (time.monotonic(), seen)
         return seen
 
     @contextmanager
-    def around(self) -> Iterator[Seen]:
-        """Watch while the block runs."""
+    def around(self, *, host: bool = True) -> Iterator[Seen]:
+        """Watch while the block runs.
+
+        Args:
+            host: What others do to the host disturbs what is measured; a device's own clock does not see it,
+                and there it is evidence only.
+        """
         from pytest_anubis.hardware.load.disturbance import HostWatch
 
         seen = Seen()
         with self.prepare().around() as around, HostWatch(self._context.root_pid) as watch:
             yield seen
         envelope = around.envelope
-        seen.disturbance = tuple(dict.fromkeys((*watch.disturbance, *envelope.disturbance)))
+        self._report(envelope.slowdowns)
+        disturbing = watch.disturbance if host else ()
+        seen.disturbance = tuple(dict.fromkeys((*disturbing, *envelope.disturbance)))
         seen.telemetry = envelope.series
-        seen.evidence = envelope.evidence
+        unseen = () if host else watch.disturbance
+        seen.evidence = (
+            *envelope.evidence,
+            *(f"on the host, which the device's clock does not see: {one}" for one in unseen),
+        )
+
+    def serves(self, test: str, sink: Sink) -> None:
+        """Take note of whose measurements are watched from here on, and of who wants to hear of findings."""
+        self._test, self._sink = test, sink
+
+    def _report(self, slowdowns: Iterable[Slowdown]) -> None:
+        """Tell once a test what is a finding by itself: clocks of cards under test that were pulled down."""
+        for one in slowdowns:
+            card = next((c for c in cards_of(self._context) if c.part == one.part), None)
+            key = (self._test, one.sort, one.part)
+            if key in self._reported or (card is None and one.part.startswith("GPU")):
+                continue
+            self._reported.add(key)
+            self._sink(
+                HardwareFound(
+                    sort=one.sort,
+                    name=one.name,
+                    text=one.text,
+                    part=card.place if card is not None else "",
+                    device=card.device if card is not None else "",
+                    tests=(self._test,) if self._test else (),
+                    source="telemetry",
+                )
+            )
 
     def close(self) -> None:
         """Stop sampling."""

@@ -61,6 +61,8 @@ class Recorder:
         self._ambient = ambient
         self._surroundings = surroundings
         self._patience = patience or Patience()
+        if surroundings is not None:
+            surroundings.serves(test, sink)
         self._begin = ambient.begin() if ambient else None
         self.measurements: list[Measurement] = []
 
@@ -119,7 +121,8 @@ class Recorder:
             times = timing.rounds(fn, chosen, plan, per_round)
             return [timing.in_unit(seconds, unit, work) for seconds in times]
 
-        return self._take(metric, group, plan, take)
+        of_host = clock == "host" or self._device.kind == "cpu"
+        return self._take(metric, group, plan, take, host=of_host)
 
     def collect(
         self,
@@ -231,6 +234,7 @@ class Recorder:
         plan: RoundPlan,
         take: Callable[[RoundPlan], list[float]],
         per_value: int = 1,
+        host: bool = True,
     ) -> tuple[float, ...]:
         if self._surroundings is None:
             values = take(plan)
@@ -250,17 +254,12 @@ class Recorder:
             self._set_aside(replace(spoiled, attempts=attempt))
 
         first = shortened(plan, window, per_value)
-        most = (
-            1 if metric.better == "equal" else ATTEMPTS
-        )  # load flips no bits: the first result counts
-        look, attempts = take_quiet(
-            first, take, self._surroundings, keep_spoiled, self._patience, most
-        )
+        exact = metric.better == "equal"  # load flips no bits: the first result counts
+        rest = (self._surroundings, keep_spoiled, self._patience)
+        look, attempts = take_quiet(first, take, *rest, 1 if exact else ATTEMPTS, host=host)
         looks = [look]
-        if criterion is not None and most > 1 and not look.seen.disturbance:
-            looks = look_closer(
-                criterion, plan, take, look, self._surroundings, keep_spoiled, self._patience
-            )
+        if criterion is not None and not exact and not look.seen.disturbance:
+            looks = look_closer(criterion, plan, take, look, *rest, host=host)
         values = [value for one in looks for value in one.values]
         measurement = replace(
             self._measurement(metric, group, values, disturbance=looks[-1].seen.disturbance),

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_anubis.core.events import Judged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.hardware.gate.gate_comparison import since
+from pytest_anubis.hardware.gate.gate_comparison import check_again, since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
 from pytest_anubis.hardware.gate.surroundings import Surroundings
 from pytest_anubis.hardware.inventory.hardware_classes import closest_class
-from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
+from pytest_anubis.hardware.inventory.inventory_reading import (
+    InventoryError,
+    inventory_from_plain,
+    read_inventory,
+    redact,
+)
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
@@ -23,6 +29,12 @@ if TYPE_CHECKING:
 
 BENCHMARK = "inventory"
 """Benchmark id of the gate's verdicts."""
+
+AGAIN = 15.0
+"""Seconds within which a vendor's library must answer at the end: the cards are awake."""
+
+_JUDGED_BY_RATE = ("number of NVLink recoveries",)
+"""What the watch over the whole run judges by its rate; how much it is in all says less."""
 
 
 class Gate:
@@ -36,6 +48,7 @@ class Gate:
 
     Attributes:
         findings: What stands against the node, failures first.
+        at_the_end: What stood against it in the end and not at the start.
     """
 
     def __init__(
@@ -50,6 +63,7 @@ class Gate:
         self._golden = golden
         self._told = False
         self.findings: list[GateFinding] = []
+        self.at_the_end: list[GateFinding] = []
         if context.settings.gate != "off":
             inventory = inventory_from_plain(context.inventory)
             self.findings = check_inventory(inventory, golden)
@@ -109,6 +123,34 @@ class Gate:
             )
             session.config.hook.pytest_runtest_logreport(report=report)
         return True
+
+    # Before the run's own end, which decides; workers and their memory are gone by then.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Look again: what happened to the hardware while it was measured decides as well."""
+        settings = self._context.settings
+        recorded = settings.inventory is not None  # such a node does not change
+        if session.config.option.collectonly or settings.gate == "off" or recorded or self.stops:
+            return
+        if any("did not answer" in finding.text for finding in self.findings):
+            return  # a driver that hung at the start: it is said, and there is nothing to compare with
+        after = read_inventory(deadline=AGAIN)
+        before = inventory_from_plain(self._context.inventory)
+        if settings.redact:
+            after = redact(after)
+        found = check_again(before, after, self._golden)
+        told = {(one.slot, one.what, one.severity) for one in self.findings}
+        self.at_the_end = [
+            one
+            for one in found
+            if one.what not in _JUDGED_BY_RATE and (one.slot, one.what, one.severity) not in told
+        ]
+        for finding in self.at_the_end:
+            if finding.severity != "NOTE":
+                verdict = self._verdict(finding)
+                self._sink(
+                    Judged(verdict=replace(verdict, text=f"at the end of the run: {verdict.text}"))
+                )
 
     def _verdict(self, finding: GateFinding) -> MetricVerdict:
         failed = finding.severity == "FAIL"

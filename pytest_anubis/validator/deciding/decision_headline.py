@@ -82,6 +82,9 @@ def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> l
     if without:
         metrics = "1 metric has" if len(without) == 1 else f"{len(without)} metrics have"
         found.append(f"{metrics} no criterion and could not be judged")
+    seen = [v.text for v in _reasons(verdicts, Reason.HARDWARE) if v.outcome is Outcome.MARGINAL]
+    if seen:
+        found.append(f"reported by the hardware: {'; '.join(dict.fromkeys(seen))}")
     if evidence.caveats:
         found.append(f"switched off: {', '.join(evidence.caveats)}")
     return found

@@ -104,9 +104,12 @@ def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVe
     outcomes = {Outcome.FAIL} | ({Outcome.MARGINAL} if fail_on == "marginal" else set())
     bad = [verdict for verdict in verdicts if verdict.outcome in outcomes]
 
-    def severity(verdict: MetricVerdict) -> tuple[bool, float, str, str]:
+    def severity(verdict: MetricVerdict) -> tuple[bool, bool, float, str, str]:
         similarity = verdict.similarity if verdict.similarity is not None else 0.0
-        return (verdict.outcome is not Outcome.FAIL, similarity, verdict.benchmark, verdict.metric)
+        # What the hardware says of itself explains what its tests found.
+        said = verdict.reason is Reason.HARDWARE
+        kind = (verdict.outcome is not Outcome.FAIL, not said)
+        return (*kind, similarity, verdict.benchmark, verdict.metric)
 
     return sorted(bad, key=severity)
 
@@ -114,6 +117,7 @@ def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVe
 def _blockers(
     verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion], checks: Collection[str]
 ) -> tuple[list[str], list[str]]:
+    first: list[str] = []  # what the hardware says of itself
     blocking: list[str] = []
     listed: list[str] = []
     wanted = {(criterion.benchmark, criterion.metric.name) for criterion in criteria}
@@ -122,16 +126,20 @@ def _blockers(
         needed = (verdict.benchmark, verdict.metric) in wanted or (
             not verdict.metric and verdict.benchmark in wanted_benchmarks
         )
-        if verdict.outcome is Outcome.INCONCLUSIVE:
+        if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
+            first.append(_line(verdict))
+        elif verdict.outcome is Outcome.INCONCLUSIVE:
             blocking.append(_line(verdict))
         elif verdict.outcome is Outcome.NOT_TESTED:
             optional = verdict.reason in (Reason.PRUNED, Reason.WAIVED, Reason.NO_CRITERION) or (
                 verdict.reason is Reason.NOT_RUN and not needed
             )
             (listed if optional else blocking).append(_line(verdict))
-        elif verdict.reason in (Reason.UNDETECTABLE, Reason.REPEATED):
+        elif verdict.reason in (Reason.UNDETECTABLE, Reason.REPEATED) or (
+            verdict.reason is Reason.HARDWARE and verdict.outcome is Outcome.MARGINAL
+        ):
             listed.append(_line(verdict))
-    return blocking, listed
+    return [*first, *blocking], listed
 
 
 def _line(verdict: MetricVerdict) -> str:

@@ -146,8 +146,9 @@ def _alone(verdict: MetricVerdict, change: str) -> MetricVerdict:
 
 def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[Population, ...]:
     gather = Gather()
+    excused, heat = run.excused, run.heat_of_the_room
     for m in measurements:
-        disturbed = Problem(kind="disturbed", text="; ".join(m.disturbance))
+        what = (*m.disturbance, heat) if m.test in excused else m.disturbance
         gather.add(
             hardware_class=run.hardware_class,
             benchmark=m.benchmark,
@@ -158,7 +159,7 @@ def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[P
             device=m.device,
             run=run.run,
             values=m.values,
-            problem=disturbed if m.disturbance else None,
+            problem=Problem(kind="disturbed", text="; ".join(what)) if what else None,
             looks=m.looks,
         )
     return gather.populations()

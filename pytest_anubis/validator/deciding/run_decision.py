@@ -19,6 +19,7 @@ from pytest_anubis.validator.deciding.completeness import (
     verdicts_of_repeats,
     verdicts_of_tests,
 )
+from pytest_anubis.validator.deciding.hardware_policy import verdicts_of_hardware
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
 
@@ -75,12 +76,14 @@ def decide_run(
     """
     further = comparisons(run, baseline, history)
     counted = _counted(run, further)
-    extra = verdicts_of_tests(
+    excused = {(v.benchmark, v.device) for v in run.verdicts if v.test in run.excused}
+    extra = verdicts_of_hardware(run)
+    extra += verdicts_of_tests(
         run.planned,
         {result.test: result for result in run.results},
         {(verdict.benchmark, verdict.device) for verdict in run.verdicts},
         node=run.node,
-        explained=rejecting(counted, fail_on),
+        explained=rejecting(counted, fail_on) | excused,
     )
     left_out = left_out or LeftOut()
     extra += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
@@ -143,6 +146,13 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         for test in unmeasured
     ]
     silent = [plan for plan in silent if plan.place not in told]
+    # What the end of the run would have concluded, had it come so far.
+    known = {(v.benchmark, v.metric, v.device) for v in verdicts}
+    verdicts += [
+        verdict
+        for verdict in verdicts_of_hardware(run)
+        if (verdict.benchmark, verdict.metric, verdict.device) not in known
+    ]
     verdicts += verdicts_of_tests(silent, results, (), node=run.node)
     verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
     end = f"run {run.run}: it {run.broken_off}" if run.broken_off else ""

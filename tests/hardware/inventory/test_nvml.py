@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -17,12 +18,15 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
 from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
 from pytest_anubis.hardware.inventory.nvml import Nvml
 from pytest_anubis.hardware.telemetry.host_sensors import (
+    ENERGY,
+    LIFETIME_ERRORS,
     MEMORY_TEMPERATURE,
+    PENDING_REMAPPING,
     POWER,
     REASONS,
     Reading,
 )
-from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
+from pytest_anubis.hardware.telemetry.nvidia_sensors import BRAKE_NS, THERMAL_NS, NvidiaSource
 from tests.hardware.fake_nvml import CALLS, CODES, FakeNvml
 
 ABSENT = {
@@ -44,6 +48,7 @@ INVENTORY_CALLS = [
         "nvmlDeviceGetCurrentClocksEventReasons",  # has an older name
         "nvmlDeviceGetClockInfo",
         "nvmlDeviceGetTemperature",
+        "nvmlDeviceGetTotalEnergyConsumption",
         "nvmlDeviceGetViolationStatus",
         "nvmlDeviceGetNvLinkErrorCounter",
         "nvmlDeviceGetComputeRunningProcesses",
@@ -54,6 +59,8 @@ INVENTORY_CALLS = [
 TELEMETRY_CALLS = {
     "nvmlDeviceGetCount",
     "nvmlDeviceGetHandleByIndex",
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetTotalEnergyConsumption",
     "nvmlDeviceGetPowerUsage",
     "nvmlDeviceGetUtilizationRates",
     "nvmlDeviceGetClockInfo",
@@ -74,6 +81,7 @@ def test_all_codes_of_the_bindings_are_covered() -> None:
 
 def test_healthy_card_is_read_completely() -> None:
     fake = FakeNvml()
+    fake.fields[162] = 72  # recoveries of a link
     cards, drivers, notes = read_nvidia(fake)
     assert (drivers, notes) == ({"nvidia": "550.54.15", "cuda": "12.4"}, ())
     assert cards[1] == Accelerator(
@@ -240,11 +248,46 @@ def test_telemetry_keeps_to_the_cards_it_was_given() -> None:
     assert list(read(FakeNvml(8), {"GPU-5"}).values) == ["GPU 5"]
 
 
-def test_link_errors_come_from_scoped_fields_where_the_old_call_is_gone() -> None:
-    gone = ("nvmlDeviceGetNvLinkErrorCounter", pynvml.NVML_ERROR_NOT_SUPPORTED)
-    found = read(FakeNvml(1, links=1, failing=gone))
-    assert found.counters["GPU 0"]["NVLink 0 CRC errors"] == 72
-    assert found.lost == ()
+def test_fields_come_before_single_calls_and_all_of_them_in_one_call() -> None:
+    fake = FakeNvml(1, links=2)
+    fake.fields |= {
+        186: 655_000,  # the power of the moment, where GetPowerUsage is a mean over a second
+        4: 1,
+        6: 7,
+        142: 1,
+        143: 1,
+        144: 1,
+        145: 0,
+        163: 5,
+        269: 3_000_000,
+        270: 1_000_000,
+        271: 2_000_000,
+        83: 5_000,
+    }
+    asked: list[int] = []
+
+    class Counting(FakeNvml):
+        def _answer(self, name: str, *arguments: Any) -> Any:
+            if name == "nvmlDeviceGetFieldValues":
+                asked.append(len(arguments[1]))
+            return super()._answer(name, *arguments)
+
+    counting = Counting(1, links=2)
+    counting.fields = fake.fields
+    found = read(counting)
+    counters = found.counters["GPU 0"]
+    assert found.values["GPU 0"][POWER] == 655.0
+    assert (counters["uncorrected ECC errors"], counters[LIFETIME_ERRORS]) == (1, 7)
+    assert (counters["remapped rows"], counters[PENDING_REMAPPING]) == (2, 1)
+    assert (counters["NVLink 1 CRC errors"], counters[ENERGY]) == (5, 5000)
+    assert (counters[THERMAL_NS], counters[BRAKE_NS]) == (4_000_000, 2_000_000)
+    assert len(asked) == 2  # the samples' and the counters'
+
+
+def test_a_field_of_a_lost_card_is_named() -> None:
+    fake = FakeNvml(1)
+    fake._field = lambda *_: SimpleNamespace(nvmlReturn=15, valueType=0, value=None)  # type: ignore[method-assign]
+    assert "GPU 0: fields: GPU is lost (NVML error 15)" in read(fake).lost
 
 
 def test_throttle_reasons_come_from_the_old_name_where_the_new_is_missing() -> None:

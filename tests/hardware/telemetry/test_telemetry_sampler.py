@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pytest_anubis.hardware.telemetry.host_sensors import (
     FREQUENCY,
     HOST,
+    INLET,
     POWER,
     PRESSURE,
     REASONS,
@@ -97,21 +98,57 @@ def test_counter_read_at_one_end_only_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("bit", [SW_THERMAL, HW_THERMAL])
-def test_throttled_by_heat_is_slow_because_hot(bit: int) -> None:
-    (phrase,) = envelope(throttled(bit, bit, 0, 0)).disturbance
-    assert phrase.startswith("slow because hot: GPU 3 throttled 50 % of the time, up to ")
+def test_slow_because_hot_is_a_finding_and_no_excuse(bit: int) -> None:
+    found = envelope(throttled(bit, bit, 0, 0))
+    assert found.disturbance == ()
+    (slowed,) = found.slowdowns
+    assert (slowed.sort, slowed.part) == ("thermal-slowdown", "GPU 3")
+    assert slowed.phrase.startswith("GPU 3: thermal slowdown 50 % of the time, at up to ")
+    assert found.evidence == (slowed.phrase,)
 
 
 def test_heat_that_also_trips_the_board_is_said_once() -> None:
-    assert len(envelope(throttled(*[HW_THERMAL | HW_SLOWDOWN] * 4)).disturbance) == 1
+    assert len(envelope(throttled(*[HW_THERMAL | HW_SLOWDOWN] * 4)).slowdowns) == 1
 
 
-@pytest.mark.parametrize("bit", [HW_SLOWDOWN, POWER_BRAKE])
-def test_power_brake_is_not_heat(bit: int) -> None:
-    (phrase,) = envelope(throttled(bit, bit)).disturbance
-    assert phrase == (
-        "slow because braked: GPU 3 held back by its board or power supply 100 % of the time"
-    )
+@pytest.mark.parametrize(
+    ("bits", "sort"),
+    [
+        (HW_SLOWDOWN, "hw-slowdown"),
+        (POWER_BRAKE, "power-brake"),
+        (POWER_BRAKE | HW_SLOWDOWN, "power-brake"),
+    ],
+)
+def test_what_the_board_pulls_down_is_not_heat(bits: int, sort: str) -> None:
+    found = envelope(throttled(bits, bits))
+    assert found.disturbance == ()
+    assert [one.sort for one in found.slowdowns] == [sort]
+
+
+def test_a_slowdown_seen_once_is_evidence_only() -> None:
+    found = envelope(throttled(POWER_BRAKE, 0, 0))
+    assert found.slowdowns == ()
+    (phrase,) = found.evidence
+    assert phrase.startswith("GPU 3: power brake 33 % of the time")
+    assert phrase.endswith(", seen once")
+
+
+def hot_air(degrees: float) -> Envelope:
+    samples = throttled(SW_THERMAL, SW_THERMAL)
+    air = {HOST: {INLET: degrees}}
+    return envelope([(t, replace(r, values={**r.values, **air})) for t, r in samples])
+
+
+def test_air_that_is_too_hot_is_told_with_the_heat() -> None:
+    assert [one.sort for one in hot_air(41.0).slowdowns] == ["thermal-slowdown", "hot-air"]
+    assert [one.sort for one in hot_air(24.0).slowdowns] == ["thermal-slowdown"]
+
+
+def test_energy_is_a_reading_and_no_event() -> None:
+    first, last = end(**{"energy_(mJ)": 5_000}), end(**{"energy_(mJ)": 12_000})
+    found = envelope(first=first, last=last)
+    assert found.evidence == ()
+    assert dict(found.series)["GPU 3 energy (J)"] == (7.0,)
 
 
 def test_power_limit_is_no_excuse_but_evidence() -> None:
@@ -133,7 +170,7 @@ def test_throttling_between_two_samples_is_found_by_its_duration() -> None:
         },
     )
     (phrase,) = envelope(last=last).evidence
-    assert phrase.startswith("slow because hot: GPU 3 throttled 30 % of the time")
+    assert phrase.startswith("GPU 3: thermal slowdown 30 % of the time")
 
 
 def test_measurement_too_short_to_be_sampled_has_its_last_reading() -> None:
@@ -375,6 +412,48 @@ def test_sensor_that_hangs_is_given_up_and_said() -> None:
                 pass
             assert around.envelope.lost == ("telemetry: the sensors did not answer within 0.05 s",)
         stuck.release.set()
+
+
+class Slow(Step):
+    """Opens late, as NVML does where the driver has to start eight cards first."""
+
+    def __init__(self, *readings: Reading) -> None:
+        super().__init__(*readings)
+        self.release = threading.Event()
+
+    def open(self) -> None:
+        self.release.wait()
+        super().open()
+
+
+def test_a_library_that_opens_slowly_does_not_end_telemetry_for_the_run() -> None:
+    slow = Slow(BEGIN, end(PCIe_replays=1))
+    with Telemetry([slow], deadline=0.05, log=None) as telemetry:
+        threading.Timer(0.3, slow.release.set).start()  # well beyond the deadline
+        with telemetry.around() as around:
+            pass
+        assert (telemetry.dead, around.envelope.lost) == ("", ())
+        assert "GPU 3: PCIe replays +1" in around.envelope.evidence
+
+
+def test_a_library_that_never_opens_is_given_up() -> None:
+    slow = Slow(BEGIN)
+    with Telemetry([slow], deadline=0.01, first=0.05, log=None) as telemetry:
+        with telemetry.around() as around:
+            pass
+        assert around.envelope.lost == ("telemetry: the sensors did not answer within 0.05 s",)
+        slow.release.set()
+
+
+@pytest.mark.parametrize(("label", "degrees"), [("Inlet Temp", 41.5), ("CPU Package", None)])
+def test_the_air_that_comes_in_is_known_by_its_label(
+    tmp_path: Path, label: str, degrees: float | None
+) -> None:
+    chip = "/sys/class/hwmon/hwmon2"
+    lay_out(tmp_path, {f"{chip}/temp1_label": label, f"{chip}/temp1_input": "41500"})
+    source = HostSource(Files(tmp_path))
+    source.open()
+    assert source.read(counters=False).values.get(HOST, {}).get(INLET) == degrees
 
 
 def test_host_is_read_from_sysfs(tmp_path: Path) -> None:

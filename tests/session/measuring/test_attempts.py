@@ -33,10 +33,10 @@ class Noisy:
         self._disturbance = disturbance
 
     @contextlib.contextmanager
-    def around(self) -> Iterator[Seen]:
+    def around(self, *, host: bool = True) -> Iterator[Seen]:
         seen = Seen()
         yield seen
-        seen.disturbance = self._disturbance
+        seen.disturbance = self._disturbance if host else ()
 
 
 @pytest.fixture
@@ -138,3 +138,13 @@ def test_a_further_look_comes_after_a_pause_in_which_what_passes_by_itself_may_p
     look_closer(criterion, plan, take, first, surroundings, lambda look, attempt: None, Patience())
     assert len(began) > 2
     assert began == [LOOK_PAUSE * 0.5 * number for number in range(1, len(began) + 1)]
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_a_devices_clock_does_not_see_repeats_nothing() -> None:
+    spoiled: list[int] = []
+    noisy = cast(Surroundings, Noisy("12 % steal"))
+    look, attempts = take_quiet(
+        PLAN, measure, noisy, lambda _, n: spoiled.append(n), Patience(), host=False
+    )
+    assert (look.seen.disturbance, attempts, spoiled) == ((), 1, [])

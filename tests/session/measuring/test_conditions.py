@@ -65,10 +65,17 @@ def test_every_counter_that_moves_while_a_test_measures_itself_is_named(
         assert found[short].evidence == ()
 
 
-def test_heat_while_a_test_measures_itself_is_a_disturbance(pytester: pytest.Pytester) -> None:
+def test_heat_while_a_test_measures_itself_is_reported_and_excuses_nothing(
+    pytester: pytest.Pytester,
+) -> None:
     found = run(pytester, {"values": {"throttle reasons": HOT, "temperature (°C)": 92.0}})
-    (hot,) = [line for line in found["rate"].disturbance if "slow because hot" in line]
-    assert hot.startswith("slow because hot: GPU 3 throttled")
+    hot = "thermal slowdown 100 % of the time, at up to 92 °C"
+    assert found["rate"].disturbance == ()
+    assert f"GPU 3: {hot}" in found["rate"].evidence
+    (event,) = read_journal(pytester.path / ".anubis/runs/r").hardware
+    assert (event.sort, event.device, event.text) == ("thermal-slowdown", "cuda:3", hot)
+    assert event.part == "GPU 3 (0000:5d:00.0)"
+    assert [test.rpartition("::")[2] for test in event.tests] == ["test_copy"]
 
 
 def test_a_quiet_node_leaves_series_and_no_evidence(pytester: pytest.Pytester) -> None:
@@ -85,3 +92,25 @@ def test_sampling_ends_with_the_run() -> None:
     surroundings.close()
     assert not thread.is_alive()
     surroundings.close()  # once more is harmless
+
+
+def test_load_on_the_host_is_no_disturbance_where_a_devices_clock_measures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "pytest_anubis.hardware.load.disturbance.disturbances", lambda _: ("12 % steal",)
+    )
+    monkeypatch.setattr(
+        "pytest_anubis.session.measuring.conditions.Surroundings._sources", lambda _: []
+    )
+    surroundings = Surroundings(RunContext(settings=Settings(active=True)))
+    try:
+        with surroundings.around() as seen:
+            pass
+        assert seen.disturbance == ("12 % steal",)
+        with surroundings.around(host=False) as seen:
+            pass
+    finally:
+        surroundings.close()
+    assert seen.disturbance == ()
+    assert seen.evidence[-1] == "on the host, which the device's clock does not see: 12 % steal"

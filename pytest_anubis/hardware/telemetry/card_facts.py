@@ -1,0 +1,192 @@
+"""From readings, driver messages and events to what the hardware reported: pure, and it decides nothing.
+
+What follows from each sort of fact stands in `validator.deciding.hardware_policy`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_anubis.hardware.telemetry.host_sensors import (
+    FAILED_REMAPPING,
+    LIFETIME_ERRORS,
+    PENDING_REMAPPING,
+    RECOVERY_ACTION,
+    Reading,
+)
+from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent, xid_sort
+from pytest_anubis.hardware.telemetry.xid_catalogue import xid
+
+UNCORRECTED = "uncorrected ECC errors"
+
+CRC_RATE = 100.0
+"""CRC errors of an NVLink per second that count: the limit of NVIDIA's DCGM
+(DCGM_LIMIT_MAX_NVLINK_CRC_ERROR), below which retries are part of how the link works."""
+
+RECOVERY_RATE = 1 / 3600
+"""Recoveries or replays of an NVLink per second that count, from the second on. DCGM's health check warns of
+the first one; at more than one an hour it is no chance."""
+
+# NVML's types of events (nvml.h) that say what no XID need say.
+EVENT_DOUBLE_BIT = 0x2
+EVENT_XID = 0x8
+EVENT_RETIREMENT_FAILED = 0x800
+EVENT_POISON = 0x2000  # fatal; the non-fatal one is contained and comes with XID 94
+EVENT_UNAVAILABLE = 0x4000
+EVENTS = EVENT_DOUBLE_BIT | EVENT_XID | EVENT_RETIREMENT_FAILED | EVENT_POISON | EVENT_UNAVAILABLE
+
+_LOST = re.compile(r"(GPU \d+): .*\(NVML error (15|16)\)")
+_LIBRARIES = ("nvml", "NvidiaSource", "AmdSource")  # who says why nothing at all could be read
+_DECIDING = re.compile(r"(GPU \d+): (?:ECC errors|remapped rows|fields): (.*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something that the hardware reported.
+
+    Attributes:
+        sort: Under which rule it falls; see `core.events.HardwareFound`.
+        name: What it is.
+        text: One phrase.
+        part: ``GPU 3``; empty where only a place is known, or the node is meant.
+        place: PCI address, as far as it is known.
+        source: Who says so.
+    """
+
+    sort: str
+    name: str
+    text: str
+    part: str = ""
+    place: str = ""
+    source: str = "counters"
+
+
+def counter_facts(begin: Reading, end: Reading) -> list[Fact]:
+    """Return what moved between two readings and is a finding by itself."""
+    facts = []
+    for part, after in end.counters.items():
+        before = begin.counters.get(part, {})
+        # The lifetime's counter survives the driver's unloading, the other one is there without InfoROM.
+        grown = max(_grown(before, after, LIFETIME_ERRORS), _grown(before, after, UNCORRECTED))
+        if grown:
+            text = f"{grown} uncorrected memory error{'s' if grown > 1 else ''}"
+            facts.append(
+                Fact(sort="uncorrected-memory-error", name=UNCORRECTED, text=text, part=part)
+            )
+        for counter, sort, text in (
+            (FAILED_REMAPPING, "remap-failed", "a row could not be remapped"),
+            (PENDING_REMAPPING, "remap-pending", "a row remapping waits for a reset"),
+            (RECOVERY_ACTION, "reset-needed", "the driver asks for a recovery action"),
+        ):
+            if counter in before and not before[counter] and after.get(counter):
+                facts.append(Fact(sort=sort, name=counter, text=text, part=part))
+    return facts
+
+
+def link_facts(first: Reading, end: Reading, seconds: float) -> list[Fact]:
+    """Return what the links' error counters say since the run's beginning, by their rates."""
+    facts = []
+    for part, after in end.counters.items():
+        before = first.counters.get(part, {})
+        for name in after:
+            match = re.fullmatch(r"(NVLink \d+) (.*)", name)
+            grown = _grown(before, after, name) if match else 0
+            if match is None or not grown:
+                continue
+            rate = grown / max(seconds, 1.0)
+            what = match[2]
+            if what.startswith("CRC"):
+                sort = "link-errors" if rate >= CRC_RATE else ""
+            elif what == "failed recoveries":
+                sort = "link-errors"
+            else:
+                sort = "link-errors" if grown > 1 and rate > RECOVERY_RATE else "link-error"
+            if sort:
+                text = f"{name} +{grown} within {seconds:.0f} s"
+                facts.append(Fact(sort=sort, name=name, text=text, part=part))
+    return facts
+
+
+def _grown(before: Mapping[str, int], after: Mapping[str, int], name: str) -> int:
+    """Return by how much a counter grew; one that fell was reset, and counts from there."""
+    if name not in before or name not in after:
+        return 0
+    change = after[name] - before[name]
+    return change if change >= 0 else after[name]
+
+
+def lost_facts(notes: Iterable[str]) -> list[Fact]:
+    """Return the cards that NVML says are lost, from the notes of a reading."""
+    parts = {match[1]: match[2] for note in notes if (match := _LOST.match(note))}
+    return [
+        Fact(
+            sort="card-lost",
+            name="lost card",
+            text="the card is lost" if code == "15" else "the card works no more until it is reset",
+            part=part,
+        )
+        for part, code in parts.items()
+    ]
+
+
+def silent_facts(notes: Iterable[str]) -> list[Fact]:
+    """Return the cards whose deciding counters could not be read at the end, or the vendor's library."""
+    found: dict[str, str] = {}
+    for note in notes:
+        source, _, why = note.partition(": ")
+        if source in _LIBRARIES:
+            found.setdefault("", why)
+        match = _DECIDING.match(note)
+        if match is not None and _LOST.match(note) is None:
+            found.setdefault(match[1], match[2])
+    return [
+        Fact(
+            sort="card-silent",
+            name="error counters",
+            text=f"error counters cannot be read: {why}",
+            part=part,
+        )
+        for part, why in found.items()
+    ]
+
+
+def log_facts(events: Sequence[KernelEvent]) -> Iterator[Fact]:
+    """Yield what the kernel log tells that is a finding by itself."""
+    for event in events:
+        if event.sort in ("evidence", "program"):
+            continue
+        times = f", {event.count} times" if event.count > 1 else ""
+        yield Fact(
+            sort=event.sort,
+            name=event.what.partition(":")[0],
+            text=event.what + times,
+            place=event.place,
+            source="kernel log",
+        )
+
+
+def event_fact(part: str, kind: int, data: int) -> Fact | None:
+    """Return what one of NVML's events tells, None where it decides nothing.
+
+    Args:
+        part: The card.
+        kind: NVML's type of event.
+        data: Its data: the number of an XID.
+    """
+    if kind == EVENT_XID:
+        sort = xid_sort(data)
+        name, text = f"XID {data}", f"XID {data}: {xid(data).meaning}"
+    elif kind in (EVENT_DOUBLE_BIT, EVENT_POISON):
+        sort, name = "uncorrected-memory-error", UNCORRECTED
+        text = "an uncorrected memory error"
+    elif kind == EVENT_RETIREMENT_FAILED:
+        sort, name, text = "remap-failed", FAILED_REMAPPING, "memory could not be retired"
+    elif kind == EVENT_UNAVAILABLE:
+        sort, name, text = "card-lost", "lost card", "the card is not available any more"
+    else:
+        return None
+    if sort in ("evidence", "program"):
+        return None
+    return Fact(sort=sort, name=name, text=text, part=part, source="NVML event")

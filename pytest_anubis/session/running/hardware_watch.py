@@ -1,0 +1,155 @@
+"""What the hardware reports by itself while tests run: from the watch over all cards into the journal."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis.core.events import HardwareFound
+from pytest_anubis.hardware.telemetry.card_watch import CardWatch
+from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.session.context import RunContext, Sink, cards_of
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.run_state import RunState
+    from pytest_anubis.hardware.telemetry.card_facts import Fact
+
+
+class HardwareWatch:
+    """Looks at the cards' error counters between tests and at the end; registered where the journal is.
+
+    Args:
+        context: The facts of the run.
+        state: What is known of the run.
+        sink: Takes every event at once, from any thread.
+        log: The kernel's log; default this machine's.
+        watch: Looks at the cards; default at those of this machine.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        state: RunState,
+        sink: Sink,
+        *,
+        log: KernelLog | None = None,
+        watch: CardWatch | None = None,
+    ) -> None:
+        self._cards = cards_of(context)
+        self._known = {
+            str(card.get("pci") or "").lower()
+            for card in context.inventory.get("accelerators") or ()
+        }
+        self._measuring = context.settings.mode == "measure"
+        self._state = state
+        self._sink = sink
+        self._log = log or KernelLog()
+        self._watch = watch or CardWatch(self.tell, log=self._log)
+        self._recent: dict[str, None] = {}  # tests that ran since the last complete look
+        self._lock = threading.Lock()  # the watch tells from threads of its own
+        self._begun = False
+
+    def pytest_report_header(self) -> list[str]:
+        """Say where the driver's error messages come from if the kernel log cannot be read."""
+        if not self._cards or not self._log.unreadable:
+            return []
+        return [
+            f"anubis: {self._log.unreadable}: XIDs are taken from NVML's events; messages of switches, of "
+            "AMD's driver and of the host are not seen (in a container, pass /dev/kmsg and CAP_SYSLOG)"
+        ]
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Take the reading that all others are compared with."""
+        if not session.config.option.collectonly:
+            self._begun = True
+            self._watch.start()
+
+    # First: no test may begin before the counters are known.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        """Wait for the first reading."""
+        if self._begun and self._cards:
+            self._watch.wait_ready()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Look again whenever a test has ended."""
+        with self._lock:
+            self._recent[report.nodeid] = None
+        if report.when not in ("setup", "call"):  # torn down, or crashed
+            self._watch.look()
+
+    # Before the run's own end, which decides.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Look a last time."""
+        if self._begun:
+            self._watch.finish()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was reported where nothing is decided: such a run teaches nothing."""
+        if not self._measuring or not self._state.begun:
+            return
+        for event in self._state.record().hardware:
+            part = f"{event.part}: " if event.part else ""
+            line = f"anubis: the hardware reported: {part}{event.text}; nothing is learned from this run"
+            terminalreporter.write_line(printable(line), red=True)
+
+    def tell(self, facts: Sequence[Fact], complete: bool) -> None:
+        """Write facts into the journal, each with the tests that ran on its card meanwhile.
+
+        Args:
+            facts: What the hardware reported.
+            complete: A look at all counters: what ran before it is no evidence for what comes later.
+        """
+        with self._lock:
+            running = self._state.interrupted
+            recent = (*self._recent, *(test for test in running if test not in self._recent))
+            if complete:
+                self._recent = dict.fromkeys(running)
+        for fact in facts:
+            card = next(
+                (c for c in self._cards if c.part == fact.part or _same(fact.place, c.address)),
+                None,
+            )
+            if card is None and (fact.part or any(_same(fact.place, one) for one in self._known)):
+                continue  # a card that is not under test
+            if fact.sort == "card-silent" and not self._cards:
+                continue  # nobody is tested whose counters could be missed
+            elsewhere = fact.place if card is None else ""
+            self._sink(
+                HardwareFound(
+                    sort=fact.sort,
+                    name=fact.name,
+                    text=fact.text,
+                    part=card.place if card is not None else elsewhere,
+                    device=card.device if card is not None else "",
+                    tests=self._on(recent, card.device if card is not None else ""),
+                    source=fact.source,
+                )
+            )
+
+    def _on(self, tests: Sequence[str], device: str) -> tuple[str, ...]:
+        """Return the tests that used a device; those bound to no card may have used any."""
+        planned = self._state.planned
+        names = {test: planned[test].device if test in planned else "" for test in tests}
+        mine = [t for t, name in names.items() if device and device in re.split(r"[^\w:]+", name)]
+        return tuple(mine or (t for t, name in names.items() if not device or ":" not in name))
+
+
+def _same(place: str, address: str) -> bool:
+    """Compare PCI addresses; drivers write them with or without the function, domains with 4 or 8 digits."""
+    if not place or not address:
+        return False
+    one, other = (_short(text) for text in (place, address))
+    return one == other
+
+
+def _short(address: str) -> str:
+    domain, _, rest = address.lower().partition(":")
+    return f"{domain.lstrip('0') or '0'}:{rest.partition('.')[0]}"

@@ -1,0 +1,233 @@
+"""What follows from what the hardware itself reports while tests run: one rule for every sort of report.
+
+The tests may all have passed: an uncorrected error, a driver that lost its card or clocks that were pulled
+down are findings of their own. A rule says what follows, where to look, what to do, and why it is so and not
+else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_anubis.core.events import HardwareFound
+from pytest_anubis.core.run import HOT_AIR, THERMAL, RunRecord
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+
+BENCHMARK = "hardware"
+"""Benchmark id of these verdicts."""
+
+SHOWN = 3
+"""Tests named in a sentence; all of them are in the evidence."""
+
+_RESET = "reset the card (nvidia-smi --gpu-reset, or reboot), then test again"
+_REPLACE = "take the card out of use; if it happens again after a reset, replace it"
+_SLOT = "look for the card's last words in the kernel log, reseat it, check its power and slot"
+_COOL = "check this card's heat sink, thermal paste and air flow against its neighbours"
+_POWER = "check the power supplies, their cables and the rack's power budget"
+_LINK = "reseat the card and its bridge or board; check the switch (nvidia-smi nvlink -e)"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What follows from one sort of report.
+
+    Attributes:
+        outcome: FAIL rejects, INCONCLUSIVE blocks, MARGINAL is told in the headline; None: context only.
+        component: What to blame.
+        action: Next step.
+        reason: Why this follows, for whoever wants to change it.
+    """
+
+    outcome: Outcome | None
+    component: str
+    action: str
+    reason: str
+
+
+RULES: dict[str, Rule] = {
+    "uncorrected-memory-error": Rule(
+        Outcome.FAIL,
+        "accelerator.memory",
+        _REPLACE,
+        "data was lost: no result of that moment can be trusted, and a new node has none",
+    ),
+    "xid-fault": Rule(
+        Outcome.FAIL,
+        "accelerator",
+        _REPLACE,
+        "NVIDIA's catalogue asks for a reset or for support, and no program can provoke it",
+    ),
+    "xid-reset": Rule(
+        Outcome.INCONCLUSIVE,
+        "accelerator",
+        _RESET,
+        "the driver repaired something or asks for a reset: healthy or not shows afterwards",
+    ),
+    "xid-unclear": Rule(
+        Outcome.INCONCLUSIVE,
+        "accelerator",
+        "look the number up in NVIDIA's XID catalogue, reset the card, then test again",
+        "programs and hardware both cause it, or nobody here knows it: it must be looked at, not overlooked",
+    ),
+    "remap-failed": Rule(
+        Outcome.FAIL,
+        "accelerator.memory",
+        "replace the card: its spare rows are used up",
+        "the remapping failure flag is NVIDIA's own criterion for an exchange",
+    ),
+    "remap-pending": Rule(
+        Outcome.INCONCLUSIVE,
+        "accelerator.memory",
+        _RESET,
+        "a row waits for its replacement: NVIDIA asks for a reset, which is no reason for an exchange",
+    ),
+    "reset-needed": Rule(
+        Outcome.INCONCLUSIVE,
+        "accelerator",
+        _RESET,
+        "the driver says that the card cannot go on without it, and not why",
+    ),
+    "card-lost": Rule(
+        Outcome.FAIL,
+        "accelerator",
+        _SLOT,
+        "a card that leaves the bus under load does it again; NVML's errors 15 and 16 mean nothing else",
+    ),
+    "card-silent": Rule(
+        Outcome.INCONCLUSIVE,
+        "accelerator",
+        "check the driver (nvidia-smi must answer within seconds; nvidia-smi -pm 1), then test again",
+        "counters that cannot be read say nothing: neither that there was an error nor that there was none",
+    ),
+    "card-reset": Rule(
+        Outcome.INCONCLUSIVE,
+        "accelerator",
+        "look for the cause in the kernel log, then test again",
+        "the driver resets a card for a program that hangs as well as for a fault",
+    ),
+    "switch-fault": Rule(
+        Outcome.FAIL,
+        "accelerator.link",
+        "reset all cards and switches of the node; if it comes back, replace the switch board",
+        "the switch itself calls it fatal: traffic over it stops until a reset",
+    ),
+    "switch-event": Rule(
+        Outcome.MARGINAL,
+        "accelerator.link",
+        "watch this switch; if it repeats, run the vendor's field diagnostics",
+        "the switch calls it non-fatal and goes on: a reason to look, none to reject",
+    ),
+    "link-errors": Rule(
+        Outcome.FAIL,
+        "accelerator.link",
+        _LINK,
+        "beyond the rate at which retries cost bandwidth; a sound link has none",
+    ),
+    "link-error": Rule(
+        Outcome.MARGINAL,
+        "accelerator.link",
+        _LINK,
+        "one recovery can be a particle's: it is told, and counts when it repeats",
+    ),
+    "power-brake": Rule(
+        Outcome.FAIL,
+        "accelerator.power",
+        _POWER,
+        "an external signal halves the clocks: no node that is supplied as it should be raises it",
+    ),
+    "hw-slowdown": Rule(
+        Outcome.FAIL,
+        "accelerator.power",
+        _POWER,
+        "the board pulls the clocks down by itself, for its voltage or current and not for heat",
+    ),
+    THERMAL: Rule(
+        Outcome.FAIL,
+        "accelerator.cooling",
+        _COOL,
+        "beside cooler neighbours under the same load it is the card's own cooling; see `heat_of_the_room`",
+    ),
+    HOT_AIR: Rule(
+        None,
+        "node.cooling",
+        "cool the room",
+        "says whose fault heat is, and is none while nothing slows down",
+    ),
+    "host-memory-error": Rule(
+        Outcome.FAIL,
+        "memory",
+        "replace the module that the kernel log names (EDAC)",
+        "data in main memory was lost",
+    ),
+    "pcie-fatal": Rule(
+        Outcome.FAIL,
+        "pcie",
+        "reseat the device that the kernel log names, check its slot and riser",
+        "a fatal error takes the link down: what was under way is lost",
+    ),
+}
+"""Sort of report -> what follows. At a software power cap nothing follows: it is normal under full load."""
+
+_ROOM = Rule(
+    Outcome.INCONCLUSIVE,
+    "node.cooling",
+    "mend the cooling of the room or chassis, then test again",
+    "where all cards are hot, or the air that comes in is, no card can be blamed",
+)
+
+_UNKNOWN = Rule(
+    Outcome.INCONCLUSIVE,
+    "accelerator",
+    "read the journal with the version that wrote it",
+    "a later version knows what follows from it; until then it must not be overlooked",
+)
+
+
+def verdicts_of_hardware(run: RunRecord) -> list[MetricVerdict]:
+    """Return one verdict for everything that the hardware reported in a run; repeats are one with a count.
+
+    They have no test of their own: a test that passed, was repeated or is waived excuses none of them.
+    """
+    groups: dict[tuple[str, str, str], list[HardwareFound]] = {}
+    for event in run.hardware:
+        groups.setdefault((event.sort, event.name, event.device or event.part), []).append(event)
+    room = run.heat_of_the_room
+    verdicts = []
+    for (sort, _, _), events in groups.items():
+        rule = _ROOM if sort == THERMAL and room else RULES.get(sort, _UNKNOWN)
+        if rule.outcome is not None:
+            verdicts.append(_verdict(run.node, rule, events, room if rule is _ROOM else ""))
+    worst = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.MARGINAL)
+    return sorted(verdicts, key=lambda verdict: worst.index(verdict.outcome))
+
+
+def _verdict(node: str, rule: Rule, events: Sequence[HardwareFound], room: str) -> MetricVerdict:
+    first = events[0]
+    tests = list(dict.fromkeys(test for event in events for test in event.tests))
+    sources = " and ".join(dict.fromkeys(event.source for event in events if event.source))
+    text = f"{first.part}: {first.text}" if first.part else first.text
+    if len(events) > 1:
+        text += f", {len(events)} times"
+    if tests:
+        more = f" and {len(tests) - SHOWN} more tests" if len(tests) > SHOWN else ""
+        text += f", while {', '.join(tests[:SHOWN])}{more} ran"
+    if sources:
+        text += f" ({sources})"
+    if room:
+        text += f"; {room}: that is the cooling of room or chassis, not of the card"
+    return MetricVerdict(
+        outcome=rule.outcome or Outcome.INCONCLUSIVE,
+        reason=Reason.HARDWARE,
+        text=text,
+        benchmark=BENCHMARK,
+        metric=first.name,
+        component=rule.component,
+        node=node,
+        device=first.device or first.part,
+        evidence=(
+            *dict.fromkeys(event.text for event in events),
+            *(f"ran meanwhile: {test}" for test in tests),
+        ),
+        action=rule.action,
+    )

@@ -1,0 +1,264 @@
+"""The watch over all cards, against stand-in cards behind the real bindings: each fault is found."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from pytest_anubis.hardware.telemetry.card_facts import Fact, counter_facts, link_facts
+from pytest_anubis.hardware.telemetry.card_watch import CardWatch
+from pytest_anubis.hardware.telemetry.host_sensors import Reading
+from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
+from tests.hardware.nvml_stand_in import Node
+from tests.hardware.nvml_stand_in import nvml_node as nvml_node
+
+
+class Watched:
+    """A watch that has begun, and everything it told."""
+
+    def __init__(self, log: Path | None = None, deadline: float = 10.0) -> None:
+        self.facts: list[Fact] = []
+        self.looks = threading.Semaphore(0)
+        self.watch = CardWatch(
+            self._tell,
+            sources=[NvidiaSource()],
+            log=KernelLog(log) if log is not None else None,
+            deadline=deadline,
+            pace=0.0,
+            wait=20,
+        )
+        self.watch.start()
+        assert self.watch.wait_ready()
+
+    def _tell(self, facts: Sequence[Fact], complete: bool) -> None:
+        self.facts += facts
+        if complete:
+            self.looks.release()
+
+    def look(self) -> None:
+        self.watch.look()
+        assert self.looks.acquire(timeout=20)
+
+    @property
+    def sorts(self) -> list[tuple[str, str]]:
+        return [(fact.sort, fact.part) for fact in self.facts]
+
+
+@pytest.fixture
+def watched(nvml_node: Node) -> Iterator[Watched]:
+    made = Watched()
+    yield made
+    nvml_node.heal()
+    made.watch.finish()
+
+
+def test_eight_healthy_cards_tell_nothing(nvml_node: Node, watched: Watched) -> None:
+    for _ in range(3):
+        watched.look()
+    watched.watch.finish()
+    assert watched.facts == []
+
+
+@pytest.mark.parametrize(
+    ("change", "sort"),
+    [
+        ({"gpu3.ecc.uncorrected.volatile": 1}, "uncorrected-memory-error"),
+        ({"gpu3.ecc.uncorrected.aggregate": 1}, "uncorrected-memory-error"),
+        ({"gpu3.remapped.pending": 1}, "remap-pending"),
+        ({"gpu3.remapped.failed": 1}, "remap-failed"),
+        ({"gpu3.recovery": 1}, "reset-needed"),
+        ({"gpu3.lost": 1}, "card-lost"),
+        ({"gpu3.nvlink.7.error.1": 1}, "link-error"),
+        ({"gpu3.nvlink.7.error.1": 2}, "link-errors"),
+        ({"gpu3.nvlink.7.error.2": 1_000_000}, "link-errors"),
+    ],
+)
+def test_what_a_counter_tells_in_mid_run_is_found_with_its_card(
+    nvml_node: Node, watched: Watched, change: dict[str, int], sort: str
+) -> None:
+    watched.look()
+    nvml_node.set(change)
+    watched.look()
+    watched.look()  # a state that lasts is told once
+    assert watched.sorts == [(sort, "GPU 3")]
+
+
+def test_every_further_error_counts(nvml_node: Node, watched: Watched) -> None:
+    for errors in (1, 3):
+        nvml_node.set({"gpu3.ecc.uncorrected.volatile": errors})
+        watched.look()
+    assert [fact.text for fact in watched.facts] == [
+        "1 uncorrected memory error",
+        "2 uncorrected memory errors",
+    ]
+
+
+def test_what_was_there_before_the_run_is_not_the_runs(nvml_node: Node) -> None:
+    nvml_node.set({"gpu3.ecc.uncorrected.aggregate": 5, "gpu3.remapped.pending": 1})
+    watched = Watched()
+    watched.look()
+    watched.watch.finish()
+    assert watched.facts == []
+
+
+@pytest.mark.parametrize(
+    ("number", "sort"),
+    [
+        *((n, "xid-fault") for n in (48, 64, 74, 79, 94, 95, 119, 120)),
+        (63, "xid-reset"),
+        (999, "xid-unclear"),
+    ],
+)
+def test_an_xid_comes_by_nvmls_event_where_the_log_cannot_be_read(
+    nvml_node: Node, watched: Watched, number: int, sort: str
+) -> None:
+    nvml_node.event(5, number)
+    watched.watch.finish()  # the last moment of the run is heard
+    (fact,) = watched.facts
+    assert (fact.sort, fact.part, fact.name) == (sort, "GPU 5", f"XID {number}")
+    assert fact.source == "NVML event"
+
+
+def test_a_programs_xid_is_no_finding(nvml_node: Node, watched: Watched) -> None:
+    for number in (13, 31, 43, 45):
+        nvml_node.event(5, number)
+    watched.watch.finish()
+    assert watched.facts == []
+
+
+def test_a_flood_of_events_does_not_flood_the_journal(nvml_node: Node, watched: Watched) -> None:
+    for _ in range(50):
+        nvml_node.event(5, 74)
+    watched.watch.finish()
+    assert len(watched.facts) == 20
+
+
+def test_the_kernel_log_is_read_with_its_addresses(nvml_node: Node, tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text("6,1,1,-;NVRM: Xid (PCI:0000:61:00): 48, from before the run\n")
+    watched = Watched(log)
+    with log.open("a") as lines:
+        lines.write("6,2,2,-;NVRM: Xid (PCI:0000:61:00): 79, GPU has fallen off the bus.\n")
+        lines.write("6,3,3,-;NVRM: Xid (PCI:0000:61:00): 31, pid=7\n")
+    watched.watch.finish()
+    (fact,) = watched.facts
+    assert (fact.sort, fact.name, fact.place, fact.source) == (
+        *("xid-fault", "XID 79", "0000:61:00"),
+        "kernel log",
+    )
+
+
+def test_a_driver_that_hangs_is_told_and_holds_nobody_up(nvml_node: Node, tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.touch()
+    watched = Watched(log, deadline=0.2)
+    nvml_node.set({"gpu3.hang.nvmlDeviceGetFieldValues": 60})
+    watched.watch.look()
+    log.write_text("6,2,2,-;NVRM: Xid (PCI:0000:61:00): 119, Timeout waiting for RPC\n")
+    watched.watch.finish()
+    assert [fact.sort for fact in watched.facts] == ["card-silent", "xid-fault"]
+    assert "did not answer within 0.2 s" in watched.facts[0].text
+
+
+def test_counters_that_cannot_be_read_at_the_end_are_told(
+    nvml_node: Node, watched: Watched
+) -> None:
+    nvml_node.set({"gpu2.error.nvmlDeviceGetFieldValues": 999})
+    watched.watch.finish()
+    assert watched.sorts == [("card-silent", "GPU 2")]
+
+
+def test_a_library_that_fails_where_the_inventory_could_be_read_is_told(
+    nvml_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+    watched = Watched()
+    watched.watch.finish()
+    (fact,) = watched.facts
+    assert (fact.sort, fact.part) == ("card-silent", "")
+    assert "(NVML error 18)" in fact.text
+
+
+def counted(**counters: int) -> Reading:
+    return Reading(counters={"GPU 0": {k.replace("_", " "): v for k, v in counters.items()}})
+
+
+def test_a_counter_that_was_reset_counts_from_there() -> None:
+    facts = counter_facts(counted(uncorrected_ECC_errors=4), counted(uncorrected_ECC_errors=1))
+    assert [fact.text for fact in facts] == ["1 uncorrected memory error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "grown", "seconds", "sort"),
+    [
+        ("replays", 1, 60.0, "link-error"),
+        ("replays", 2, 60.0, "link-errors"),
+        ("recoveries", 2, 3 * 3600.0, "link-error"),  # within what chance allows a soak
+        ("failed recoveries", 1, 3600.0, "link-errors"),
+        ("CRC errors", 50, 60.0, ""),
+        ("CRC errors", 6000, 60.0, "link-errors"),
+    ],
+)
+def test_links_are_judged_by_the_rate_of_their_errors(
+    name: str, grown: int, seconds: float, sort: str
+) -> None:
+    begin, end = (
+        Reading(counters={"GPU 0": {f"NVLink 4 {name}": value}}) for value in (7, 7 + grown)
+    )
+    assert [fact.sort for fact in link_facts(begin, end, seconds)] == [sort] * bool(sort)
+
+
+class Held:
+    """A source that knows whether it is open."""
+
+    opened = closed = False
+
+    def open(self) -> None:
+        self.opened = True
+
+    def read(self, counters: bool) -> Reading:
+        assert counters
+        assert not self.closed
+        return Reading()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_library_is_held_open_for_the_whole_run() -> None:
+    held, looks = Held(), threading.Semaphore(0)
+    watch = CardWatch(lambda _, complete: looks.release(), sources=[held], pace=0.0)
+    watch.start()
+    assert watch.wait_ready()
+    watch.look()
+    assert looks.acquire(timeout=20)
+    assert held.opened
+    assert not held.closed
+    watch.finish()
+    assert held.closed
+
+
+def test_a_library_that_never_opens_is_told_and_waited_for_no_longer() -> None:
+    told: list[Fact] = []
+    release = threading.Event()
+
+    class Never(Held):
+        def open(self) -> None:
+            release.wait()
+
+    watch = CardWatch(
+        lambda facts, _: told.extend(facts), sources=[Never()], first=0.05, deadline=0.05
+    )
+    watch.start()
+    assert not watch.wait_ready()
+    watch.finish()
+    assert [fact.sort for fact in told] == ["card-silent"]  # once
+    release.set()

@@ -1,0 +1,306 @@
+"""What the hardware reports while tests pass: in the journal with card and tests, and in the decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_anubis.cli.main import main as anubis
+from pytest_anubis.core.events import Event, HardwareFound, TestsPlanned, TestStarted
+from pytest_anubis.core.measurement import PlannedTest
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+from pytest_anubis.hardware.telemetry.card_facts import Fact
+from pytest_anubis.hardware.telemetry.card_watch import CardWatch
+from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
+from pytest_anubis.session.context import RunContext, cards_of
+from pytest_anubis.session.running.hardware_watch import HardwareWatch
+from pytest_anubis.settings import Settings
+from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.validator import learn_baseline
+from tests.hardware.nvml_stand_in import Node
+from tests.hardware.nvml_stand_in import nvml_node as nvml_node
+
+ADDRESSES = ("0000:18:00.0", "0000:5d:00.0")
+INVENTORY: dict[str, Any] = {
+    "accelerators": [
+        {"index": number, "vendor": "nvidia", "pci": address}
+        for number, address in enumerate(ADDRESSES)
+    ]
+}
+
+
+class Told:
+    """A watch whose events are collected; nothing of this machine is looked at."""
+
+    def __init__(self, tmp_path: Path, devices: tuple[str, ...] = ("cuda:0", "cuda:1")) -> None:
+        self.events: list[Event] = []
+        self.state = RunState()
+        tests = (("t[cuda:0]", "cuda:0"), ("t[cuda:1]", "cuda:1"), ("t_node", "node"))
+        self.state.apply(
+            TestsPlanned(tests=tuple(PlannedTest(test=t, device=device) for t, device in tests))
+        )
+        idle: Any = SimpleNamespace(start=lambda: None, look=lambda: None, finish=lambda: None)
+        context = RunContext(settings=Settings(), inventory=INVENTORY, devices=devices)
+        self.watch = HardwareWatch(
+            context,
+            self.state,
+            self.events.append,
+            log=KernelLog(tmp_path / "absent"),
+            watch=idle,
+        )
+
+    def tell(self, *facts: Fact, complete: bool = False) -> Sequence[HardwareFound]:
+        self.events.clear()
+        self.watch.tell(facts, complete)
+        return [event for event in self.events if isinstance(event, HardwareFound)]
+
+    def ended(self, test: str) -> None:
+        report: Any = SimpleNamespace(nodeid=test, when="teardown")
+        self.watch.pytest_runtest_logreport(report)
+
+
+ECC = Fact(sort="uncorrected-memory-error", name="ECC", text="1 error", part="GPU 1")
+
+
+def test_a_finding_belongs_to_its_card_and_to_the_tests_that_ran_there(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.state.apply(TestStarted(test="t[cuda:0]"))
+    told.ended("t[cuda:1]")
+    (event,) = told.tell(ECC, complete=True)
+    assert (event.part, event.device) == ("GPU 1 (0000:5d:00.0)", "cuda:1")
+    assert event.tests == ("t[cuda:1]",)
+    # A complete look is behind it: what comes now came later.
+    (event,) = told.tell(ECC)
+    assert event.tests == ()
+
+
+def test_a_test_of_the_whole_node_used_every_card(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.state.apply(TestStarted(test="t_node"))
+    assert told.tell(ECC)[0].tests == ("t_node",)
+
+
+@pytest.mark.parametrize("place", ["0000:5d:00", "00000000:5D:00.0", "0000:5d:00.0"])
+def test_a_line_of_the_kernel_is_mapped_by_its_address(tmp_path: Path, place: str) -> None:
+    (event,) = Told(tmp_path).tell(
+        Fact(sort="xid-fault", name="XID 79", text="off the bus", place=place)
+    )
+    assert event.device == "cuda:1"
+
+
+def test_a_switch_is_no_card_and_is_told_with_its_address(tmp_path: Path) -> None:
+    (event,) = Told(tmp_path).tell(
+        Fact(sort="switch-fault", name="SXid", text="x", place="0000:05:00.0")
+    )
+    assert (event.device, event.part) == ("", "0000:05:00.0")
+
+
+def test_a_card_that_the_user_hides_is_none_of_this_runs_business(tmp_path: Path) -> None:
+    told = Told(tmp_path, devices=("cuda:0",))
+    hidden = Fact(sort="xid-fault", name="XID 79", text="off the bus", place="0000:5d:00")
+    assert told.tell(ECC, hidden) == []
+
+
+def test_a_silent_library_matters_only_where_cards_are_tested(tmp_path: Path) -> None:
+    silent = Fact(sort="card-silent", name="error counters", text="no answer")
+    assert len(Told(tmp_path).tell(silent)) == 1
+    assert Told(tmp_path, devices=("cpu",)).tell(silent) == []
+
+
+def test_amds_cards_are_known_by_their_addresses_and_not_by_their_index() -> None:
+    cards = [
+        {"index": 0, "vendor": "amd", "pci": "0000:c3:00.0"},
+        {"index": 1, "vendor": "amd", "pci": "0000:0c:00.0"},
+    ]
+    context = RunContext(
+        settings=Settings(), inventory={"accelerators": cards}, devices=("cuda:0", "cuda:1")
+    )
+    assert [(c.part, c.device, c.address) for c in cards_of(context)] == [
+        ("GPU 1", "cuda:0", "0000:c3:00.0"),
+        ("GPU 0", "cuda:1", "0000:0c:00.0"),
+    ]
+
+
+def test_a_container_that_cannot_read_the_kernel_log_says_so(tmp_path: Path) -> None:
+    (line,) = Told(tmp_path).watch.pytest_report_header()
+    assert "No such file or directory: XIDs are taken from NVML's events" in line
+    assert Told(tmp_path, devices=("cpu",)).watch.pytest_report_header() == []
+
+
+SUITE = """
+import os, pathlib, time, pytest
+
+@pytest.mark.anubis(component="accelerator.memory", scope="device")
+def test_copy(anubis_metric, anubis_device):
+    line = os.environ.get("FAULT_AT_" + anubis_device.name.replace(":", "_"))
+    if line:
+        with pathlib.Path(os.environ["ANUBIS_NVML_STATE"]).open("a") as state:
+            state.write(line + "\\n")
+    time.sleep(float(os.environ.get("LASTING", "0")))
+    anubis_metric.record("rate", [100.0] * 5, unit="GB/s", better="higher")
+"""
+
+
+@pytest.fixture
+def node(pytester: pytest.Pytester, nvml_node: Node) -> pytest.Pytester:
+    """A suite, and the baseline of the stand-in node's class."""
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    key, attributes = hardware_class(read_inventory(), "smoke")
+    population = population_of(
+        [[100.0] * 5 for _ in range(12)],
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        benchmark="test_suite.py::test_copy",
+        devices=["cuda:0"] * 12,
+        hardware_class=key,
+        component="accelerator.memory",
+    )
+    baseline = learn_baseline(
+        [population],
+        hardware_class=key,
+        attributes=attributes,
+        created="2026-01-01T00:00:00+00:00",
+        error_rate=None,
+    )
+    save_baseline(baseline, pytester.path / "baselines")
+    return pytester
+
+
+def run(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
+    return pytester.runpytest("--anubis", "-p", "no:xdist", *more)
+
+
+def reported(pytester: pytest.Pytester) -> list[dict[str, Any]]:
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [line for line in lines if line["event"] == "hardware"]
+
+
+def test_a_healthy_node_of_eight_is_accepted(node: pytest.Pytester) -> None:
+    result = run(node)
+    result.assert_outcomes(passed=8)
+    assert result.ret == 0
+    assert reported(node) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "code"),
+    [
+        ("gpu3.ecc.uncorrected.volatile 1", "1 uncorrected memory error", 1),
+        ("event 3 0x8 79", "XID 79: the card has fallen off the bus", 1),
+        ("gpu3.lost 1", "the card is lost", 1),
+        ("gpu3.remapped.pending 1", "a row remapping waits for a reset", 20),
+    ],
+)
+def test_a_fault_in_mid_run_decides_although_every_test_passes(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, line: str, said: str, code: int
+) -> None:
+    monkeypatch.setenv("FAULT_AT_cuda_3", line)
+    result = run(node, "--anubis-gate=continue")
+    result.assert_outcomes(passed=8)
+    assert result.ret == code
+    (event,) = reported(node)
+    assert event["device"] == "cuda:3"
+    assert "test_suite.py::test_copy[cuda:3]" in event["tests"]
+    result.stdout.fnmatch_lines([f"*GPU 3 (0000:61:00.0): {said}*while *test_copy?cuda:3? ran*"])
+
+
+@pytest.mark.parametrize(
+    ("hot", "bits", "said", "code"),
+    [
+        ((3,), 0x40, "thermal slowdown", 1),
+        (range(8), 0x20, "all 8 cards were slowed by heat", 20),
+        ((3,), 0x88, "power brake", 1),
+    ],
+)
+def test_clocks_that_are_pulled_down_decide_although_every_test_passes(
+    node: pytest.Pytester,
+    nvml_node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    hot: Sequence[int],
+    bits: int,
+    said: str,
+    code: int,
+) -> None:
+    nvml_node.set({f"gpu{card}.reasons": bits for card in hot})
+    defaults = Telemetry.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "interval", 0.02)
+    monkeypatch.setenv("LASTING", "0.2")
+    result = run(node)
+    result.assert_outcomes(passed=8)
+    assert result.ret == code
+    assert {event["device"] for event in reported(node)} == {f"cuda:{card}" for card in hot}
+    result.stdout.fnmatch_lines([f"*GPU * {said}*" if len(hot) == 1 else f"*{said}*"])
+
+
+def test_a_driver_that_hangs_in_mid_run_leaves_the_node_undecided(
+    node: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in (CardWatch, Telemetry):
+        defaults = kind.__init__.__kwdefaults__
+        assert defaults is not None
+        monkeypatch.setitem(defaults, "deadline", 0.3)
+    monkeypatch.setattr("pytest_anubis.session.running.gate_plugin.AGAIN", 0.3)
+    monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.hang.nvmlDeviceGetFieldValues 60")
+    result = run(node)
+    result.assert_outcomes(passed=8)
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["*the driver's library did not answer within 0.3 s*"])
+
+
+def test_what_is_only_measured_says_what_the_hardware_reported(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.ecc.uncorrected.volatile 1")
+    result = run(node, "--anubis-mode=measure")
+    said = "GPU 3 (0000:61:00.0): 1 uncorrected memory error; nothing is learned from this run"
+    result.stdout.fnmatch_lines([f"anubis: the hardware reported: {said}"])
+
+
+def test_what_was_reported_is_told_again_from_the_journal(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.ecc.uncorrected.volatile 1")
+    run(node)
+    capsys.readouterr()
+    assert anubis(["report"]) == 0
+    assert "GPU 3 (0000:61:00.0): 1 uncorrected memory error" in capsys.readouterr().out
+    assert anubis(["judge", ".anubis/runs", "--baseline", "baselines"]) == 1
+    assert "GPU 3 (0000:61:00.0): 1 uncorrected memory error" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "code"),
+    [
+        ("gpu3.pcie.width 8", "PCIe link width*", 1),
+        ("gpu3.nvlink.7.state 0", "number of NVLinks that are up*", 1),
+        ("gpu3.mode 0", "", 0),
+    ],
+)
+def test_the_gate_runs_again_at_the_end(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, line: str, said: str, code: int
+) -> None:
+    monkeypatch.setenv("FAULT_AT_cuda_3", line)
+    result = run(node)
+    result.assert_outcomes(passed=8)
+    assert result.ret == code
+    if said:
+        result.stdout.fnmatch_lines([f"*at the end of the run: GPU 3 (0000:61:00.0): {said}"])
+
+
+def test_a_gate_that_is_off_stays_off_at_the_end(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.pcie.width 8")
+    assert run(node, "--anubis-gate=off").ret == 0
