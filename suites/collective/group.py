@@ -9,14 +9,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from suites.children import Child
+from suites.children import Child, receive_all
 
 MODULE = "suites.collective.rank"
 START = 120.0
 """Seconds that the ranks have to import torch and find each other."""
 
 ROUND = 90.0
-"""Seconds that one round may take."""
+"""Seconds that one round may take: longer than a rank waits for the others (`rank.TIMEOUT`), so that a rank
+can say who is missing. With `START` it stays below the deadline in the marks of the tests."""
+
+SETTLE = 2.0
+"""Seconds for which the other ranks are listened to when one has failed: the first to complain of a dead rank
+may be a neighbour that was waiting for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,7 @@ class RankGroup:
         return sum(answer["wrong"] + answer["wrong_rows"] for answer in answers)
 
     def _all(self, do: str, timeout: float, **arguments: Any) -> list[dict[str, Any]]:
+        """Ask all ranks and listen to all at once: the one that is gone is heard of before the one that waits."""
         for rank in self.processes:
             rank.send({"do": do, **arguments})
-        return [rank.receive(timeout=timeout) for rank in self.processes]
+        return receive_all(self.processes, timeout=timeout, settle=SETTLE)

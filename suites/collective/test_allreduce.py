@@ -18,6 +18,7 @@ MIB = 1 << 20
     component="collective.allreduce",
     scope="node",
     cost="5s",
+    deadline="300s",
     metrics=["bus_bandwidth"],
     resources=["cpu", "network"],
     goal="Ranks of one machine exchange gradients at the rate of its class",

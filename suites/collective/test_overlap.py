@@ -20,6 +20,7 @@ STEPS = 4
     component="collective.overlap",
     scope="node",
     cost="5s",
+    deadline="300s",
     metrics=["overlap_stretch", "overlapped_step"],
     resources=["cpu", "network"],
     goal="Training hides its communication behind its computing as well as on its class's nodes",

@@ -19,7 +19,7 @@ from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
     "run the standard profile on this device alone and then exchange it",
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-@pytest.mark.usefixtures("torch_threads")
+@pytest.mark.usefixtures("torch_settings")
 def test_gemm(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str
 ) -> None:

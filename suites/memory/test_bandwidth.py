@@ -19,7 +19,7 @@ from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
     "the corrected-error counts, and look for remapped rows on an accelerator",
 )
 @pytest.mark.parametrize("operation", ["copy", "scale", "add", "triad"])
-@pytest.mark.usefixtures("torch_threads")
+@pytest.mark.usefixtures("torch_settings")
 def test_stream(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,

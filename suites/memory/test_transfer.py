@@ -17,7 +17,7 @@ from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
     action="Compare the negotiated width and generation of the PCIe link with what the slot has, read "
     "its replay count, and reseat the device",
 )
-@pytest.mark.usefixtures("torch_threads")
+@pytest.mark.usefixtures("torch_settings")
 def test_host_device_copy(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
