@@ -138,7 +138,7 @@ class RankGroup:
         return sum(answer["wrong"] + answer["wrong_rows"] for answer in answers)
 
     def _all(self, do: str, timeout: float, **arguments: Any) -> list[dict[str, Any]]:
-        """Ask all ranks and listen to all at once: the one that is gone is heard of before the one that waits."""
+        """Ask all ranks and listen to all at once: who is gone is heard of before those that wait."""
         for rank in self.processes:
             rank.send({"do": do, **arguments})
         return receive_all(self.processes, timeout=timeout, settle=SETTLE)

@@ -14,8 +14,8 @@ from suites.accelerators import checking_device, single_precision
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 CHECKED = (slice(4), slice(128))
-"""Part of the batch that the check uses: four examples, of sequences the first 128 tokens. The check in double
-precision then costs an accelerator hundredths of a second and a CPU about one."""
+"""Part of the batch that the check uses: four examples, of sequences the first 128 tokens. In double precision
+that costs an accelerator hundredths of a second and a CPU about one."""
 
 STEPS_BEFORE_CAPTURE = 3
 """Steps before the one that is captured, as CUDA's graphs want: libraries choose kernels and take memory."""

@@ -69,7 +69,7 @@ def test_dead_one_is_heard_of_before_those_that_wait_for_it(
         for child, what in ((waiting, "hang"), (dying, "die")):
             child.ask({"do": "echo", "text": "ready"}, timeout=START)
             child.send({"do": what})
-        with pytest.raises(ChildError, match="^rank 1 is gone; it printed: bus error at 0x0$"):
+        with pytest.raises(ChildError, match=r"^rank 1 is gone; it printed: bus error at 0x0$"):
             receive_all([waiting, dying], timeout=START, settle=0.1)
 
 

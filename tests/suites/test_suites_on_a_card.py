@@ -1,9 +1,8 @@
-"""The branches for accelerators run to their end on a stand-in, right where it is and wrong where it is not."""
+"""The branches for accelerators run to their end on a stand-in for one, and notice a sick one."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
