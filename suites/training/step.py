@@ -14,7 +14,7 @@ from suites.accelerators import checking_device, single_precision
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 CHECKED = (slice(4), slice(128))
-"""Part of the batch that the check uses: four examples, of sequences the first 128 tokens. In double precision
+"""Part of the batch that is checked: four examples, of sequences the first 128 tokens. In double precision
 that costs an accelerator hundredths of a second and a CPU about one."""
 
 STEPS_BEFORE_CAPTURE = 3
@@ -80,7 +80,7 @@ class TrainingStep:
         for group in self._optimizer.param_groups:
             if "capturable" in group:  # Adam counts its steps, by default on the host
                 group["capturable"] = True
-        aside = torch.cuda.Stream(self._device)
+        aside = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(aside):
             for _ in range(STEPS_BEFORE_CAPTURE):

@@ -60,7 +60,7 @@ class OnTheHost(TorchFunctionMode):
         return func(*map(on_host, args), **given)
 
 
-class RoundedLikeACard(TorchDispatchMode):
+class RoundedLikeACard(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Rounds the factors and results of products, convolutions and attention as matrix units do."""
 
     def __torch_dispatch__(
@@ -127,11 +127,11 @@ class HostEvent:
         return (other.when - self.when) * 1e3
 
 
-class Graph(TorchDispatchMode):
+class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A captured graph: replaying it does every operation again, on the same tensors, and nothing else."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.replays = 0
         self._done: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = []
 
@@ -221,6 +221,6 @@ def stand_in(
         patch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
         patch.setattr(torch.cuda, "synchronize", lambda *_: None)
         if rounded:
-            stack.enter_context(RoundedLikeACard())
+            stack.enter_context(RoundedLikeACard())  # type: ignore[no-untyped-call]
         stack.enter_context(OnTheHost())
         yield card

@@ -73,8 +73,10 @@ def test_ranks_can_say_who_is_missing_before_the_test_is_ended() -> None:
     from suites.collective import rank, test_allreduce, test_overlap
 
     assert rank.TIMEOUT.total_seconds() < ROUND
-    for test in (test_allreduce.test_all_reduce, test_overlap.test_overlap):
-        (mark,) = (one for one in test.pytestmark if one.name == "anubis")  # type: ignore[attr-defined]
+    tests: list[Callable[..., None]] = [test_allreduce.test_all_reduce, test_overlap.test_overlap]
+    for test in tests:
+        marks: list[pytest.Mark] = test.pytestmark  # type: ignore[attr-defined]
+        (mark,) = (one for one in marks if one.name == "anubis")
         deadline = deadline_of(
             cost=seconds(mark.kwargs["cost"]),
             mark=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ import torch
 
 from pytest_anubis.session.collecting.device_parameters import Device
 from suites import accelerators
+from suites.compute import test_gemm
+from suites.compute.kernels import Gemm
 from suites.training import test_step as training
 from suites.training.resnet import ResNetShape, resnet_step
 from suites.training.step import TrainingStep
@@ -83,7 +86,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_training_step_is_checked_captured_and_replayed(
     test: Callable[..., None], card: Any
 ) -> None:
-    taken, said = Taken(), {}
+    taken, said = Taken(), dict[str, object]()
     test(taken, Device("cuda:0"), Node(), said.__setitem__)
     assert list(taken.asked) == ["training_rate"]
     assert said == {"training_step": "captured as a graph"}
@@ -131,3 +134,75 @@ def test_corrupted_kernel_is_caught_in_either_precision() -> None:
             first = next(m for m in step.model.modules() if isinstance(m, torch.nn.BatchNorm2d))
             first.register_forward_hook(quietly_wrong)
             assert step.gradient_error(half=half) > training.GRADIENT_TOLERANCE[half]
+
+
+class Counting(Device):
+    """A device that counts its energy: ten joules with each look."""
+
+    looks = 0
+
+    def energy(self) -> float:
+        """Return more than before."""
+        Counting.looks += 1
+        return 10.0 * Counting.looks
+
+
+ALL_METRICS = ["gemm_burst_rate", "gemm_rate", "gemm_efficiency"]
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "tf32"])
+@pytest.mark.parametrize(
+    ("device", "metrics"),
+    [(Device("cuda:0"), ALL_METRICS[:2]), (Counting("cuda:0"), ALL_METRICS)],
+    ids=["without energy", "with energy"],
+)
+def test_product_is_right_and_has_a_burst_and_a_sustained_rate(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, device: Device, metrics: list[str]
+) -> None:
+    monkeypatch.setattr(test_gemm, "SIZES", {"accelerator": {"smoke": 192}})
+    monkeypatch.setattr(test_gemm, "WINDOW", {"smoke": 0.01})
+    taken = Taken()
+    if dtype == "tf32":
+        test_gemm.test_gemm_tf32(taken, device, Node())
+    else:
+        test_gemm.test_gemm(taken, device, Node(), dtype)
+    assert list(taken.asked) == metrics
+    assert taken.asked["gemm_burst_rate"]["load"] == "short"
+
+
+@pytest.mark.parametrize("variable", accelerators.TF32_VARIABLES)
+def test_tf32_of_the_environment_is_ignored(
+    card: Any, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "1")
+    assert accelerators.drop_tf32_variables() == (variable,)
+    assert variable not in os.environ
+    # What the variable does to torch when it is loaded before the suites are.
+    with accelerators.single_precision(tf32=True):
+        gemm = Gemm(192, "float32", CARD)
+        gemm.run()
+        assert gemm.relative_error() > gemm.tolerance
+        with accelerators.single_precision():
+            gemm.run()
+            assert gemm.relative_error() < gemm.tolerance
+        assert torch.get_float32_matmul_precision() == "high"
+
+
+@pytest.mark.usefixtures("card")
+def test_device_that_does_not_notice_an_error_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gemm = Gemm(96, "float32", CARD)
+    assert gemm.wrong_rows() == 0
+    monkeypatch.setattr(gemm, "_broken", lambda: torch.zeros(96, dtype=torch.bool))
+    assert gemm.wrong_rows() == 96
+
+
+def test_what_has_no_room_is_halved_and_nothing_else() -> None:
+    for memory, wanted in ((80, 8), (16, 8), (15, 4), (3, 1)):
+        with stand_in(memory=memory << 30):
+            assert accelerators.fitting(8 << 30, CARD) == wanted << 30
+    with stand_in(memory=16 << 30):
+        assert accelerators.fitting(8 << 30, CARD, times=2) == 4 << 30
+    assert accelerators.fitting(8 << 30, torch.device("cpu")) == 8 << 30

@@ -122,7 +122,8 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
         **texts,
         host=host,
         scope=scope,
-        **spans,
+        cost=spans["cost"],
+        deadline=spans["deadline"],
         metrics=_names(item, given, "metrics"),
         resources=_names(item, given, "resources"),
     )

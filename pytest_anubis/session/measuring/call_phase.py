@@ -101,6 +101,9 @@ class Judge:
         if call.excinfo is not None and not call.excinfo.errisinstance(_NO_FAILURE):
             data["raised"] = call.excinfo.exconly(tryshort=True).split("\n", 1)[0][:200]
         if call.when == "call":
+            recorder = item.stash.get(recorder_key, None)
+            if recorder is not None and recorder.busy:
+                data["busy"] = round(recorder.busy, 6)
             if call.excinfo is not None and call.excinfo.errisinstance(MetricUsageError):
                 data["usage_error"] = str(call.excinfo.value)
             elif call.excinfo is not None and call.excinfo.errisinstance(BdbQuit):
