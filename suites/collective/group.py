@@ -101,6 +101,14 @@ class RankGroup:
     ) -> None:
         self._stack.close()
 
+    def fitting(self, size: int) -> int:
+        """Return the bytes that every rank's device has room for: `size`, or a half of it, or a quarter...
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        return min(int(answer["bytes"]) for answer in self._all("fit", START, bytes=size))
+
     def prepare(self, size: int, *, products: int = 0, order: int = 0, dtype: str = "") -> None:
         """Make every rank's buffer of `size` bytes, and its `products` of matrices of an `order`.
 

@@ -78,10 +78,13 @@ class Gemm:
         With entries -1, 0 and 1, sparse enough that every sum stays inside the integers that the
         element type holds, no order of summation rounds: one flipped bit anywhere is an error, and
         it is never lost in a tolerance. Overwrites the matrices.
-
-        The device checks itself, so at the end it is shown an error; one that does not notice that is
-        not believed, and all rows count as wrong.
         """
+        self.prepare_exact()
+        self.run()
+        return self.inexact_rows()
+
+    def prepare_exact(self) -> None:
+        """Fill A and B with the small whole numbers."""
         density = min(1.0, PROBE_SPREAD / math.sqrt(self.size))
 
         def sparse_signs(shape: tuple[int, int]) -> torch.Tensor:
@@ -89,7 +92,13 @@ class Gemm:
             return (drawn < density / 2).float() - (drawn > 1 - density / 2).float()
 
         self._fill(sparse_signs)
-        self.run()
+
+    def inexact_rows(self) -> int:
+        """Return how many rows of the product of whole numbers are wrong.
+
+        The device checks itself, so at the end it is shown an error; one that does not notice that is
+        not believed, and all rows count as wrong.
+        """
         wrong = int(torch.count_nonzero(self._broken()))
         self._c[0, 0] += 1
         return wrong if bool(self._broken()[0]) else self.size

@@ -15,6 +15,8 @@ import torch
 
 from pytest_anubis.session.collecting.device_parameters import Device
 from suites import accelerators
+from suites.collective import test_allreduce, test_overlap
+from suites.collective.group import RankGroup
 from suites.compute import test_dispatch, test_gemm
 from suites.compute.kernels import Gemm
 from suites.memory import test_bandwidth, test_transfer
@@ -245,3 +247,31 @@ def test_launches_are_counted(test: Callable[..., None]) -> None:
     taken = Taken()
     test(taken, Device("cuda:0"))
     assert [asked["clock"] for asked in taken.asked.values()] == ["host"]
+
+
+def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(test_overlap.ON_ACCELERATORS, "order", 128)
+    taken = Taken()
+    with RankGroup(2, 2, module="tests.suites.rank_on_a_card") as group:
+        assert group.on_accelerators
+        sizes: list[int] = []
+        prepare = group.prepare
+
+        def noting(size: int, **given: Any) -> None:
+            sizes.append(size)
+            prepare(size, **given)
+
+        monkeypatch.setattr(group, "prepare", noting)
+        test_allreduce.test_all_reduce(taken, Node(), group)
+        test_overlap.test_overlap(taken, group)
+    assert sizes == [32 << 20, 24 << 20]
+    assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+
+
+def test_link_five_times_slower_shows_behind_the_products() -> None:
+    # What eight H100 attain: 700 TFLOP/s under load, 480 GB/s on the bus.
+    shape = test_overlap.ON_ACCELERATORS
+    compute = shape["products"] * 2 * shape["order"] ** 3 / 700e12
+    communicate = shape["size"] * 2 * 7 / 8 / 480e9
+    assert communicate < 1.2 * compute  # hidden where all is well
+    assert max(compute, 5 * communicate) > 3 * compute
