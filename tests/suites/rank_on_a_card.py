@@ -12,7 +12,7 @@ import torch.distributed as dist
 from suites.collective import rank
 from tests.suites.stand_in_card import stand_in
 
-MEMORY = 64 << 20
+MEMORY = 16 << 20
 """Bytes that the card has: the benchmarks' own sizes have no room."""
 
 

@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_anubis.hardware import timing
+from pytest_anubis.hardware.timing import Settle
 from pytest_anubis.session.collecting.device_parameters import Device
 from suites import accelerators
+from suites.children import ROOT
 from suites.collective import test_allreduce, test_overlap
 from suites.collective.group import RankGroup
 from suites.compute import test_dispatch, test_gemm
@@ -264,7 +267,7 @@ def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(group, "prepare", noting)
         test_allreduce.test_all_reduce(taken, Node(), group)
         test_overlap.test_overlap(taken, group)
-    assert sizes == [32 << 20, 24 << 20]
+    assert sizes == [8 << 20, 6 << 20]
     assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
 
 
@@ -275,3 +278,18 @@ def test_link_five_times_slower_shows_behind_the_products() -> None:
     communicate = shape["size"] * 2 * 7 / 8 / 480e9
     assert communicate < 1.2 * compute  # hidden where all is well
     assert max(compute, 5 * communicate) > 3 * compute
+
+
+def test_run_on_a_card_tells_its_duty(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = Settle(least=0.1, most=0.5, wake=0.05)
+    monkeypatch.setattr(timing, "SETTLE", dict.fromkeys(timing.SETTLE, quick))
+    node = ROOT / "tests/data/recorded_8gpu.json"
+    result = pytester.runpytest(
+        *("--anubis", "--anubis-in-process", "--anubis-gate=off", f"--anubis-inventory={node}"),
+        *("-p", "tests.suites.stand_in_plugin", "-k", "cuda:0", f"--rootdir={ROOT}"),
+        f"{ROOT}/suites/compute/test_dispatch.py",
+    )
+    result.assert_outcomes(skipped=2, deselected=14)
+    result.stdout.fnmatch_lines(["duty: accelerators were measuring * of the time of 2 tests, *"])
