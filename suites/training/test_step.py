@@ -20,7 +20,7 @@ _ACTION = (
     "normal, run the standard profile, which is long enough for heat and power to show"
 )
 GRADIENT_TOLERANCE = {False: 3e-4, True: 0.2}
-"""Largest relative error of the gradient, in single precision and with bfloat16 (True): a hundred and six
+"""Largest relative error of the gradient, in single precision and with bfloat16 (True): forty and six
 times that of healthy hardware at the sizes below (`benchmarks/accelerator_shapes.py`). TF32 errs by 2e-3."""
 
 RESNET = {"width": 64, "stages": 4, "blocks": 2, "picture": 128}

@@ -88,25 +88,20 @@ def test_warm_up_goes_on_while_the_device_gets_slower() -> None:
     assert throttling.seconds(throttling.done) > 0.97 * 1.07 * 0.02
 
 
-def test_warm_up_goes_on_while_clock_or_power_move() -> None:
-    for settling in ((1980.0, 500.0), (1500.0, 700.0)):
-        readings: list[tuple[float, float]] = []
+@pytest.mark.parametrize("begin", [(1980.0, 500.0), (1500.0, 700.0)], ids=["clock", "power"])
+def test_warm_up_goes_on_while_clock_or_power_move(begin: tuple[float, float]) -> None:
+    end = (1500.0, 500.0)
+    readings: list[tuple[float, ...]] = []
 
-        def probe(
-            first: tuple[float, float] = settling, seen: list[tuple[float, float]] = readings
-        ) -> tuple[float, float]:
-            left = 0.9 ** len(seen)
-            seen.append(
-                tuple(
-                    a * left + b * (1 - left) for a, b in zip(first, (1500.0, 500.0), strict=True)
-                )
-            )  # type: ignore[arg-type]
-            return seen[-1]
+    def probe() -> tuple[float, ...]:
+        left = 0.9 ** len(readings)
+        readings.append(tuple(a * left + b * (1 - left) for a, b in zip(begin, end, strict=True)))
+        return readings[-1]
 
-        clock = FakeClock(lambda _: 0.02)
-        warm_up(nothing, clock, SETTLING, probe)
-        assert clock.done * 0.02 > 2.5
-        assert readings[-1] == pytest.approx((1500.0, 500.0), rel=0.05)
+    clock = FakeClock(lambda _: 0.02)
+    warm_up(nothing, clock, SETTLING, probe)
+    assert clock.done * 0.02 > 2.5
+    assert readings[-1] == pytest.approx(end, rel=0.05)
 
 
 def test_probe_that_knows_nothing_is_not_waited_for() -> None:

@@ -53,6 +53,11 @@ class Taken:
         assert all(math.isfinite(value) and value >= 0 for value in values)
         return tuple(values)
 
+    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
+        """Keep it."""
+        self.asked[name] = asked
+        return (value,)
+
 
 @dataclass
 class Node:
