@@ -23,6 +23,7 @@ from pytest_anubis.core.events import (
     WorkerDied,
 )
 from pytest_anubis.core.run_state import RunState
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
 from pytest_anubis.distributed.containment.crash_report import (
     Crash,
@@ -52,10 +53,10 @@ from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.early_end import EarlyEnd
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
+from pytest_anubis.distributed.workers.worker_births import replace_stillborn
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink, add_part
-from pytest_anubis.session.running.exit_guard import UNDECIDED
 from pytest_anubis.session.selecting.run_choice import Selection, answered
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.scratch_folders import ScratchFolder
@@ -120,8 +121,6 @@ class Controller:
         self._lines: list[str] = []  # what went wrong, for the end of the run
         self._notes: list[str] = []
 
-    # Workers come up.
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Take over the counting of failures: xdist's way ends a run as interrupted."""
@@ -131,9 +130,9 @@ class Controller:
     @pytest.hookimpl
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
         """Bind every spec to a lane; the replacement of a dead worker is made from the same spec."""
-        context = self._context
+        replace_stillborn(self._dsession().nodemanager.group)
+        context, some = self._context, bool(self._context.hidden)
         for spec, lane in zip(specs, self._lanes.values(), strict=True):
-            some = bool(context.hidden)
             spec.env.update(binding(lane, context.devices, context.bindings, some=some))
 
     @pytest.hookimpl
@@ -321,12 +320,12 @@ class Controller:
         crashes = sum(self._crash_reports.values()) + self._hangs.count
         only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
         if only and self._context.settings.mode == "measure":  # else the verdicts speak
-            session.exitstatus = UNDECIDED
+            session.exitstatus = Decision.UNDECIDED.exit_code
         never = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         unneeded = self._selection is not None and bool(self._selection.unneeded())
         if never and self._plan is None and not unneeded:
             self._lines.append("no worker came as far as running a test: nothing was measured")
-            session.exitstatus = UNDECIDED
+            session.exitstatus = Decision.UNDECIDED.exit_code
 
     def _tell_how_long_it_took(self) -> None:
         began = self._listener.began
