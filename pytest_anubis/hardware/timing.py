@@ -184,17 +184,17 @@ SETTLE: dict[str, Settle] = {
 """Under full load a card's clock falls from its boost to what its power limit allows within a second or so,
 and further with the temperature for some more."""
 
-REST = 0.5
+REST = 0.3
 """Seconds of rest before each burst of short load: several times what a card's power controller averages
 over, and too short for its clock to be lowered."""
 
 SHORT_ROUND = 0.02
 """Seconds of a round of short load."""
 
-SHORT_ROUNDS = 12
+SHORT_ROUNDS = 8
 """Rounds of short load: few enough that no search for changes is made in them, as they may well fall."""
 
-SHORT_BURSTS = 3
+SHORT_BURSTS = 2
 """Bursts of short load: 80 ms each, over before power is limited."""
 
 BURSTS = 5
