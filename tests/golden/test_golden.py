@@ -174,7 +174,7 @@ def timeless(value: Any) -> Any:
             key: "<fleeting>" if key in FLEETING else timeless(item)
             for key, item in value.items()
             # Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others.
-            if key not in ("telemetry", "misuse", "in_process", "devices", "cause")
+            if key not in ("telemetry", "misuse", "busy", "in_process", "devices", "cause")
         }
     return [timeless(item) for item in value] if isinstance(value, list) else value
 
