@@ -22,7 +22,7 @@ from pytest_anubis.session.measuring.attempts import (
 )
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import MetricUsageError, numbers_of
-from pytest_anubis.session.measuring.short_windows import lead_in, shortened, window_of
+from pytest_anubis.session.measuring.short_windows import lead_in, plan_of, shortened, window_of
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
@@ -119,7 +119,7 @@ class Recorder:
             raise MetricUsageError(f"{self._test}: metric {name!r}: {error}") from None
         if load not in ("sustained", "short"):
             raise MetricUsageError(f"{self._test}: load={load!r}; say 'sustained' or 'short'")
-        plan = self._plan(rounds)
+        plan = plan_of(self._context.settings, self._device, rounds)
         if load == "short":
             plan = plan.short_load()
         chosen = timing.BusyClock(self._clock(clock))
@@ -181,7 +181,8 @@ class Recorder:
         def take(plan: RoundPlan) -> list[float]:
             return timing.repeats(once, plan)
 
-        plan = self._plan(None if rounds is None else 3 * rounds)
+        wanted = None if rounds is None else 3 * rounds
+        plan = plan_of(self._context.settings, self._device, wanted)
         return self._take(metric, group, plan, take, per_value=3)
 
     def record(
@@ -326,18 +327,6 @@ class Recorder:
             )
         except MetricError as error:
             raise MetricUsageError(f"{self._test}: {error}") from None
-
-    def _plan(self, rounds: int | None) -> RoundPlan:
-        from pytest_anubis.hardware.timing import PLANS, SETTLE
-
-        profile = self._context.settings.profile
-        plan = PLANS[profile]
-        if not self._context.settings.active:  # an ordinary test run wants the assertions, soon
-            plan = replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
-            return replace(plan, bursts=1)
-        if rounds is not None:
-            plan = replace(plan, rounds=rounds, least=min(plan.least, rounds))
-        return plan if self._device.kind == "cpu" else plan.on_accelerator(SETTLE[profile])
 
     def _clock(self, which: str) -> Clock:
         from pytest_anubis.hardware.timing import EventClock, HostClock
