@@ -38,11 +38,13 @@ class MetricFixture(Protocol):
         rounds: int | None = None,
         calls: int | None = None,
         clock: str = "device",
+        load: str = "sustained",
     ) -> tuple[float, ...]:
         """Time a callable on the device and record one value a round.
 
         `work` is what one call does in base units (FLOP, bytes, samples): with it the unit is a rate, without
-        it a time. `clock` is ``device``, or ``host`` for a time that includes what a launch costs.
+        it a time. `clock` is ``device``, or ``host`` for a time that includes what a launch costs. `load` is
+        ``sustained``, or ``short`` for the rate of a rested device.
         """
         ...
 
@@ -103,6 +105,10 @@ class DeviceFixture(Protocol):
 
     def synchronize(self) -> None:
         """Wait for everything queued on the device."""
+        ...
+
+    def energy(self) -> float | None:
+        """Return the joules that the device has used so far; None where it does not count them."""
         ...
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -45,6 +47,10 @@ class Child:
         arguments: What follows on its command line.
         name: What to call it in messages.
         environment: Variables to set besides those of this process.
+
+    Attributes:
+        name: What it is called in messages.
+        gone: It was found to have ended before its time.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class Child:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name or module
+        self.gone = False
         self._rest = b""
         self._stack = ExitStack()
         # Has no name, so a parent that is killed leaves no file behind either.
@@ -118,7 +125,7 @@ class Child:
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
         except OSError as error:
-            raise ChildError(self._said("is gone")) from error
+            raise self._gone() from error
 
     def receive(self, *, timeout: float) -> Message:
         """Return the answer to the oldest request that has none yet.
@@ -133,15 +140,19 @@ class Child:
             except TimeoutError as error:
                 raise ChildError(self._said(f"did not answer within {timeout:g} s")) from error
             except OSError as error:
-                raise ChildError(self._said("is gone")) from error
+                raise self._gone() from error
             if not block:
-                raise ChildError(self._said("is gone"))
+                raise self._gone()
             self._rest += block
         line, _, self._rest = self._rest.partition(b"\n")
         answer: Message = json.loads(line)
         if "error" in answer:
             raise ChildError(f"{self.name}: {answer['error']}")
         return answer
+
+    def fileno(self) -> int:
+        """Return the descriptor of the parent's end, for waiting on several children."""
+        return self._socket.fileno()
 
     def close(self) -> None:
         """End the child, by force if it does not leave by itself, and wait for it."""
@@ -156,12 +167,56 @@ class Child:
                 self._process.wait()
             self._stack.close()
 
+    def _gone(self) -> ChildError:
+        self.gone = True
+        return ChildError(self._said("is gone"))
+
     def _said(self, what: str) -> str:
         # Not by seeking: the child writes at the same position of the same open file.
         size = os.fstat(self._output.fileno()).st_size
         tail = os.pread(self._output.fileno(), _TAIL, max(0, size - _TAIL))
         output = tail.decode(errors="replace").strip()
         return f"{self.name} {what}" + (f"; it printed: {output}" if output else "")
+
+
+def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.0) -> list[Message]:
+    """Return every child's answer to its oldest request, listening to all of them at once.
+
+    Args:
+        children: Each has one request without an answer.
+        timeout: Seconds to wait for the last of the answers.
+        settle: Seconds to go on listening when one has failed, so that the others can fail too.
+
+    Raises:
+        ChildError: A child is gone, failed or did not answer in time; those that are gone are named first,
+            since the others may only have waited for them.
+    """
+    answers: dict[Child, Message] = {}
+    failures: list[tuple[bool, str]] = []
+    until = time.monotonic() + timeout
+    with selectors.DefaultSelector() as selector:
+        for child in children:
+            selector.register(child, selectors.EVENT_READ, child)
+        while selector.get_map():
+            ready = selector.select(max(0.0, until - time.monotonic()))
+            if not ready:
+                break
+            for key, _ in ready:
+                child = key.data
+                try:
+                    answers[child] = child.receive(timeout=max(0.01, until - time.monotonic()))
+                except ChildError as error:
+                    failures.append((child.gone, str(error)))
+                    until = min(until, time.monotonic() + settle)
+                selector.unregister(child)
+        late = [key.data for key in selector.get_map().values()]
+    if failures:
+        raise ChildError(
+            "; ".join(text for _, text in sorted(failures, key=lambda one: not one[0]))
+        )
+    if late:
+        raise ChildError("; ".join(c._said(f"did not answer within {timeout:g} s") for c in late))
+    return [answers[child] for child in children]
 
 
 def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:

@@ -88,6 +88,7 @@ class TestResult:
         text: First line of the failure or the reason of the skip.
         seconds: Duration of its call.
         metrics: How many metrics it recorded.
+        busy: Seconds of its call for which what it measures was running, warm-ups included.
         misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
             if nothing is.
         left_out: Why a subtest was skipped, or failed as expected: the test has not looked at everything;
@@ -105,6 +106,12 @@ class TestResult:
     text: str = ""
     seconds: NotNegative = 0.0
     metrics: Count = 0
+    busy: NotNegative = 0.0
     misuse: str = ""
     left_out: str = ""
     environment: str = ""
+
+    @property
+    def duty(self) -> float | None:
+        """Share of its call for which what it measures was running; None where nobody knows."""
+        return min(1.0, self.busy / self.seconds) if self.busy and self.seconds else None

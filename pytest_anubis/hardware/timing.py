@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, Protocol
 
 Work = Callable[[], object]
+Probe = Callable[[], tuple[float, ...] | None]
+"""Reads what has to be steady besides the rate, such as clock and power; None where it cannot be read."""
 
 
 class Clock(Protocol):
@@ -70,6 +73,29 @@ class EventClock:
         return float(self._begin.elapsed_time(self._end)) / 1e3
 
 
+class BusyClock:
+    """Another clock that also adds up for how long the device was given work, by the wall.
+
+    Args:
+        clock: The clock whose readings count.
+
+    Attributes:
+        seconds: Wall time of all calls so far.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.seconds = 0.0
+
+    def __call__(self, fn: Work, calls: int) -> float:
+        """Return what the other clock says of `calls` calls."""
+        begin = time.perf_counter()
+        try:
+            return self._clock(fn, calls)
+        finally:
+            self.seconds += time.perf_counter() - begin
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
     """How long and how often to measure.
@@ -83,6 +109,10 @@ class RoundPlan:
         bursts: Into how many bursts the rounds are split. What slows a shared host (neighbours, clocks)
             lasts a second or so, and rounds in one burst all see the same of it.
         pause_seconds: Pause between two bursts.
+        settle_seconds: Least time of load before the rate counts as steady, and over how long steadiness is
+            looked at; 0: three batches, which is enough for caches and lazy initialisation.
+        wake_seconds: Load before the first round that is no part of the measurement: sensors are read
+            between warm-up and rounds, and a card that rests meanwhile begins cool.
     """
 
     rounds: int
@@ -92,6 +122,8 @@ class RoundPlan:
     least: int = 5
     bursts: int = 1
     pause_seconds: float = 0.0
+    settle_seconds: float = 0.0
+    wake_seconds: float = 0.0
 
     def look(self) -> RoundPlan:
         """Return the plan of one burst more, for looking again at a close call."""
@@ -103,6 +135,67 @@ class RoundPlan:
             bursts=1,
         )
 
+    def on_accelerator(self, settle: Settle) -> RoundPlan:
+        """Return the plan for a device that slows down under load and would clock down in a pause."""
+        return replace(
+            self,
+            bursts=1,
+            pause_seconds=0.0,
+            warmup_seconds=settle.most,
+            settle_seconds=settle.least,
+            wake_seconds=settle.wake,
+        )
+
+    def short_load(self) -> RoundPlan:
+        """Return the plan for the rate of a rested device: a few short rounds, with rests between them."""
+        return replace(
+            self,
+            rounds=SHORT_ROUNDS,
+            least=SHORT_ROUNDS,
+            round_seconds=SHORT_ROUND,
+            warmup_seconds=0.0,
+            settle_seconds=0.0,
+            wake_seconds=0.0,
+            bursts=SHORT_BURSTS,
+            pause_seconds=REST,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """How long an accelerator is loaded until its rate counts.
+
+    Attributes:
+        least: Seconds of load before it can count as steady.
+        most: Seconds after which it is measured, steady or not.
+        wake: Seconds of load between the reading of sensors and the first round.
+    """
+
+    least: float
+    most: float
+    wake: float
+
+
+SETTLE: dict[str, Settle] = {
+    "smoke": Settle(least=1.0, most=4.0, wake=0.3),
+    "standard": Settle(least=3.0, most=15.0, wake=1.0),
+    "soak": Settle(least=10.0, most=60.0, wake=1.0),
+}
+"""Under full load a card's clock falls from its boost to what its power limit allows within a second or so,
+and further with the temperature for some more."""
+
+REST = 0.3
+"""Seconds of rest before each burst of short load: several times what a card's power controller averages
+over, and too short for its clock to be lowered."""
+
+SHORT_ROUND = 0.02
+"""Seconds of a round of short load."""
+
+SHORT_ROUNDS = 8
+"""Rounds of short load: few enough that no search for changes is made in them, as they may well fall."""
+
+SHORT_BURSTS = 2
+"""Bursts of short load: 80 ms each, over before power is limited."""
 
 BURSTS = 5
 """Bursts of one measurement on a host, and how many of its rounds make one further look."""
@@ -128,39 +221,86 @@ PLANS: dict[str, RoundPlan] = {
 }
 
 STEADY = 0.02
-"""Two successive halves of the warm-up may differ by this share to count as steady."""
+"""Two successive spans of the warm-up may differ by this share to count as steady: in rate, clock, power."""
+
+BATCHES = 3
+"""Fewest batches in a span: the quickest of three is hit by no single interrupt."""
+
+PROBE_SECONDS = 0.1
+"""Load between two readings of the probe: about as long as NVML takes to update power."""
 
 MAX_CALLS = 1_000_000
 
 
-def warm_up(fn: Work, clock: Clock, plan: RoundPlan) -> int:
+def warm_up(fn: Work, clock: Clock, plan: RoundPlan, probe: Probe | None = None) -> int:
     """Run `fn` until its time is steady and return how many calls make one round.
 
-    Steady means that the fastest of the newest three batches is within `STEADY` of the fastest of the
-    three before: caches, lazy initialisation and rising clocks show as the newest being faster, and a
-    single slow batch (an interrupt) does not prolong the warm-up.
+    Steady means that the newest span of batches and the one before it are alike within `STEADY`, the
+    quickest batch of each (a single slow one, an interrupt, prolongs nothing) and what the probe reads on
+    average. Whoever still gets faster (caches, lazy initialisation, rising clocks) or slower (heat, the
+    limit of the power) is not steady.
+
+    Args:
+        fn: The work.
+        clock: Measures it.
+        plan: How long at least and at most, and how long a round is.
+        probe: Reads clock and power of the device.
     """
     calls = 1
-    batches: list[float] = []
+    batches: list[_Batch] = []
     begin = time.perf_counter()
     fn()  # the first call pays for lazy initialisation; it never says how many calls make a round
+    loaded = read_at = 0.0
+    reading: tuple[float, ...] | None = None
     while True:
         took = clock(fn, calls)
+        loaded += took
+        if probe is not None and loaded - read_at >= PROBE_SECONDS:
+            read_at, reading = loaded, probe()
         if took < plan.round_seconds / 2 and calls < MAX_CALLS:
             grow = plan.round_seconds / max(took, plan.round_seconds / 10)
             calls = min(MAX_CALLS, max(calls + 1, int(calls * grow)))
             batches.clear()
         else:
-            batches.append(took / calls)
-        spent = time.perf_counter() - begin
-        if spent >= plan.warmup_seconds and batches:
+            batches.append(_Batch(took, took / calls, reading))
+        late = time.perf_counter() - begin >= plan.warmup_seconds
+        if batches and (late or _steady(batches, plan.settle_seconds)):
             break
-        if len(batches) >= 6 and min(batches[-3:]) >= (1 - STEADY) * min(batches[-6:-3]):
-            break
-        if spent >= 4 * plan.warmup_seconds:
-            break
-    per_call = batches[-1] if batches else took / calls
-    return max(1, min(MAX_CALLS, round(plan.round_seconds / max(per_call, 1e-9))))
+    per_call = max(batches[-1].per_call, 1e-9)
+    return max(1, min(MAX_CALLS, round(plan.round_seconds / per_call)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Some calls of the warm-up: their seconds, those of one call, and what the probe last read."""
+
+    seconds: float
+    per_call: float
+    reading: tuple[float, ...] | None = None
+
+
+def _steady(batches: Sequence[_Batch], settle: float) -> bool:
+    """Say whether the newest half of so many seconds of load is like the half before."""
+    newest = _span(batches, settle / 2)
+    before = _span(batches[: -len(newest)], settle / 2) if newest else ()
+    if not before:
+        return False
+    pairs = [(min(b.per_call for b in before), min(b.per_call for b in newest))]
+    readings = [[b.reading for b in span if b.reading is not None] for span in (before, newest)]
+    if all(readings):
+        averages = [[fmean(column) for column in zip(*found, strict=True)] for found in readings]
+        pairs += zip(*averages, strict=True)
+    return all(abs(old - new) <= STEADY * max(old, new) for old, new in pairs)
+
+
+def _span(batches: Sequence[_Batch], seconds: float) -> Sequence[_Batch]:
+    """Return the newest batches that are `BATCHES` at least and last so long; none if there are too few."""
+    lasted = 0.0
+    for count, batch in enumerate(reversed(batches), start=1):
+        lasted += batch.seconds
+        if count >= BATCHES and lasted >= seconds:
+            return batches[-count:]
+    return ()
 
 
 def rounds(fn: Work, clock: Clock, plan: RoundPlan, calls: int) -> list[float]:
@@ -169,6 +309,9 @@ def rounds(fn: Work, clock: Clock, plan: RoundPlan, calls: int) -> list[float]:
     def take() -> list[float]:
         return [clock(fn, calls) / calls]
 
+    awake = 0.0
+    while awake < plan.wake_seconds:
+        awake += max(clock(fn, calls), 1e-6)  # a clock that stands still must not keep us here
     with _no_collection():
         return _in_bursts(take, plan, plan.rounds, lambda: clock(fn, calls))
 
@@ -229,38 +372,3 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-_TIME_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
-_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_BASES = ("FLOP/s", "OP/s", "op/s", "B/s", "bit/s", "samples/s", "tokens/s", "IOPS", "steps/s")
-
-
-def in_unit(seconds_per_call: float, unit: str, work: float | None) -> float:
-    """Turn the time of one call into a value in `unit`.
-
-    Args:
-        seconds_per_call: Time of one call in seconds.
-        unit: A time (``s``, ``ms``, ``us``, ``ns``), or with `work` a rate such as ``TFLOP/s``,
-            ``GB/s``, ``MiB/s``, ``samples/s``, ``op/s``.
-        work: What one call does, in the rate's base unit (FLOP, bytes, samples); None for a time.
-
-    Raises:
-        ValueError: The unit is not of that kind.
-    """
-    if work is None:
-        if unit not in _TIME_UNITS:
-            raise ValueError(
-                f"unit {unit!r} is not a time; use {', '.join(_TIME_UNITS)}, or give work= for a rate"
-            )
-        return seconds_per_call * _TIME_UNITS[unit]
-    for base in _BASES:
-        if unit.endswith(base):
-            prefix = unit[: -len(base)]
-            scale = _PREFIXES.get(prefix) or _BINARY.get(prefix)
-            if scale is not None:
-                return work / seconds_per_call / scale
-    raise ValueError(
-        f"unit {unit!r} is not a rate; use one of {', '.join(_BASES)} with a prefix such as G or T"
-    )

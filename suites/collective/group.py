@@ -9,14 +9,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from suites.children import Child
+from suites.children import Child, receive_all
 
 MODULE = "suites.collective.rank"
 START = 120.0
 """Seconds that the ranks have to import torch and find each other."""
 
 ROUND = 90.0
-"""Seconds that one round may take."""
+"""Seconds that one round may take: longer than a rank waits for the others (`rank.TIMEOUT`), so that a rank
+can say who is missing. With `START` it stays below the deadline in the marks of the tests."""
+
+SETTLE = 2.0
+"""Seconds for which the other ranks are listened to when one has failed: the first to complain of a dead rank
+may be a neighbour that was waiting for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,14 @@ class RankGroup:
     ) -> None:
         self._stack.close()
 
+    def fitting(self, size: int) -> int:
+        """Return the bytes that every rank's device has room for: `size`, or a half of it, or a quarter...
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        return min(int(answer["bytes"]) for answer in self._all("fit", START, bytes=size))
+
     def prepare(self, size: int, *, products: int = 0, order: int = 0, dtype: str = "") -> None:
         """Make every rank's buffer of `size` bytes, and its `products` of matrices of an `order`.
 
@@ -133,6 +146,7 @@ class RankGroup:
         return sum(answer["wrong"] + answer["wrong_rows"] for answer in answers)
 
     def _all(self, do: str, timeout: float, **arguments: Any) -> list[dict[str, Any]]:
+        """Ask all ranks and listen to all at once: who is gone is heard of before those that wait."""
         for rank in self.processes:
             rank.send({"do": do, **arguments})
-        return [rank.receive(timeout=timeout) for rank in self.processes]
+        return receive_all(self.processes, timeout=timeout, settle=SETTLE)

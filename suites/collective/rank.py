@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
+from suites.accelerators import fitting
 from suites.children import Message, answer
 from suites.compute.kernels import Gemm
 
 TIMEOUT = timedelta(seconds=60)
 """After which a rank gives up on the others."""
+
+PERIOD = 1021
+"""After so many elements the numbers repeat: a prime, so that what goes astray shows."""
+
+CHUNK = 1 << 24
+"""Elements that are made and checked at a time."""
 
 Reduce = Callable[[torch.Tensor, bool], dist.Work | None]
 
@@ -46,14 +53,18 @@ class Rank:
         self._gemm: Gemm | None = None
         self._products = 0
 
+    def fit(self, request: Message) -> Message:
+        """Answer how many of the ``bytes`` that are wanted this rank's device has room for."""
+        return {"bytes": fitting(request["bytes"], self._device)}
+
     def prepare(self, request: Message) -> Message:
         """Make a buffer of so many ``bytes``, and ``products`` of matrices of a ``size`` and ``dtype``."""
-        elements = request["bytes"] // 4
         # Small whole numbers: the sum is exact in any order, so every wrong bit is an error.
-        ramp = torch.arange(1021, dtype=torch.float32).repeat(-(-elements // 1021))
-        self._ramp = ramp[:elements].to(self._device)
-        self._buffer = torch.empty_like(self._ramp)
+        ramp = torch.arange(PERIOD, dtype=torch.float32).repeat(CHUNK // PERIOD + 2)
+        self._ramp = ramp.to(self._device)
+        self._buffer = torch.zeros(request["bytes"] // 4, device=self._device)
         self._products = request.get("products", 0)
+        self._gemm = None
         if self._products:
             self._gemm = Gemm(request["size"], request["dtype"], self._device)
         return {}
@@ -79,18 +90,31 @@ class Rank:
     def check(self, _request: Message) -> Message:
         """Reduce known numbers; answer how many elements, and rows of an exact product, are ``wrong``.
 
-        When there is a product it is computed while the numbers are reduced.
+        When there is a product it is computed while the numbers are reduced: all that it needs is there
+        before.
         """
-        self._buffer.copy_(self._ramp).mul_(self._number + 1)
+        for part, known in self._parts():
+            part.copy_(known).mul_(self._number + 1)
+        if self._gemm is not None:
+            self._gemm.prepare_exact()
         self._synchronize()
-        work = self._reduce(self._buffer, True)
-        wrong_rows = self._gemm.wrong_rows() if self._gemm else 0
-        if work is not None:
-            work.wait()
+        self._both()
         self._synchronize()
+        wrong_rows = self._gemm.inexact_rows() if self._gemm is not None else 0
+        wrong = self._wrong()
+        self._buffer[0] += 1  # the device checks itself: it has to notice this one
+        noticed = wrong or self._wrong() == 1
+        return {"wrong": wrong if noticed else len(self._buffer), "wrong_rows": wrong_rows}
+
+    def _wrong(self) -> int:
         factor = self._world * (self._world + 1) // 2  # 1 + 2 + ... + world
-        wrong = int(torch.count_nonzero(self._buffer.cpu() != self._ramp.cpu() * factor))
-        return {"wrong": wrong, "wrong_rows": wrong_rows}
+        return sum(int(torch.count_nonzero(p != k * factor)) for p, k in self._parts())
+
+    def _parts(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Give the pieces of the buffer, each with what rank 0 puts there before it is reduced."""
+        for begin in range(0, len(self._buffer), CHUNK):
+            part = self._buffer[begin : begin + CHUNK]
+            yield part, self._ramp[begin % PERIOD :][: len(part)]
 
     def _both(self) -> None:
         work = self._reduce(self._buffer, True)
@@ -152,7 +176,7 @@ def main(
     )
     try:
         rank = Rank(int(number), int(world), device, reduce)
-        calls = ("prepare", "reduce", "overlap", "check")
+        calls = ("fit", "prepare", "reduce", "overlap", "check")
         answer(int(descriptor), {name: getattr(rank, name) for name in calls})
     finally:
         dist.destroy_process_group()

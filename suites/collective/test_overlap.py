@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from suites.collective.group import RankGroup
 
 MIB = 1 << 20
+ON_ACCELERATORS = {"size": 1536 * MIB, "products": 4, "order": 8192}
+"""Six milliseconds of each on eight H100: what a shorter all-reduce loses is hidden behind the products."""
+
 STEPS = 4
 """Steps a round: single ones vary with the scheduling of the ranks."""
 
@@ -20,6 +23,7 @@ STEPS = 4
     component="collective.overlap",
     scope="node",
     cost="5s",
+    deadline="300s",
     metrics=["overlap_stretch", "overlapped_step"],
     resources=["cpu", "network"],
     goal="Training hides its communication behind its computing as well as on its class's nodes",
@@ -30,7 +34,8 @@ STEPS = 4
 def test_overlap(anubis_metric: MetricFixture, ranks: RankGroup) -> None:
     """An all-reduce behind matrix products stretches them as little as on other nodes; both are right."""
     if ranks.on_accelerators:
-        ranks.prepare(256 * MIB, products=4, order=8192, dtype="bfloat16")
+        size = ranks.fitting(ON_ACCELERATORS["size"])
+        ranks.prepare(**{**ON_ACCELERATORS, "size": size}, dtype="bfloat16")
     else:
         ranks.prepare(8 * MIB, products=3, order=512, dtype="float32")
     for _ in range(3):

@@ -7,10 +7,16 @@ from collections.abc import Callable
 
 import torch
 
+from suites.accelerators import checking_device
+
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
-TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3}
-"""Largest relative error (2-norm) of a product of normal variates, a few times its rounding error."""
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "tf32": 2e-3, "bfloat16": 1e-2, "float16": 2e-3}
+"""Largest relative error (2-norm) of a product of normal variates, a few times its rounding error; the keys
+are torch's names of element types, and ``tf32`` for `float32` with factors of 10 bits."""
+
+ROWS = 1024
+"""Rows that are made and checked at a time: 128 MiB of a matrix of size 16,384 in double precision."""
 
 PROBE_SPREAD = 36.0
 """Standard deviation of an element of the exact product; 256, the end of bfloat16's integers, is 7 of it."""
@@ -24,9 +30,11 @@ def multiply(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
 class Gemm:
     """A square matrix product with fixed buffers.
 
+    It is made and checked on the device: on the host that takes ten times as long as the measurement.
+
     Args:
         size: Rows and columns of all three matrices.
-        dtype: Torch's name of the element type, a key of `TOLERANCE`.
+        dtype: A key of `TOLERANCE`; for ``tf32`` torch has to be told so as well (`single_precision`).
         device: Where to compute.
         product: Does the work; another one can be put in to see that a fault is noticed.
     """
@@ -37,13 +45,14 @@ class Gemm:
         self.size = size
         self.tolerance = TOLERANCE[dtype]
         self._product = product
-        self._random = torch.Generator().manual_seed(20240224)
-        kind = getattr(torch, dtype)
-        self._a, self._b = (
-            torch.randn(size, size, generator=self._random).to(device=device, dtype=kind)
-            for _ in range(2)
+        self._device = device
+        self._exact = checking_device(device)
+        self._random = torch.Generator(device).manual_seed(20240224)
+        kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
+        self._a, self._b, self._c = (
+            torch.empty(size, size, device=device, dtype=kind) for _ in range(3)
         )
-        self._c = torch.empty(size, size, device=device, dtype=kind)
+        self._fill(lambda shape: torch.randn(shape, generator=self._random, device=device))
 
     @property
     def work(self) -> float:
@@ -55,7 +64,7 @@ class Gemm:
         self._product(self._a, self._b, self._c)
 
     def relative_error(self) -> float:
-        """Return |C v - A (B v)| / |A (B v)| in double precision on the host, v of random signs.
+        """Return |C v - A (B v)| / |A (B v)| in double precision, v of random signs.
 
         This is Freivalds' check: one vector touches every element of C at the cost of three
         matrix-vector products instead of another matrix product.
@@ -70,26 +79,57 @@ class Gemm:
         element type holds, no order of summation rounds: one flipped bit anywhere is an error, and
         it is never lost in a tolerance. Overwrites the matrices.
         """
-        density = min(1.0, PROBE_SPREAD / math.sqrt(self.size))
-        for matrix in (self._a, self._b):
-            shape = (self.size, self.size)
-            signs = torch.randint(0, 2, shape, generator=self._random) * 2 - 1
-            kept = torch.rand(shape, generator=self._random) < density
-            matrix.copy_(signs * kept)
+        self.prepare_exact()
         self.run()
+        return self.inexact_rows()
+
+    def prepare_exact(self) -> None:
+        """Fill A and B with the small whole numbers."""
+        density = min(1.0, PROBE_SPREAD / math.sqrt(self.size))
+
+        def sparse_signs(shape: tuple[int, int]) -> torch.Tensor:
+            drawn = torch.rand(shape, generator=self._random, device=self._device)
+            return (drawn < density / 2).float() - (drawn > 1 - density / 2).float()
+
+        self._fill(sparse_signs)
+
+    def inexact_rows(self) -> int:
+        """Return how many rows of the product of whole numbers are wrong.
+
+        The device checks itself, so at the end it is shown an error; one that does not notice that is
+        not believed, and all rows count as wrong.
+        """
+        wrong = int(torch.count_nonzero(self._broken()))
+        self._c[0, 0] += 1
+        return wrong if bool(self._broken()[0]) else self.size
+
+    def _fill(self, make: Callable[[tuple[int, int]], torch.Tensor]) -> None:
+        for matrix in (self._a, self._b):
+            for part in _parts(matrix):
+                part.copy_(make((len(part), self.size)))
+
+    def _broken(self) -> torch.Tensor:
+        """Return which rows of C are not whole, or not those of A B."""
         residual, _ = self._project()
-        c = self._c.cpu()
         # The last bits of a wrong element can be lost in the projection; but they make it a fraction.
         # NaN is unequal to everything, so an element that became NaN counts as wrong.
-        broken = (c != c.round()).any(dim=1) | (residual != 0).flatten()
-        return int(torch.count_nonzero(broken))
+        fractions = [(c != c.round()).any(dim=1) for c in _parts(self._c)]
+        return torch.cat(fractions).to(self._exact) | (residual != 0).flatten()
 
     def _project(self) -> tuple[torch.Tensor, torch.Tensor]:
-        signs = torch.randint(0, 2, (self.size, 1), generator=self._random) * 2 - 1
-        v = signs.to(torch.float64)
-        a, b, c = (m.cpu().to(torch.float64) for m in (self._a, self._b, self._c))
-        expected = a @ (b @ v)
-        return c @ v - expected, expected
+        """Return C v - A (B v) and A (B v), both (size, 1), for a vector v of random signs."""
+        drawn = torch.rand(self.size, 1, generator=self._random, device=self._device)
+        v = torch.where(drawn < 0.5, -1.0, 1.0).to(self._exact).double()
+        expected = self._times(self._a, self._times(self._b, v))
+        return self._times(self._c, v) - expected, expected
+
+    def _times(self, matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+        parts = [part.to(self._exact).double() @ vector for part in _parts(matrix)]
+        return torch.cat(parts)
+
+
+def _parts(matrix: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.split(matrix, ROWS)
 
 
 class Launch:

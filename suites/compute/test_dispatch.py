@@ -23,7 +23,7 @@ _ACTION = (
     question="How long does the host take to hand over one more operation?",
     action=_ACTION,
 )
-@pytest.mark.usefixtures("torch_threads")
+@pytest.mark.usefixtures("torch_settings")
 def test_dispatch(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> None:
     """Back-to-back launches of the smallest operation are quick, and none is lost."""
     from suites.compute.kernels import Launch

@@ -5,6 +5,23 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
+from suites.accelerators import single_precision
+
+SIZES = {
+    "cpu": {"smoke": 1024, "standard": 2048, "soak": 4096},
+    "accelerator": {"smoke": 8192, "standard": 8192, "soak": 16384},
+}
+WINDOW = {"smoke": 1.0, "standard": 3.0, "soak": 10.0}
+"""Seconds of load for one value of the efficiency: cards count their energy about ten times a second, so one
+second is off by a few per cent at most, in both directions."""
+
+WINDOWS = 5
+_QUESTION = "Does every core and matrix unit deliver its full rate under sustained load?"
+_GOAL = "Every device computes at the rate of its class, and computes right"
+_ACTION = (
+    "Check clocks, power limit and temperature under load; if they are as on a healthy device, run the "
+    "standard profile on this device alone and then exchange it"
+)
 
 
 @pytest.mark.anubis(
@@ -13,29 +30,81 @@ from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
     host=True,
     cost="3s",
     metrics=["gemm_rate"],
-    goal="Every device computes at the rate of its class, and computes right",
-    question="Does every core and matrix unit deliver its full rate under sustained load?",
-    action="Check clocks, power limit and temperature under load; if they are as on a healthy device, "
-    "run the standard profile on this device alone and then exchange it",
+    goal=_GOAL,
+    question=_QUESTION,
+    action=_ACTION,
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-@pytest.mark.usefixtures("torch_threads")
+@pytest.mark.usefixtures("torch_settings")
 def test_gemm(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str
 ) -> None:
     """A large square matrix product delivers its rate and is right to the last bit."""
-    from suites.compute.kernels import Gemm
-
     if dtype == "float64" and anubis_device.kind == "mps":
         pytest.skip("not applicable: this device has no double precision")
-    if anubis_device.kind == "cpu":
-        size = anubis_node.pick(smoke=1024, standard=2048, soak=4096)
-    else:
-        size = anubis_node.pick(smoke=8192, standard=8192, soak=16384)
-        if dtype == "float64":  # many accelerators have a small part of their rate for it
-            size //= 2
+    _measure(anubis_metric, anubis_device, anubis_node, dtype)
+
+
+@pytest.mark.anubis(
+    component="compute.matrix",
+    scope="device",
+    cost="3s",
+    metrics=["gemm_rate"],
+    goal=_GOAL,
+    question=_QUESTION,
+    action=_ACTION,
+)
+@pytest.mark.usefixtures("torch_settings")
+def test_gemm_tf32(
+    anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
+) -> None:
+    """The same in TF32, the short form of single precision that NVIDIA's matrix units have."""
+    import torch
+
+    if anubis_device.kind != "cuda" or torch.version.hip is not None:
+        pytest.skip("not applicable: TF32 is for NVIDIA's accelerators")
+    if torch.cuda.get_device_capability(anubis_device.torch) < (8, 0):
+        pytest.skip("not applicable: this accelerator is older than TF32")
+    with single_precision(tf32=True):
+        _measure(anubis_metric, anubis_device, anubis_node, "tf32")
+
+
+def _measure(
+    anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str
+) -> None:
+    from suites.compute.energy import Efficiency
+    from suites.compute.kernels import Gemm
+
+    on_cpu = anubis_device.kind == "cpu"
+    size = anubis_node.pick(**SIZES["cpu" if on_cpu else "accelerator"])
+    if (
+        dtype == "float64" and not on_cpu
+    ):  # many accelerators have a small part of their rate for it
+        size //= 2
     gemm = Gemm(size, dtype, anubis_device.torch)
+    if not on_cpu:
+        anubis_metric.measure(
+            "gemm_burst_rate",
+            gemm.run,
+            work=gemm.work,
+            unit="TFLOP/s",
+            better="higher",
+            question="Which rate do the matrix units reach before heat and power limit them?",
+            load="short",
+        )
     anubis_metric.measure("gemm_rate", gemm.run, work=gemm.work, unit="TFLOP/s", better="higher")
+    window = Efficiency(gemm.run, gemm.work, anubis_device, anubis_node.pick(**WINDOW))
+    if anubis_device.energy() is not None and window.moves():
+        anubis_metric.collect(
+            "gemm_efficiency",
+            window.value,
+            unit="GFLOP/J",
+            better="higher",
+            question="How much energy does the device need for its work?",
+            action="Compare power, voltage and temperature with a healthy device: one that needs more "
+            "energy for the same work will slow down where its power is limited",
+            rounds=WINDOWS,
+        )
     error = gemm.relative_error()
     assert error < gemm.tolerance, (
         f"{dtype} product of size {size} is off by {error:.1e}, tolerance {gemm.tolerance:.0e}"

@@ -1,4 +1,4 @@
-"""Streaming kernels: copy, scale, add and triad over arrays far larger than every cache.
+"""Streaming kernels: copy, scale, add, triad and reading alone, over arrays far larger than every cache.
 
 The operations and the way of counting bytes are those of McCalpin's STREAM (1995): every array that is
 read or written counts once, a write does not count as the read that a cache may do before it.
@@ -18,14 +18,22 @@ OPERATIONS: dict[str, tuple[int, Operation]] = {
     "scale": (2, lambda x, y, out: torch.mul(x, SCALAR, out=out)),
     "add": (3, lambda x, y, out: torch.add(x, y, out=out)),
     "triad": (3, lambda x, y, out: torch.add(x, y, alpha=SCALAR, out=out)),
+    "read": (1, lambda x, y, out: torch.sum(x, dim=0, keepdim=True, out=out)),
 }
-"""Name -> (arrays that move, the operation)."""
+"""Name -> (arrays that move, the operation). STREAM has the first four; reading alone is what weights are."""
 
-_CHUNK = 1 << 20
+PERIODS = (1021, 509)
+"""Periods of the two sources, without a common factor: a value from the wrong place is a wrong value."""
+
+_CHUNK = {"cpu": 1 << 20, "accelerator": 1 << 24}
+"""Elements that are made and checked at a time: for a core's caches, and large enough to fill a card."""
 
 
 class Stream:
     """One streaming operation over fixed arrays of numbers that double precision holds exactly.
+
+    They are made and checked piece by piece where they lie: whole copies on the host would take its memory
+    and, for a card, ten times as long as the measurement.
 
     Args:
         operation: A key of `OPERATIONS`.
@@ -47,15 +55,26 @@ class Stream:
         self._arrays, self._expected = OPERATIONS[operation]
         self._apply = apply or self._expected
         kind = getattr(torch, dtype)
-        # Periods without a common factor: a value read from the wrong place is a wrong value.
-        self._x = _repeating(elements, 1021, kind, device)
-        self._y = _repeating(elements, 509, kind, device)
-        self._out = torch.full((elements,), -1.0, dtype=kind, device=device)
+        self._chunk = _CHUNK["cpu" if device.type == "cpu" else "accelerator"]
+        self._ramps = [
+            torch.arange(period, dtype=kind).repeat(-(-self._chunk // period) + 1).to(device)
+            for period in PERIODS
+        ]
+        self._sums = operation == "read"
+        sources = [torch.empty(elements, dtype=kind, device=device)]
+        if self._arrays > 2:
+            sources.append(torch.empty_like(sources[0]))
+        for number, source in enumerate(sources):
+            for begin in range(0, elements, self._chunk):
+                part = source[begin : begin + self._chunk]
+                part.copy_(self._known(number, begin, len(part)))
+        self._x, self._y = sources[0], sources[-1]
+        self._out = torch.full((1 if self._sums else elements,), -1.0, dtype=kind, device=device)
 
     @property
     def bytes(self) -> float:
         """Bytes that one pass moves, counted as STREAM does."""
-        return float(self._arrays * self._out.numel() * self._out.element_size())
+        return float(self._arrays * self._x.numel() * self._x.element_size())
 
     def run(self) -> None:
         """Make one pass over the arrays."""
@@ -64,15 +83,44 @@ class Stream:
     def wrong_elements(self) -> int:
         """Return how many elements of the last pass's result are not exactly right.
 
-        All values are small whole numbers, so every operation is exact. Works piece by piece on the
-        host, so a faulty device does not check itself.
+        All values are small whole numbers, so every operation is exact. What is expected is made from
+        numbers that were not streamed, so a source that changed in memory shows as well. The device
+        checks itself, so at the end it is shown an error; one that does not notice that is not believed,
+        and everything counts as wrong.
         """
+        wrong = sum(self._wrong(begin) for begin in range(0, self._x.numel(), self._chunk))
+        before = self._wrong_result(0)
+        self._out[0] += 1
+        return wrong if self._wrong_result(0) != before or before else self._x.numel()
+
+    def _wrong(self, begin: int) -> int:
+        """Return how many elements of a chunk are wrong; where a sum was made, those of the source too."""
         wrong = 0
-        for x, y, out in zip(*map(_pieces, (self._x, self._y, self._out)), strict=True):
-            expected = torch.empty_like(x)
-            self._expected(x, y, expected)
-            wrong += int(torch.count_nonzero(out != expected))
-        return wrong
+        if self._sums:
+            part = self._x[begin : begin + self._chunk]
+            known = self._known(0, begin, len(part))
+            wrong = int(torch.count_nonzero(part != known))
+        return wrong + (self._wrong_result(begin) if begin == 0 or not self._sums else 0)
+
+    def _wrong_result(self, begin: int) -> int:
+        if self._sums:
+            return int(self._out.item() != _sum_of_ramp(self._x.numel(), PERIODS[0]))
+        out = self._out[begin : begin + self._chunk]
+        x, y = (self._known(number, begin, len(out)) for number in range(2))
+        expected = torch.empty_like(out)
+        self._expected(x, y, expected)
+        return int(torch.count_nonzero(out != expected))
+
+    def _known(self, number: int, begin: int, length: int) -> torch.Tensor:
+        """Return what belongs at a place of a source."""
+        phase = begin % PERIODS[number]
+        return self._ramps[number][phase : phase + length]
+
+
+def _sum_of_ramp(length: int, period: int) -> int:
+    """Return the sum of ``i % period`` for all i below `length`."""
+    whole, rest = divmod(length, period)
+    return whole * period * (period - 1) // 2 + rest * (rest - 1) // 2
 
 
 def elements_for(last_level_bytes: int, memory_bytes: int, element_bytes: int = 8) -> int:
@@ -82,12 +130,3 @@ def elements_for(last_level_bytes: int, memory_bytes: int, element_bytes: int = 
     """
     wanted = max(4 * last_level_bytes, 64 << 20)
     return min(wanted, memory_bytes // 16) // element_bytes
-
-
-def _repeating(length: int, period: int, kind: torch.dtype, device: torch.device) -> torch.Tensor:
-    ramp = torch.arange(period, dtype=kind)
-    return ramp.repeat(-(-length // period))[:length].to(device=device, copy=True)
-
-
-def _pieces(array: torch.Tensor) -> list[torch.Tensor]:
-    return [array[i : i + _CHUNK].cpu() for i in range(0, array.numel(), _CHUNK)]

@@ -6,6 +6,8 @@ import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
 
+SIZES = {"smoke": 256 << 20, "standard": 1 << 30, "soak": 1 << 30}
+
 
 @pytest.mark.anubis(
     component="memory.transfer",
@@ -17,7 +19,7 @@ from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
     action="Compare the negotiated width and generation of the PCIe link with what the slot has, read "
     "its replay count, and reseat the device",
 )
-@pytest.mark.usefixtures("torch_threads")
+@pytest.mark.usefixtures("torch_settings")
 def test_host_device_copy(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
@@ -26,7 +28,7 @@ def test_host_device_copy(
         pytest.skip("not applicable: no accelerator")
     from suites.memory.transfer import Transfer
 
-    size = anubis_node.pick(smoke=256 << 20, standard=1 << 30, soak=1 << 30)
+    size = anubis_node.pick(**SIZES)
     transfer = Transfer(size, anubis_device.torch)
     for name, move in (
         ("host_to_device_rate", transfer.to_device),

@@ -40,12 +40,13 @@ class _Block(nn.Module):
         self.body = nn.Sequential(
             _convolution(channels, out, stride), nn.ReLU(), _convolution(out, out, 1)
         )
+        self.end = nn.ReLU()
         same = channels == out and stride == 1
         self.short = nn.Identity() if same else _convolution(channels, out, stride, kernel=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (batch, channels, h, w) to (batch, out, h / stride, w / stride)."""
-        return torch.relu(self.body(x) + self.short(x))
+        return cast(torch.Tensor, self.end(self.body(x) + self.short(x)))
 
 
 class ResNet(nn.Module):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
+from suites.accelerators import fitting
 
 if TYPE_CHECKING:
     from suites.training.step import TrainingStep
@@ -17,8 +19,19 @@ _ACTION = (
     "Look at the other benchmarks of this device first: one of them usually names the part; if all are "
     "normal, run the standard profile, which is long enough for heat and power to show"
 )
-GRADIENT_TOLERANCE = {False: 1e-3, True: 0.1}
-"""Largest relative error of the gradient, in single precision and with bfloat16 (True)."""
+GRADIENT_TOLERANCE = {False: 3e-4, True: 0.2}
+"""Largest relative error of the gradient, in single precision and with bfloat16 (True): forty and six
+times that of healthy hardware at the sizes below (`benchmarks/accelerator_shapes.py`). TF32 errs by 2e-3."""
+
+RESNET = {"width": 64, "stages": 4, "blocks": 2, "picture": 128}
+PICTURES = 256
+PICTURE_BYTES = 80_000_000
+"""Memory that one picture takes on an accelerator: 75 MB of activations in bfloat16, and gradients."""
+
+GPT = {"layers": 12, "width": 768, "heads": 12, "context": 1024, "vocabulary": 50304}
+SEQUENCES = 32
+SEQUENCE_BYTES = 1_000_000_000
+"""Memory that one sequence takes: 0.43 GB of activations, 0.6 GB of scores and their gradients."""
 
 
 def learned(step: TrainingStep) -> None:
@@ -29,36 +42,56 @@ def learned(step: TrainingStep) -> None:
 
 
 def right_gradient(step: TrainingStep, *, half: bool) -> None:
-    """Assert that the gradient is that of double precision, before the first step."""
-    error, tolerance = step.gradient_error(), GRADIENT_TOLERANCE[half]
-    assert error < tolerance, f"the gradient is off by {error:.1e}, tolerance {tolerance:.0e}"
+    """Assert that the gradient is that of double precision, before the first step.
+
+    Always in single precision, which finds small errors; with `half` in bfloat16 as well, which only
+    finds large ones but uses the units that the step is measured with.
+    """
+    for low in (False, True) if half else (False,):
+        error, tolerance = step.gradient_error(half=low), GRADIENT_TOLERANCE[low]
+        assert error < tolerance, (
+            f"the gradient in {'bfloat16' if low else 'single precision'} is off by {error:.1e}, "
+            f"tolerance {tolerance:.0e}"
+        )
+
+
+def captured(step: TrainingStep, record_property: Callable[[str, object], None]) -> None:
+    """Capture the step and say in the test's property ``training_step`` whether that was possible."""
+    reason = step.capture()
+    record_property("training_step", f"eager: {reason}" if reason else "captured as a graph")
 
 
 @pytest.mark.anubis(
     component="training.convolution",
     scope="device",
     cost="3s",
+    deadline="300s",
     metrics=["training_rate"],
     goal=_GOAL,
     question="How many pictures a second does a small residual network learn from?",
     action=_ACTION,
 )
-@pytest.mark.usefixtures("torch_threads")
+@pytest.mark.usefixtures("torch_settings")
 def test_resnet_step(
-    anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
+    anubis_metric: MetricFixture,
+    anubis_device: DeviceFixture,
+    anubis_node: NodeFixture,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """A training step of a residual network is quick, its gradient right, and its loss falls."""
     from suites.training.resnet import ResNetShape, resnet_step
 
     half = anubis_device.kind != "cpu"
     if half:
-        batch = anubis_node.pick(smoke=256, standard=512, soak=512)
-        shape = ResNetShape(width=64, stages=4, blocks=2, picture=128, batch=batch)
+        batch = fitting(PICTURES * PICTURE_BYTES, anubis_device.torch) // PICTURE_BYTES
+        shape = ResNetShape(**RESNET, batch=batch)
     else:
         batch = anubis_node.pick(smoke=16, standard=64, soak=64)
         shape = ResNetShape(width=16, stages=3, blocks=2, picture=32, batch=batch)
     step = resnet_step(shape, anubis_device.torch, half=half)
     right_gradient(step, half=half)
+    if half:
+        captured(step, record_property)
     anubis_metric.measure(
         "training_rate", step.run, work=float(batch), unit="samples/s", better="higher"
     )
@@ -69,29 +102,33 @@ def test_resnet_step(
     component="training.transformer",
     scope="device",
     cost="3s",
+    deadline="300s",
     metrics=["training_rate"],
     goal=_GOAL,
     question="How many tokens a second does a small transformer learn from?",
     action=_ACTION,
 )
-@pytest.mark.usefixtures("torch_threads")
+@pytest.mark.usefixtures("torch_settings")
 def test_gpt_step(
-    anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
+    anubis_metric: MetricFixture,
+    anubis_device: DeviceFixture,
+    anubis_node: NodeFixture,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """A training step of a transformer is quick, its gradient right, and its loss falls."""
     from suites.training.gpt import GptShape, gpt_step
 
     half = anubis_device.kind != "cpu"
     if half:
-        batch = anubis_node.pick(smoke=8, standard=16, soak=16)
-        shape = GptShape(
-            layers=12, width=768, heads=12, context=1024, batch=batch, vocabulary=50304
-        )
+        batch = fitting(SEQUENCES * SEQUENCE_BYTES, anubis_device.torch) // SEQUENCE_BYTES
+        shape = GptShape(**GPT, batch=batch)
     else:
         batch = anubis_node.pick(smoke=4, standard=16, soak=16)
         shape = GptShape(layers=2, width=256, heads=4, context=128, batch=batch, vocabulary=1024)
     step = gpt_step(shape, anubis_device.torch, half=half)
     right_gradient(step, half=half)
+    if half:
+        captured(step, record_property)
     anubis_metric.measure(
         "training_rate", step.run, work=float(shape.tokens), unit="tokens/s", better="higher"
     )

@@ -166,6 +166,12 @@ FLEETING = {
 }
 """Keys of a run whose values differ from one time to the next."""
 
+NOT_OF_OLD = {
+    *("telemetry", "misuse", "busy", "environment", "left_out", "in_process", "devices", "cause"),
+    *("file", "found_anew"),
+}
+"""Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others."""
+
 
 def timeless(value: Any) -> Any:
     """Return a run's JSON without what differs from one time to the next, e.g. on a busy machine."""
@@ -173,8 +179,7 @@ def timeless(value: Any) -> Any:
         return {
             key: "<fleeting>" if key in FLEETING else timeless(item)
             for key, item in value.items()
-            # Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others.
-            if key not in ("telemetry", "misuse", "environment", "in_process", "devices", "cause")
+            if key not in NOT_OF_OLD
         }
     return [timeless(item) for item in value] if isinstance(value, list) else value
 

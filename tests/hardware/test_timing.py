@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.hardware.rate_units import in_unit
 from pytest_anubis.hardware.timing import (
     MAX_CALLS,
+    PLANS,
+    SETTLE,
+    BusyClock,
     HostClock,
     RoundPlan,
-    in_unit,
     repeats,
     rounds,
     warm_up,
@@ -67,6 +72,75 @@ def test_one_slow_batch_does_not_prolong_the_warm_up() -> None:
     warm_up(nothing, steady, PLAN)
     warm_up(nothing, spiked, PLAN)
     assert spiked.done == steady.done
+
+
+SETTLING = replace(PLAN, warmup_seconds=1e9, settle_seconds=2.0)
+
+
+def test_warm_up_goes_on_while_the_device_gets_slower() -> None:
+    # 7 % over some seconds, as a card that reaches its power limit: each batch is like the one before.
+    throttling = FakeClock(lambda n: 0.02 * (1.07 - 0.07 * 0.99**n))
+    steady = FakeClock(lambda _: 0.02)
+    warm_up(nothing, throttling, SETTLING)
+    warm_up(nothing, steady, SETTLING)
+    assert steady.done * 0.02 == pytest.approx(2.0, rel=0.1)
+    assert throttling.done > steady.done
+    assert throttling.seconds(throttling.done) > 0.97 * 1.07 * 0.02
+
+
+@pytest.mark.parametrize("begin", [(1980.0, 500.0), (1500.0, 700.0)], ids=["clock", "power"])
+def test_warm_up_goes_on_while_clock_or_power_move(begin: tuple[float, float]) -> None:
+    end = (1500.0, 500.0)
+    readings: list[tuple[float, ...]] = []
+
+    def probe() -> tuple[float, ...]:
+        left = 0.9 ** len(readings)
+        readings.append(tuple(a * left + b * (1 - left) for a, b in zip(begin, end, strict=True)))
+        return readings[-1]
+
+    clock = FakeClock(lambda _: 0.02)
+    warm_up(nothing, clock, SETTLING, probe)
+    assert clock.done * 0.02 > 2.5
+    assert readings[-1] == pytest.approx(end, rel=0.05)
+
+
+def test_probe_that_knows_nothing_is_not_waited_for() -> None:
+    silent, without = FakeClock(lambda _: 0.02), FakeClock(lambda _: 0.02)
+    warm_up(nothing, silent, SETTLING, lambda: None)
+    warm_up(nothing, without, SETTLING)
+    assert silent.done == without.done
+
+
+def test_device_that_rested_is_woken_before_the_first_round() -> None:
+    clock = FakeClock(lambda n: 0.04 if n < 20 else 0.02)
+    values = rounds(nothing, clock, replace(PLAN, wake_seconds=0.8), 1)
+    assert values == [0.02] * PLAN.rounds
+
+
+def test_plan_for_an_accelerator_has_no_pauses_and_settles() -> None:
+    for profile, plan in PLANS.items():
+        card = plan.on_accelerator(SETTLE[profile])
+        assert (card.bursts, card.pause_seconds, card.rounds) == (1, 0.0, plan.rounds)
+        assert card.warmup_seconds > card.settle_seconds > 0 < card.wake_seconds
+    assert SETTLE["standard"].least >= 3
+
+
+def test_short_load_rests_and_is_over_before_anything_settles() -> None:
+    plan = PLANS["standard"].on_accelerator(SETTLE["standard"]).short_load()
+    clock = FakeClock(lambda _: 0.001)
+    calls = warm_up(nothing, clock, plan)
+    assert calls == 20
+    assert clock.done <= 3 * calls
+    assert plan.rounds * plan.round_seconds / plan.bursts < 0.1 < plan.pause_seconds
+
+
+def test_busy_clock_adds_up_what_the_device_was_given() -> None:
+    clock = BusyClock(HostClock(nothing))
+    clock(lambda: time.sleep(0.01), 3)
+    once = clock.seconds
+    clock(lambda: time.sleep(0.01), 3)
+    assert once >= 0.03
+    assert clock.seconds >= once + 0.03
 
 
 def test_every_round_is_kept_in_order_outliers_too() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from suites import children
-from suites.children import ROOT, Child, ChildError
+from suites.children import ROOT, Child, ChildError, receive_all
 
 START = 60.0
 ECHO = "tests.suites.echo_child"
@@ -59,6 +59,41 @@ def test_death_is_told_with_its_last_words() -> None:
         pytest.raises(ChildError, match=r"is gone; it printed: bus error at 0x0"),
     ):
         child.ask({"do": "die"}, timeout=START)
+
+
+def test_dead_one_is_heard_of_before_those_that_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(children, "GRACE", 0.2)
+    with Child(ECHO, name="rank 0") as waiting, Child(ECHO, name="rank 1") as dying:
+        for child, what in ((waiting, "hang"), (dying, "die")):
+            child.ask({"do": "echo", "text": "ready"}, timeout=START)
+            child.send({"do": what})
+        with pytest.raises(ChildError, match=r"^rank 1 is gone; it printed: bus error at 0x0$"):
+            receive_all([waiting, dying], timeout=START, settle=0.1)
+
+
+def test_those_that_complain_of_a_dead_one_are_named_after_it() -> None:
+    with Child(ECHO, name="rank 0") as complaining, Child(ECHO, name="rank 1") as dying:
+        for child, what in ((complaining, "fail"), (dying, "die")):
+            child.send({"do": what})
+        with pytest.raises(ChildError, match=r"^rank 1 is gone; .*; rank 0: ValueError"):
+            receive_all([complaining, dying], timeout=START, settle=START)
+
+
+def test_all_that_are_late_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "GRACE", 0.2)
+    with Child(ECHO, name="rank 0") as hanging, Child(ECHO, name="rank 1") as answering:
+        for child, what in ((hanging, "hang"), (answering, "echo")):
+            child.ask({"do": "echo", "text": "ready"}, timeout=START)
+            child.send({"do": what, "text": ""})
+        with pytest.raises(ChildError, match=r"^rank 0 did not answer within 0\.5 s$"):
+            receive_all([hanging, answering], timeout=0.5)
+    with Child(ECHO) as one, Child(ECHO) as two:
+        for number, child in enumerate((one, two)):
+            child.send({"do": "echo", "text": str(number)})
+        found = receive_all([two, one], timeout=START)
+        assert [answer["text"] for answer in found] == ["1", "0"]
 
 
 def test_child_ends_when_its_parent_is_killed() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from suites.collective.group import Overlap, RankGroup
+from pytest_anubis.distributed.containment.watchdog import deadline_of
+from pytest_anubis.settings import seconds
+from suites.children import ChildError
+from suites.collective.group import ROUND, SETTLE, START, Overlap, RankGroup
 
 Costs = Callable[..., list[float]]
 MIB = 1 << 20
@@ -63,6 +67,31 @@ def test_slow_link_shows_and_a_flipped_bit_on_one_rank_is_noticed(
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_ranks_can_say_who_is_missing_before_the_test_is_ended() -> None:
+    from suites.collective import rank, test_allreduce, test_overlap
+
+    assert rank.TIMEOUT.total_seconds() < ROUND
+    tests: list[Callable[..., None]] = [test_allreduce.test_all_reduce, test_overlap.test_overlap]
+    for test in tests:
+        marks: list[pytest.Mark] = test.pytestmark  # type: ignore[attr-defined]
+        (mark,) = (one for one in marks if one.name == "anubis")
+        deadline = deadline_of(
+            cost=seconds(mark.kwargs["cost"]),
+            mark=None,
+            limit=None,
+            least=seconds(mark.kwargs["deadline"]),
+        )
+        assert deadline.seconds - 60 > START + ROUND + SETTLE
+
+
+def test_rank_that_dies_is_named_and_not_the_one_that_waits_for_it() -> None:
+    with RankGroup(0, 2) as group:
+        group.prepare(MIB)
+        os.kill(group.processes[1].pid, signal.SIGKILL)
+        with pytest.raises(ChildError, match=r"^rank 1 is gone"):
+            group.bus_bandwidth(MIB)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import torch
 
+from pytest_anubis import DeviceFixture
+from suites.compute import energy
+from suites.compute.energy import Efficiency
 from suites.compute.kernels import TOLERANCE, Gemm, Launch, multiply
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -100,3 +104,40 @@ def test_a_lost_launch_is_noticed() -> None:
             counter.add_(1)
 
     assert Launch(CPU, operation=lossy).count(1000) == 999
+
+
+class Counter:
+    """A device whose energy counter moves every so many calls, by ten joules a call."""
+
+    def __init__(self, step: int) -> None:
+        self.calls = 0
+        self._step = step
+
+    def run(self) -> None:
+        self.calls += 1
+
+    def energy(self) -> float | None:
+        return 10.0 * (self.calls // self._step * self._step) if self._step else 0.0
+
+    def synchronize(self) -> None:
+        pass
+
+
+def test_efficiency_is_work_over_what_the_counter_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        energy, "BATCH", 0.0
+    )  # looks after every call: no end of a window is blurred
+    device = cast("DeviceFixture", counter := Counter(step=100))
+    window = Efficiency(counter.run, 2e9, device, 0.05)
+    assert window.moves()
+    assert window.value() == pytest.approx(0.2)
+    assert Efficiency(counter.run, 4e9, device, 0.05).value() == pytest.approx(0.4)
+
+
+def test_counter_that_stands_still_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(energy, "PATIENCE", 0.1)
+    device = Counter(step=0)
+    window = Efficiency(device.run, 1.0, cast("DeviceFixture", device), 0.01)
+    assert not window.moves()
+    with pytest.raises(RuntimeError, match="stood still"):
+        window.value()

@@ -7,11 +7,13 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from suites.memory import native
 from suites.memory.caches import MIB, Caches, read_caches
@@ -92,6 +94,49 @@ def test_stream_notices_what_was_not_written_and_what_went_astray() -> None:
         stream = Stream("copy", 1000, CPU, apply=fault)
         stream.run()
         assert stream.wrong_elements() == wrong
+
+
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+def test_stream_notices_a_source_that_changed_in_memory(operation: str) -> None:
+    stream = Stream(operation, 3_000_000, CPU)
+    stream.run()
+    assert stream.wrong_elements() == 0
+    stream._x[2_000_001] += 1
+    stream.run()
+    assert stream.wrong_elements() == (2 if operation == "read" else 1)  # the element, and the sum
+
+
+def test_stream_holds_no_second_copy_of_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is made on the way to an array, and to check it, is a piece of it.
+    made: list[int] = []
+
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            out = func(*args, **(kwargs or {}))
+            if isinstance(out, torch.Tensor):
+                made.append(out.untyped_storage().nbytes())
+            return out
+
+    elements = 6 << 20
+    with Watch():  # type: ignore[no-untyped-call]
+        stream = Stream("triad", elements, CPU)
+        stream.run()
+        assert stream.wrong_elements() == 0
+    arrays = [size for size in made if size >= 8 * elements]
+    others = [size for size in made if size < 8 * elements]
+    assert arrays
+    assert max(others) <= 8 * ((1 << 20) + 2 * 1021)
+
+
+def test_device_that_does_not_notice_an_error_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream("copy", 1000, CPU)
+    stream.run()
+    monkeypatch.setattr(torch, "count_nonzero", lambda _: torch.tensor(0))
+    assert stream.wrong_elements() == 1000
 
 
 @needs_compiler

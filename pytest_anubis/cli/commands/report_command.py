@@ -18,6 +18,7 @@ from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 
@@ -111,6 +112,8 @@ def _show(record: RunRecord, verbosity: int) -> None:
         record.node_verdict, record.told, verbosity=verbosity, width=width
     ):
         say(text)
+    for line in duty_lines(record.results, record.planned, verbosity=verbosity):
+        say(line)
 
 
 def _baseline(place: Path, record: RunRecord) -> Baseline | None:

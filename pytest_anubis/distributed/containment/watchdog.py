@@ -60,6 +60,7 @@ def deadline_of(
     limit: float | None,
     profile: str = "smoke",
     measured: float | None = None,
+    least: float | None = None,
 ) -> Deadline:
     """Return how long a test may take.
 
@@ -69,6 +70,7 @@ def deadline_of(
         limit: Seconds of ``--anubis-timeout``; it counts before the others.
         profile: Profile of the run.
         measured: Median duration in earlier runs of this profile on this hardware class, in seconds.
+        least: Seconds that the test may always take, as its ``anubis`` mark says.
     """
     if limit is not None:
         return Deadline(limit, "--anubis-timeout")
@@ -76,6 +78,8 @@ def deadline_of(
         return Deadline(mark + GRACE, "its timeout mark")
     if cost is not None or measured is not None:
         expected = max((cost or 0.0) * PROFILE_FACTOR.get(profile, 1.0), measured or 0.0)
+        if least is not None and least > max(LEAST, FACTOR * expected):
+            return Deadline(least, "its mark's deadline")
         return Deadline(max(LEAST, FACTOR * expected), f"{FACTOR:g} times its cost")
     return Deadline(UNKNOWN * PROFILE_FACTOR.get(profile, 1.0), "no cost is declared")
 

@@ -218,6 +218,7 @@ def _describe(item: pytest.Item) -> dict[str, Any]:
         "resources": sorted(mark.resources),
         "cost": mark.cost,
         "timeout": timeout_mark(item),
+        "least": mark.deadline,
     }
 
 

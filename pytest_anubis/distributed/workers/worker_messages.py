@@ -146,6 +146,7 @@ class Listener:
                 cost=one["cost"],
                 measured=self._costs.get(one["benchmark"]),
                 mark=one.pop("timeout"),
+                least=one.pop("least", None),
                 limit=self._settings.timeout,
                 profile=self._settings.profile,
             )

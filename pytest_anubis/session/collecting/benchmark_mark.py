@@ -14,11 +14,11 @@ from pytest_anubis.settings import seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
-    "resources=(), host=False): this test is a benchmark of `component`; scope is device, pair or "
-    "node; cost is its expected duration such as '20s'; goal, question and action say why it is "
-    "measured and what to do when it is bad; metrics are names that it must record; resources are "
-    "what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
-    "accelerators"
+    "resources=(), host=False, deadline=None): this test is a benchmark of `component`; scope is "
+    "device, pair or node; cost is its expected duration such as '20s'; goal, question and action say "
+    "why it is measured and what to do when it is bad; metrics are names that it must record; "
+    "resources are what it occupies; host=True runs a test with anubis_device on the CPU too where "
+    "there are accelerators; deadline such as '300s' is what it may always take, however cheap it is"
 )
 
 SCOPES = ("device", "pair", "node")
@@ -38,6 +38,7 @@ class BenchmarkMark:
         metrics: Names that must be recorded.
         resources: What it occupies besides its device, e.g. ``disk``, ``network``.
         host: With ``anubis_device``: run on the CPU as well where the node has accelerators.
+        deadline: Seconds that it may always take, for tests whose parts have deadlines of their own.
     """
 
     component: str = ""
@@ -49,6 +50,7 @@ class BenchmarkMark:
     metrics: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     host: bool = False
+    deadline: float | None = None
 
 
 NO_MARK = BenchmarkMark()
@@ -106,12 +108,13 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     scope = given.get("scope", "node")
     if scope not in SCOPES:
         _reject(item, f"scope {scope!r} is none of {', '.join(SCOPES)}")
-    cost = None
-    if given.get("cost") is not None:
-        try:
-            cost = seconds(given["cost"])
-        except ValueError as error:
-            _reject(item, f"cost: {error}")
+    spans: dict[str, float | None] = {"cost": None, "deadline": None}
+    for key in spans:
+        if given.get(key) is not None:
+            try:
+                spans[key] = seconds(given[key])
+            except ValueError as error:
+                _reject(item, f"{key}: {error}")
     host = given.get("host", False)
     if not isinstance(host, bool):
         _reject(item, f"host must be True or False, found {host!r}")
@@ -119,7 +122,8 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
         **texts,
         host=host,
         scope=scope,
-        cost=cost,
+        cost=spans["cost"],
+        deadline=spans["deadline"],
         metrics=_names(item, given, "metrics"),
         resources=_names(item, given, "resources"),
     )

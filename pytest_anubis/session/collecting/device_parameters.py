@@ -13,6 +13,8 @@ from pytest_anubis.session.context import context_key
 if TYPE_CHECKING:
     import torch
 
+    from pytest_anubis.hardware.telemetry.card_meter import CardMeter
+
 FIXTURE = "anubis_device"
 HOST = "cpu"
 """Name of the host as a device."""
@@ -61,6 +63,29 @@ class Device:
             import torch
 
             torch.accelerator.synchronize(self.torch)
+
+    def energy(self) -> float | None:
+        """Return the joules that the device has used so far; None where it does not count them."""
+        meter = self._meter()
+        return None if meter is None else meter.energy()
+
+    def load(self) -> tuple[float, float] | None:
+        """Return clock (MHz) and power (W) at this moment; None where one cannot be read."""
+        meter = self._meter()
+        return None if meter is None else meter.load()
+
+    def _meter(self) -> CardMeter | None:
+        if self.kind != "cuda":
+            return None
+        import torch
+
+        from pytest_anubis.hardware.telemetry.card_meter import meter_of
+
+        if not torch.cuda.is_available():
+            return None
+        # By its own name, which neither a variable nor an order of numbering can confuse.
+        uuid = getattr(torch.cuda.get_device_properties(self.torch), "uuid", None)
+        return None if uuid is None else meter_of(str(uuid))
 
 
 def device_named(config: pytest.Config, name: str) -> Device:

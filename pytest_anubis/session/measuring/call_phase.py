@@ -104,6 +104,9 @@ class Judge:
             own_check = call.excinfo.errisinstance(_Failed)
             data["environment"] = environment_of(call.excinfo.value, own_check=own_check)
         if call.when == "call":
+            recorder = item.stash.get(recorder_key, None)
+            if recorder is not None and recorder.busy:
+                data["busy"] = round(recorder.busy, 6)
             if call.excinfo is not None and call.excinfo.errisinstance(MetricUsageError):
                 data["usage_error"] = str(call.excinfo.value)
             elif call.excinfo is not None and call.excinfo.errisinstance(BdbQuit):

@@ -22,7 +22,7 @@ from pytest_anubis.session.measuring.attempts import (
 )
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import MetricUsageError, numbers_of
-from pytest_anubis.session.measuring.short_windows import lead_in, shortened, window_of
+from pytest_anubis.session.measuring.short_windows import lead_in, plan_of, shortened, window_of
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
@@ -36,6 +36,7 @@ class Recorder:
 
     Attributes:
         measurements: What was recorded, in order.
+        busy: Seconds for which what is measured was running, warm-ups included.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Recorder:
             surroundings.serves(test, sink)
         self._begin = ambient.begin() if ambient else None
         self.measurements: list[Measurement] = []
+        self.busy = 0.0
 
     def measure(
         self,
@@ -81,6 +83,7 @@ class Recorder:
         rounds: int | None = None,
         calls: int | None = None,
         clock: str = "device",
+        load: str = "sustained",
     ) -> tuple[float, ...]:
         """Time a callable properly and record one value a round.
 
@@ -98,6 +101,8 @@ class Recorder:
             calls: Calls a round; default: as many as fill a round.
             clock: ``device`` for the accelerator's own clock, ``host`` for the host's, which includes
                 what a launch costs. On a CPU both are the host's.
+            load: ``sustained`` for the rate after a warm-up that ends when rate, clock and power are steady,
+                ``short`` for that of a rested device: a few short bursts with rests between them.
 
         Returns:
             The values, in time order, in `unit`.
@@ -108,21 +113,30 @@ class Recorder:
         __tracebackhide__ = True  # a wrong call is shown where it stands: in the test
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
+        from pytest_anubis.hardware.rate_units import in_unit
 
         try:
-            timing.in_unit(1.0, unit, work)
+            in_unit(1.0, unit, work)
         except ValueError as error:
             raise MetricUsageError(f"{self._test}: metric {name!r}: {error}") from None
-        plan = self._plan(rounds)
-        chosen = self._clock(clock)
-        per_round = calls or timing.warm_up(fn, chosen, plan)
+        if load not in ("sustained", "short"):
+            raise MetricUsageError(f"{self._test}: load={load!r}; say 'sustained' or 'short'")
+        plan = plan_of(self._context.settings, self._device, rounds)
+        if load == "short":
+            plan = plan.short_load()
+        chosen = timing.BusyClock(self._clock(clock))
+        per_round = calls or timing.warm_up(fn, chosen, plan, self._device.load)
 
         def take(plan: RoundPlan) -> list[float]:
+            time.sleep(plan.pause_seconds if load == "short" else 0.0)
             times = timing.rounds(fn, chosen, plan, per_round)
-            return [timing.in_unit(seconds, unit, work) for seconds in times]
+            return [in_unit(seconds, unit, work) for seconds in times]
 
         of_host = clock == "host" or self._device.kind == "cpu"
-        return self._take(metric, group, plan, take, host=of_host)
+        try:
+            return self._take(metric, group, plan, take, host=of_host)
+        finally:
+            self.busy += chosen.seconds
 
     def collect(
         self,
@@ -160,10 +174,18 @@ class Recorder:
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
 
-        def take(plan: RoundPlan) -> list[float]:
-            return timing.repeats(lambda: numbers_of(fn(), self._test, name), plan)
+        def once() -> list[float]:
+            begin = time.perf_counter()
+            try:
+                return numbers_of(fn(), self._test, name)
+            finally:
+                self.busy += time.perf_counter() - begin
 
-        plan = self._plan(None if rounds is None else 3 * rounds)
+        def take(plan: RoundPlan) -> list[float]:
+            return timing.repeats(once, plan)
+
+        wanted = None if rounds is None else 3 * rounds
+        plan = plan_of(self._context.settings, self._device, wanted)
         return self._take(metric, group, plan, take, per_value=3)
 
     def record(
@@ -304,19 +326,6 @@ class Recorder:
             )
         except MetricError as error:
             raise MetricUsageError(f"{self._test}: {error}") from None
-
-    def _plan(self, rounds: int | None) -> RoundPlan:
-        from pytest_anubis.hardware.timing import PLANS
-
-        plan = PLANS[self._context.settings.profile]
-        if not self._context.settings.active:  # an ordinary test run wants the assertions, soon
-            plan = replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
-            return replace(plan, bursts=1)
-        if rounds is not None:
-            plan = replace(plan, rounds=rounds, least=min(plan.least, rounds))
-        if self._device.kind != "cpu":  # a pause would let an accelerator cool down and clock down
-            plan = replace(plan, bursts=1, pause_seconds=0.0)
-        return plan
 
     def _clock(self, which: str) -> Clock:
         from pytest_anubis.hardware.timing import EventClock, HostClock

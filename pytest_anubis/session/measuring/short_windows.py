@@ -1,4 +1,4 @@
-"""Shorter measurements where the learning found that a shorter window of values says the same."""
+"""How long a metric is measured: by profile and device, shorter where learning found that to say the same."""
 
 from __future__ import annotations
 
@@ -8,10 +8,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.hardware.timing import RoundPlan
+    from pytest_anubis.session.collecting.device_parameters import Device
     from pytest_anubis.session.context import RunContext
+    from pytest_anubis.settings import Settings
 
 FEWEST = 24
 """Changes within a run are searched for in this many values at least (`validator.segments`)."""
+
+
+def plan_of(settings: Settings, device: Device, rounds: int | None) -> RoundPlan:
+    """Return how long and how often a metric is measured.
+
+    Args:
+        settings: Of the run; without ``--anubis`` an ordinary test run wants the assertions, soon.
+        device: What is measured.
+        rounds: How many values a test asks for; None: by the profile.
+    """
+    from pytest_anubis.hardware.timing import PLANS, SETTLE
+
+    plan = PLANS[settings.profile]
+    if not settings.active:
+        plan = replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
+        return replace(plan, bursts=1)
+    if rounds is not None:
+        plan = replace(plan, rounds=rounds, least=min(plan.least, rounds))
+    return plan if device.kind == "cpu" else plan.on_accelerator(SETTLE[settings.profile])
 
 
 def window_of(context: RunContext, criterion: Criterion | None) -> tuple[int, int] | None:

@@ -235,6 +235,7 @@ class Run:
             text=first_line(report),
             seconds=round(report.duration, 6),
             metrics=len(self.state.measured(report.nodeid)) if report.when == "call" else 0,
+            busy=data.get("busy", 0.0),
             misuse=data.get("usage_error", known.misuse if known is not None else ""),
             environment=excuse(data.get("environment", ""), known),
             left_out=self._left_out.get(report.nodeid, ""),

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.report.text.text_table import printable
@@ -71,9 +72,17 @@ class Terminal:
             text = f"anubis: {run.internal_error}; everything measured is in {run.record_path}"
             terminalreporter.write_line(printable(text), red=True)
         verdict = run.state.node_verdict
+        duties = duty_lines(
+            tuple(run.state.results.values()),
+            tuple(run.state.planned.values()),
+            verbosity=verbosity,
+        )
         if verdict is None:
             if run.record_path and run.context.settings.mode == "measure":
                 terminalreporter.write_line("anubis: measured, not judged: nothing is accepted")
+            if verbosity >= 0:
+                for line in duties:
+                    terminalreporter.write_line(f"anubis: {line}")
             if run.record_path and (verbosity >= 0 or run.incomplete):
                 terminalreporter.write_line(f"anubis: {_recorded(run)}")
             return
@@ -87,6 +96,9 @@ class Terminal:
         )
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
+        if verbosity >= 0:
+            for line in duties:
+                terminalreporter.write_line(line)
         for line in run.usage_errors():
             terminalreporter.write_line(
                 printable(f"benchmark written wrongly: {line}"), yellow=True

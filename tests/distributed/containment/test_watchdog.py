@@ -56,6 +56,18 @@ def test_deadline_comes_from_the_most_explicit_source(
     assert found.source
 
 
+@pytest.mark.parametrize(
+    ("cost", "profile", "seconds"),
+    [(5.0, "smoke", 300.0), (50.0, "smoke", 500.0), (5.0, "standard", 750.0)],
+)
+def test_least_that_a_mark_asks_for_prolongs_and_never_shortens(
+    cost: float, profile: str, seconds: float
+) -> None:
+    found = deadline_of(cost=cost, mark=None, limit=None, profile=profile, least=300.0)
+    assert found.seconds == pytest.approx(seconds)
+    assert deadline_of(cost=cost, mark=None, limit=9.0, least=300.0).seconds == 9.0
+
+
 class Victim:
     """A process that sleeps, started for one test."""
 

@@ -91,6 +91,12 @@ def test_plan_of_all_workers_stands_in_the_journal_once(ear: Ear) -> None:
     assert ear.journal == [plan]
 
 
+def test_deadline_of_a_mark_is_that_of_its_task(ear: Ear) -> None:
+    ear.collect(cost=1.0, least=300.0)
+    (task,) = ear.listener.tasks["gw0"]
+    assert (task.deadline, task.why) == (300.0, "its mark's deadline")
+
+
 def test_start_of_a_test_names_worker_and_lane(ear: Ear) -> None:
     ear.told(TestStarted(test="t"), "gw3")
     assert ear.journal == [TestStarted(test="t", worker="gw3", lane="node")]

@@ -1,0 +1,93 @@
+"""Clock, power and energy of one NVIDIA card, asked while it works by whoever measures it.
+
+Asked in a thread of its own, like all telemetry: a card that hangs in its driver costs the measurement one
+deadline and is not asked again.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from pytest_anubis.hardware.inventory.nvml import Nvml
+
+DEADLINE = 5.0
+"""Seconds within which the card must answer; usual is a millisecond, the first answer opens the library."""
+
+_CLOCK_SM = 1
+_FIELD_POWER_INSTANT = 186
+_UNSIGNED_INT = 1  # NVML's number for the type of a field's value
+
+
+class CardMeter:
+    """Reads one card.
+
+    Args:
+        uuid: The card's, without NVML's ``GPU-``.
+        module: NVML bindings; default ``pynvml``.
+        deadline: Seconds to wait for an answer.
+    """
+
+    def __init__(self, uuid: str, module: Any = None, *, deadline: float = DEADLINE) -> None:
+        self._uuid = uuid
+        self._nvml = Nvml(module)
+        self._deadline = deadline
+        self._handle: Any = None
+        self._dead = False
+        self._requests: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="anubis-card-meter", daemon=True).start()
+
+    def energy(self) -> float | None:
+        """Return the joules that the card has used since its driver was loaded; None if it does not count."""
+        found = self._asked(lambda: self._ask("nvmlDeviceGetTotalEnergyConsumption"))
+        return None if found is None else float(found) / 1e3
+
+    def load(self) -> tuple[float, float] | None:
+        """Return clock (MHz) and power (W) at this moment; None if one of them cannot be read."""
+        found = self._asked(lambda: (self._ask("nvmlDeviceGetClockInfo", _CLOCK_SM), self._power()))
+        return None if found is None or None in found else (float(found[0]), float(found[1]) / 1e3)
+
+    def _power(self) -> Any:
+        """Return the power of this moment in mW; on older cards the average of the last second."""
+        fields = self._ask("nvmlDeviceGetFieldValues", [_FIELD_POWER_INSTANT])
+        if fields and fields[0].nvmlReturn == 0 and int(fields[0].valueType) == _UNSIGNED_INT:
+            return fields[0].value.uiVal
+        return self._ask("nvmlDeviceGetPowerUsage")
+
+    def _ask(self, call: str, *arguments: Any) -> Any:
+        return self._nvml.ask(call, [], call, self._handle, *arguments)
+
+    def _asked(self, question: Callable[[], Any]) -> Any:
+        if self._dead:
+            return None
+        self._requests.put(question)
+        try:
+            return self._answers.get(timeout=self._deadline)
+        except queue.Empty:
+            self._dead = True
+            return None
+
+    def _serve(self) -> None:
+        try:
+            self._nvml.__enter__()
+            if self._nvml.present:
+                by_name = "nvmlDeviceGetHandleByUUID"
+                self._handle = self._nvml.ask("card", [], by_name, f"GPU-{self._uuid}")
+        except Exception:  # whatever a vendor library comes up with: there is no meter then
+            self._handle = None
+        while True:
+            question = self._requests.get()
+            try:
+                self._answers.put(None if self._handle is None else question())
+            except Exception:  # as above
+                self._answers.put(None)
+
+
+@cache
+def meter_of(uuid: str) -> CardMeter:
+    """Return this process's meter of a card."""
+    return CardMeter(uuid)

@@ -1,0 +1,40 @@
+"""Duty: for which share of its time a test had the device measure, and not the host prepare and check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.report.text.text_table import printable
+
+_NO_CARD = ("", "cpu", "node")
+
+
+def duty_lines(
+    results: Sequence[TestResult], planned: Sequence[PlannedTest], *, verbosity: int = 0
+) -> list[str]:
+    """Return one line about the tests of accelerators, and from verbosity 1 one for every test.
+
+    A card that mostly waits for the host is never hot, and what only shows under heat is not found.
+
+    Args:
+        results: How the tests ended.
+        planned: Knows which of them ran on accelerators.
+        verbosity: pytest's.
+    """
+    device = {plan.test: plan.device for plan in planned}
+    known = [(one.duty, one) for one in results if one.duty is not None]
+    cards = [(duty, one) for duty, one in known if device.get(one.test, "") not in _NO_CARD]
+    lines = []
+    if cards:
+        share = sum(one.busy for _, one in cards) / sum(one.seconds for _, one in cards)
+        least, where = min(cards, key=lambda pair: pair[0])
+        tests = f"{len(cards)} tests" if len(cards) > 1 else "one test"
+        lines.append(
+            f"duty: accelerators were measuring {percent(share)} of the time of {tests}, "
+            f"least {percent(least)} in {where.test}"
+        )
+    if verbosity > 0:
+        lines += [f"duty {percent(duty)}: {one.test}" for duty, one in known]
+    return list(map(printable, lines))

@@ -1,0 +1,84 @@
+"""What the benchmarks settle with an accelerator before they load it: precision, room, who checks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+"""What switches TF32 on or off behind a program's back: NVIDIA's containers set the second one."""
+
+SHARE = 0.5
+"""Largest share of a device's memory that one benchmark takes: the libraries' workspaces, the communication
+buffers and other processes' contexts need room as well."""
+
+FREE_SHARE = 0.9
+"""Largest share of what is free: the allocator rounds up."""
+
+
+def drop_tf32_variables() -> tuple[str, ...]:
+    """Take the variables out of this process and its children; return those that were set.
+
+    Has to happen before the CUDA libraries are loaded: they read them once.
+    """
+    return tuple(name for name in TF32_VARIABLES if os.environ.pop(name, None) is not None)
+
+
+@contextmanager
+def single_precision(*, tf32: bool = False) -> Iterator[None]:
+    """Compute ``float32`` in true single precision, or in TF32, whatever the environment says.
+
+    Args:
+        tf32: Let products and convolutions round their factors to 10 bits.
+    """
+    import torch
+
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def memory_of(device: torch.device) -> tuple[int, int] | None:
+    """Return the bytes that are free on an accelerator and those that it has; None where nobody says."""
+    import torch
+
+    ask = getattr(getattr(torch, device.type, None), "mem_get_info", None)
+    if ask is None:
+        return None
+    free, total = ask(device)
+    return int(free), int(total)
+
+
+def fitting(wanted: int, device: torch.device, *, times: int = 1) -> int:
+    """Return `wanted` bytes, halved until `times` of it fit into the device's memory.
+
+    What fits is `SHARE` of all memory, the same on all devices of a class, unless less of it is free.
+    """
+    known = memory_of(device)
+    if known is None:
+        return wanted
+    room = min(SHARE * known[1], FREE_SHARE * known[0])
+    while wanted > 1 and times * wanted > room:
+        wanted //= 2
+    return wanted
+
+
+def checking_device(device: torch.device) -> torch.device:
+    """Return where results are checked: on the device itself where it has double precision.
+
+    Checking tens of gigabytes on the host would leave the device idle for most of a test. Apple's
+    have no double precision.
+    """
+    import torch
+
+    return torch.device("cpu") if device.type == "mps" else device

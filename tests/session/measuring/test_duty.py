@@ -1,0 +1,42 @@
+"""Duty: what a test measures counts, what the host prepares and checks does not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SUITE = """
+import time, pytest
+
+@pytest.mark.anubis(component="cpu.compute", scope="device")
+def test_speed(anubis_metric, anubis_device):
+    anubis_metric.measure("time", lambda: time.sleep(0.01), unit="ms", better="lower", rounds=5)
+    anubis_metric.collect("speed", lambda: time.sleep(0.01) or 1.0, unit="1", better="higher", rounds=5)
+    time.sleep(0.2)
+
+@pytest.mark.anubis(component="cpu.compute", scope="device")
+def test_given(anubis_metric, anubis_device):
+    anubis_metric.record("given", 1.0, unit="1", better="higher")
+"""
+
+
+def test_time_of_what_is_measured_stands_in_the_record(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_suite=SUITE)
+    result = pytester.runpytest("--anubis", "-v")
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    events = map(json.loads, journal.read_text().splitlines())
+    ended = {e["test"].rpartition("::")[2]: e for e in events if e["event"] == "test_finished"}
+    measured, given = ended["test_speed[cpu]"], ended["test_given[cpu]"]
+    assert 10 * 0.01 <= measured["busy"] <= measured["seconds"] - 0.2
+    assert "busy" not in given
+    result.stdout.fnmatch_lines(["duty * %: test_suite.py::test_speed*"])
+    result.stdout.no_fnmatch_line("*duty*test_given*")
+    assert "accelerators were measuring" not in result.stdout.str()
+
+
+def test_load_is_sustained_or_short(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_suite=SUITE.replace("rounds=5)", 'load="long")', 1))
+    result = pytester.runpytest("--anubis")
+    result.stdout.fnmatch_lines(["*load='long'; say 'sustained' or 'short'*"])
+    assert result.ret == 4

@@ -1,0 +1,300 @@
+"""The branches for accelerators run to their end on a stand-in for one, and notice a sick one."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_anubis.hardware import timing
+from pytest_anubis.hardware.timing import Settle
+from pytest_anubis.session.collecting.device_parameters import Device
+from suites import accelerators
+from suites.children import ROOT
+from suites.collective import test_allreduce, test_overlap
+from suites.collective.group import RankGroup
+from suites.compute import test_dispatch, test_gemm
+from suites.compute.kernels import Gemm
+from suites.memory import test_bandwidth, test_transfer
+from suites.memory.stream import OPERATIONS
+from suites.training import test_step as training
+from suites.training.resnet import ResNetShape, resnet_step
+from suites.training.step import TrainingStep
+from tests.suites.stand_in_card import CARD, stand_in
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+CALLS = 3
+
+
+@dataclass
+class Taken:
+    """Stands for ``anubis_metric``: calls what it is given a few times and keeps what was asked for."""
+
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def measure(self, name: str, fn: Callable[[], object], **asked: Any) -> tuple[float, ...]:
+        """Call it."""
+        self.asked[name] = asked
+        for _ in range(CALLS):
+            fn()
+        return (1.0,)
+
+    def collect(self, name: str, fn: Callable[[], Any], **asked: Any) -> tuple[float, ...]:
+        """Call it, and see that it returns what can be recorded."""
+        self.asked[name] = asked
+        values = [float(fn()) for _ in range(CALLS)]
+        assert all(math.isfinite(value) and value >= 0 for value in values)
+        return tuple(values)
+
+    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
+        """Keep it."""
+        self.asked[name] = asked
+        return (value,)
+
+
+@dataclass
+class Node:
+    """Stands for ``anubis_node``."""
+
+    profile: str = "smoke"
+    cores: int = 1
+    scratch: Path = Path()
+    name: str = "node"
+
+    def pick(self, **of: Any) -> Any:
+        """Return the profile's."""
+        return of[self.profile]
+
+
+@pytest.fixture
+def card() -> Iterator[Any]:
+    with stand_in() as found, accelerators.single_precision():
+        yield found
+
+
+SMALL_RESNET = {"width": 8, "stages": 2, "blocks": 1, "picture": 16}
+MIDDLE_RESNET = {"width": 16, "stages": 4, "blocks": 1, "picture": 32}
+SMALL_GPT = {"layers": 1, "width": 32, "heads": 2, "context": 32, "vocabulary": 64}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shapes for a CPU."""
+    monkeypatch.setattr(training, "RESNET", SMALL_RESNET)
+    monkeypatch.setattr(training, "PICTURES", 8)
+    monkeypatch.setattr(training, "GPT", SMALL_GPT)
+    monkeypatch.setattr(training, "SEQUENCES", 4)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("test", [training.test_resnet_step, training.test_gpt_step])
+def test_training_step_is_checked_captured_and_replayed(
+    test: Callable[..., None], card: Any
+) -> None:
+    taken, said = Taken(), dict[str, object]()
+    test(taken, Device("cuda:0"), Node(), said.__setitem__)
+    assert list(taken.asked) == ["training_rate"]
+    assert said == {"training_step": "captured as a graph"}
+    assert [graph.replays for graph in card.graphs] == [CALLS]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("test", [training.test_resnet_step, training.test_gpt_step])
+def test_training_step_that_cannot_be_captured_runs_and_says_why(
+    test: Callable[..., None],
+) -> None:
+    said: dict[str, object] = {}
+    with stand_in(captures=False):
+        test(Taken(), Device("cuda:0"), Node(), said.__setitem__)
+    assert said == {"training_step": "eager: operation not permitted when stream is capturing"}
+
+
+def small_step() -> TrainingStep:
+    return resnet_step(ResNetShape(**SMALL_RESNET, batch=8), CARD, half=True)
+
+
+def test_healthy_card_has_a_margin_and_tf32_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with stand_in():
+        step = resnet_step(ResNetShape(**MIDDLE_RESNET, batch=4), CARD, half=True)
+        for half, tolerance in training.GRADIENT_TOLERANCE.items():
+            assert step.gradient_error(half=half) < tolerance / 3
+        monkeypatch.setattr("suites.training.step.single_precision", nullcontext)
+        with accelerators.single_precision(tf32=True):
+            assert step.gradient_error(half=False) > training.GRADIENT_TOLERANCE[False]
+
+
+def quietly_wrong(module: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+    """Be wrong in one channel, but in double precision, as a kernel of low precision may be."""
+    if output.dtype is torch.float64:
+        return output
+    output = output.clone()
+    output[:, 0] *= 1.5
+    return output
+
+
+def test_corrupted_kernel_is_caught_in_either_precision() -> None:
+    with stand_in():
+        for half in (False, True):
+            step = resnet_step(ResNetShape(**MIDDLE_RESNET, batch=4), CARD, half=True)
+            first = next(m for m in step.model.modules() if isinstance(m, torch.nn.BatchNorm2d))
+            first.register_forward_hook(quietly_wrong)
+            assert step.gradient_error(half=half) > training.GRADIENT_TOLERANCE[half]
+
+
+class Counting(Device):
+    """A device that counts its energy: ten joules with each look."""
+
+    looks = 0
+
+    def energy(self) -> float:
+        """Return more than before."""
+        Counting.looks += 1
+        return 10.0 * Counting.looks
+
+
+ALL_METRICS = ["gemm_burst_rate", "gemm_rate", "gemm_efficiency"]
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "tf32"])
+@pytest.mark.parametrize(
+    ("device", "metrics"),
+    [(Device("cuda:0"), ALL_METRICS[:2]), (Counting("cuda:0"), ALL_METRICS)],
+    ids=["without energy", "with energy"],
+)
+def test_product_is_right_and_has_a_burst_and_a_sustained_rate(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, device: Device, metrics: list[str]
+) -> None:
+    monkeypatch.setattr(test_gemm, "SIZES", {"accelerator": {"smoke": 192}})
+    monkeypatch.setattr(test_gemm, "WINDOW", {"smoke": 0.01})
+    taken = Taken()
+    if dtype == "tf32":
+        test_gemm.test_gemm_tf32(taken, device, Node())
+    else:
+        test_gemm.test_gemm(taken, device, Node(), dtype)
+    assert list(taken.asked) == metrics
+    assert taken.asked["gemm_burst_rate"]["load"] == "short"
+
+
+@pytest.mark.parametrize("variable", accelerators.TF32_VARIABLES)
+def test_tf32_of_the_environment_is_ignored(
+    card: Any, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "1")
+    assert accelerators.drop_tf32_variables() == (variable,)
+    assert variable not in os.environ
+    # What the variable does to torch when it is loaded before the suites are.
+    with accelerators.single_precision(tf32=True):
+        gemm = Gemm(192, "float32", CARD)
+        gemm.run()
+        assert gemm.relative_error() > gemm.tolerance
+        with accelerators.single_precision():
+            gemm.run()
+            assert gemm.relative_error() < gemm.tolerance
+        assert torch.get_float32_matmul_precision() == "high"
+
+
+@pytest.mark.usefixtures("card")
+def test_device_that_does_not_notice_an_error_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gemm = Gemm(96, "float32", CARD)
+    assert gemm.wrong_rows() == 0
+    monkeypatch.setattr(gemm, "_broken", lambda: torch.zeros(96, dtype=torch.bool))
+    assert gemm.wrong_rows() == 96
+
+
+def test_what_has_no_room_is_halved_and_nothing_else() -> None:
+    for memory, wanted in ((80, 8), (16, 8), (15, 4), (3, 1)):
+        with stand_in(memory=memory << 30):
+            assert accelerators.fitting(8 << 30, CARD) == wanted << 30
+    with stand_in(memory=16 << 30):
+        assert accelerators.fitting(8 << 30, CARD, times=2) == 4 << 30
+    assert accelerators.fitting(8 << 30, torch.device("cpu")) == 8 << 30
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+def test_stream_is_bounded_by_the_memory_of_the_card(card: Any, operation: str) -> None:
+    card.memory = 96 << 20
+    taken = Taken()
+    test_bandwidth.test_stream(taken, Device("cuda:0"), Node(), operation)
+    # Three arrays in half of it: 16 MiB each.
+    assert taken.asked["stream_rate"]["work"] == OPERATIONS[operation][0] * (16 << 20)
+
+
+@pytest.mark.usefixtures("card")
+def test_copies_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_transfer, "SIZES", {"smoke": (9 << 20) + 5})
+    locked: list[torch.Tensor] = []
+    empty = torch.empty
+
+    def noting(*arguments: Any, **given: Any) -> torch.Tensor:
+        made = empty(*arguments, **given)
+        if given.get("pin_memory"):
+            locked.append(made)
+        return made
+
+    monkeypatch.setattr(torch, "empty", noting)
+    taken = Taken()
+    test_transfer.test_host_device_copy(taken, Device("cuda:0"), Node())
+    assert list(taken.asked) == ["host_to_device_rate", "device_to_host_rate"]
+    assert [len(buffer) for buffer in locked] == [(9 << 20) + 5] * 2
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize("test", [test_dispatch.test_dispatch, test_dispatch.test_round_trip])
+def test_launches_are_counted(test: Callable[..., None]) -> None:
+    taken = Taken()
+    test(taken, Device("cuda:0"))
+    assert [asked["clock"] for asked in taken.asked.values()] == ["host"]
+
+
+def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(test_overlap.ON_ACCELERATORS, "order", 128)
+    taken = Taken()
+    with RankGroup(2, 2, module="tests.suites.rank_on_a_card") as group:
+        assert group.on_accelerators
+        sizes: list[int] = []
+        prepare = group.prepare
+
+        def noting(size: int, **given: Any) -> None:
+            sizes.append(size)
+            prepare(size, **given)
+
+        monkeypatch.setattr(group, "prepare", noting)
+        test_allreduce.test_all_reduce(taken, Node(), group)
+        test_overlap.test_overlap(taken, group)
+    assert sizes == [8 << 20, 6 << 20]
+    assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+
+
+def test_link_five_times_slower_shows_behind_the_products() -> None:
+    # What eight H100 attain: 700 TFLOP/s under load, 480 GB/s on the bus.
+    shape = test_overlap.ON_ACCELERATORS
+    compute = shape["products"] * 2 * shape["order"] ** 3 / 700e12
+    communicate = shape["size"] * 2 * 7 / 8 / 480e9
+    assert communicate < 1.2 * compute  # hidden where all is well
+    assert max(compute, 5 * communicate) > 3 * compute
+
+
+def test_run_on_a_card_tells_its_duty(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = Settle(least=0.1, most=0.5, wake=0.05)
+    monkeypatch.setattr(timing, "SETTLE", dict.fromkeys(timing.SETTLE, quick))
+    node = ROOT / "tests/data/recorded_8gpu.json"
+    result = pytester.runpytest(
+        *("--anubis", "--anubis-in-process", "--anubis-gate=off", f"--anubis-inventory={node}"),
+        *("-p", "tests.suites.stand_in_plugin", "-k", "cuda:0", f"--rootdir={ROOT}"),
+        f"{ROOT}/suites/compute/test_dispatch.py",
+    )
+    result.assert_outcomes(skipped=2, deselected=14)
+    result.stdout.fnmatch_lines(["duty: accelerators were measuring * of the time of 2 tests, *"])
