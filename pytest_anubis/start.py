@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
+from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
 from pytest_anubis.distributed.containment.hang_reports import HangReports
 from pytest_anubis.distributed.containment.leftovers import Leftovers
+from pytest_anubis.distributed.dispatch.tasks import NODE, Lane
 from pytest_anubis.distributed.workers import controller
+from pytest_anubis.distributed.workers.lane_places import LanePlaces
+from pytest_anubis.distributed.workers.process_cores import NearCard
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class, slug
 from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
@@ -91,9 +94,12 @@ def start(config: pytest.Config, settings: Settings) -> None:
     else:
         watch_tests(config, worker=False)
         add_part(config, Leftovers(config, run.sink), "anubis-leftovers")
+        lane = Lane(NODE, context.devices)
+        places = LanePlaces(context, [lane], card_addresses(context), sink=run.sink)
+        add_part(config, places, "anubis-lanes")
+        add_part(config, NearCard(places.near(NODE)), "anubis-near-card")
         if config.pluginmanager.has_plugin("timeout"):
-            recorded = context.settings.inventory is not None
-            evidence = Evidence({} if recorded else addresses(context.devices, context.inventory))
+            evidence = Evidence(card_addresses(context))
             config.add_cleanup(evidence.close)
             hangs = HangReports(context.node, run.state, run.sink, evidence)
             add_part(config, hangs, "anubis-hangs")

@@ -11,10 +11,11 @@ from pytest_anubis import NodeFixture
 
 @pytest.fixture
 def torch_threads(anubis_node: NodeFixture) -> Iterator[int]:
-    """Let torch use exactly the CPUs that this process may use, and put its own choice back.
+    """Let torch use exactly the CPUs that this test may use, and put its own choice back.
 
-    Torch takes its default from the environment; a node where somebody exported a thread count would
-    otherwise look like slow hardware.
+    Beside an accelerator these are its lane's, near the card; several lanes have none in common. Torch takes
+    its default from the environment; a node where somebody exported a thread count would otherwise look like
+    slow hardware.
     """
     import torch
 

@@ -12,7 +12,9 @@ from pytest_anubis.core.events import (
     BlockerFound,
     DamageFound,
     Event,
+    LaneCores,
     LaneGivenUp,
+    LanesPlaced,
     Resumed,
     RunStarted,
     TestRepeated,
@@ -157,6 +159,12 @@ class RunRecord:
         """The verdicts as they count: what failed as an xfail mark expects is waived, and no failure."""
         waived = self.waived
         return tuple(waived_verdict(v) if v.test in waived else v for v in self.verdicts)
+
+    @property
+    def lanes(self) -> tuple[LaneCores, ...]:
+        """Which lane worked on which CPUs, in the latest part of the run; empty without accelerators."""
+        found = (e.lanes for e in reversed(self.events) if isinstance(e, LanesPlaced))
+        return next(found, ())
 
     @property
     def deaths(self) -> tuple[str, ...]:

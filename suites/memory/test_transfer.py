@@ -11,6 +11,7 @@ from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
     component="memory.transfer",
     scope="device",
     cost="3s",
+    timing="host",
     metrics=["host_to_device_rate", "device_to_host_rate"],
     goal="Data reaches every device at the rate of its link",
     question="Does the link between host and device deliver its full rate, both ways?",

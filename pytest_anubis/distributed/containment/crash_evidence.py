@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
+from pytest_anubis.session.context import RunContext
 
 _BUS = Path("/sys/bus/pci/devices")
 
@@ -61,6 +62,13 @@ class Evidence:
     def close(self) -> None:
         """Read no more."""
         self._log.close()
+
+
+def card_addresses(context: RunContext) -> dict[str, str | None]:
+    """Return device name -> PCI address of the run's cards; empty where they are not this machine's."""
+    if context.settings.inventory is not None:
+        return {}
+    return addresses(context.devices, context.inventory)
 
 
 def addresses(devices: tuple[str, ...], inventory: Mapping[str, Any]) -> dict[str, str | None]:

@@ -14,14 +14,16 @@ from pytest_anubis.settings import seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
-    "resources=(), host=False): this test is a benchmark of `component`; scope is device, pair or "
-    "node; cost is its expected duration such as '20s'; goal, question and action say why it is "
-    "measured and what to do when it is bad; metrics are names that it must record; resources are "
+    "resources=(), host=False, timing='device'): this test is a benchmark of `component`; scope is "
+    "device, pair or node; cost is its expected duration such as '20s'; goal, question and action say "
+    "why it is measured and what to do when it is bad; metrics are names that it must record; resources are "
     "what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
-    "accelerators"
+    "accelerators; timing='host' says that a test of an accelerator is timed on the host or moves the "
+    "host's data, so that two of them never run at once"
 )
 
 SCOPES = ("device", "pair", "node")
+TIMINGS = ("device", "host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class BenchmarkMark:
         metrics: Names that must be recorded.
         resources: What it occupies besides its device, e.g. ``disk``, ``network``.
         host: With ``anubis_device``: run on the CPU as well where the node has accelerators.
+        timing: ``host`` for a test of an accelerator whose times depend on the host: launches that the host's
+            clock times, copies from and to the host's memory. Two of them never run at once.
     """
 
     component: str = ""
@@ -49,6 +53,7 @@ class BenchmarkMark:
     metrics: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     host: bool = False
+    timing: str = "device"
 
 
 NO_MARK = BenchmarkMark()
@@ -106,6 +111,9 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     scope = given.get("scope", "node")
     if scope not in SCOPES:
         _reject(item, f"scope {scope!r} is none of {', '.join(SCOPES)}")
+    timing = given.get("timing", "device")
+    if timing not in TIMINGS:
+        _reject(item, f"timing {timing!r} is none of {', '.join(TIMINGS)}")
     cost = None
     if given.get("cost") is not None:
         try:
@@ -118,6 +126,7 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     return BenchmarkMark(
         **texts,
         host=host,
+        timing=timing,
         scope=scope,
         cost=cost,
         metrics=_names(item, given, "metrics"),
