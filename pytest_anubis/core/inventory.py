@@ -53,6 +53,20 @@ class Accelerator:
         remap_pending: A replacement waits for a reset.
         remap_failed: A row could not be replaced: the spares are used up.
         retired_pages: Retired memory pages (older cards).
+        spares_low: Memory banks with few spare rows left.
+        spares_none: Memory banks without any spare row left.
+        sram_threshold: The vendor's limit of errors in the card's caches is exceeded.
+        recovery_action: What the driver asks for, such as ``reset the card``; ``none`` when nothing.
+        memory_free: Bytes of device memory that nobody uses.
+        compute_mode: ``default``, ``exclusive-process``, ``prohibited``.
+        persistence: The driver stays loaded while nobody uses the card.
+        clock_limited: Somebody's setting (application clocks, locked clocks) holds the clock down.
+        fabric: How far the card has joined an NVSwitch fabric: ``completed``, ``in progress``,
+            ``not started``, ``failed (...)``.
+        fabric_health: ``healthy``, or what is wrong with the fabric, in words.
+        nvlink_speed: Speed of the slowest NVLink that is up, in MB/s.
+        nvlink_errors: How often NVLinks had to recover since the driver was loaded.
+        pcie_replays: PCIe packets sent again since the driver was loaded.
         unreadable: Sensors that failed, ``field: reason``.
     """
 
@@ -88,6 +102,19 @@ class Accelerator:
     remap_pending: bool | None = None
     remap_failed: bool | None = None
     retired_pages: int | None = None
+    spares_low: int | None = None
+    spares_none: int | None = None
+    sram_threshold: bool | None = None
+    recovery_action: str | None = None
+    memory_free: int | None = None
+    compute_mode: str | None = None
+    persistence: bool | None = None
+    clock_limited: bool | None = None
+    fabric: str | None = None
+    fabric_health: str | None = None
+    nvlink_speed: int | None = None
+    nvlink_errors: int | None = None
+    pcie_replays: int | None = None
     unreadable: tuple[str, ...] = ()
 
 
@@ -295,7 +322,8 @@ class GateFinding:
         slot: Where, e.g. ``GPU 3 (0000:5d:00.0)``; empty for the node as a whole.
         expected: What it should be, in words.
         found: What it is, in words.
-        severity: ``FAIL``: the hardware is not what it should be; ``INCONCLUSIVE``: it cannot be known.
+        severity: ``FAIL``: the hardware is not what it should be; ``INCONCLUSIVE``: it cannot be known, since
+            something else stands in the way; ``NOTE``: worth knowing, and it blocks nothing.
         component: The part of the node that is blamed.
         action: Next step.
     """
@@ -303,7 +331,7 @@ class GateFinding:
     what: str
     expected: str
     found: str
-    severity: Literal["FAIL", "INCONCLUSIVE"]
+    severity: Literal["FAIL", "INCONCLUSIVE", "NOTE"]
     slot: str = ""
     component: str = ""
     action: str = ""

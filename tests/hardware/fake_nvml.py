@@ -37,6 +37,9 @@ ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetEccMode": [1, 1],
     "nvmlDeviceGetTotalEccErrors": lambda card, kind, counter: 0,
     "nvmlDeviceGetRemappedRows": (1, 2, 0, 0),
+    "nvmlDeviceGetRowRemapperHistogram": SimpleNamespace(max=639, high=1, partial=0, low=0, none=0),
+    "nvmlDeviceGetComputeMode": 0,
+    "nvmlDeviceGetPersistenceMode": 1,
     "nvmlDeviceGetRetiredPages": lambda card, cause: [17] if cause else [],
     "nvmlDeviceGetPowerUsage": 640_000,
     "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=98, memory=40),
@@ -50,6 +53,9 @@ ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetNvLinkErrorCounter": lambda card, link, counter: 0,
     "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=1)],
 }
+
+
+_ABSENT_FIELDS = (pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
 
 
 class FakeNvml:
@@ -113,8 +119,10 @@ class FakeNvml:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
             return 1
         if name == "nvmlDeviceGetFieldValues":
-            value = pynvml.c_nvmlValue_t(uiVal=72)
-            return [SimpleNamespace(nvmlReturn=0, valueType=1, value=value)]
+            value = pynvml.c_nvmlValue_t(uiVal=72)  # temperature of the memory, errors of a link
+            fields = [field if isinstance(field, int) else field[0] for field in arguments[1]]
+            codes = [3 if field in _ABSENT_FIELDS else 0 for field in fields]
+            return [SimpleNamespace(nvmlReturn=c, valueType=1, value=value) for c in codes]
         answer = self.answers[name]
         return answer(*arguments) if callable(answer) else answer
 

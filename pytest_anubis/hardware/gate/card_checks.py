@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_anubis.core.inventory import Accelerator, GateFinding
-from pytest_anubis.hardware.gate.single_checks import at_least, at_most, equal, gib, no_reading
+from pytest_anubis.hardware.gate.single_checks import (
+    Severity,
+    at_least,
+    at_most,
+    equal,
+    gib,
+    no_reading,
+)
 
-_RESEAT = "reseat the card, then look at its slot, riser and the BIOS's bifurcation"
+RESEAT = "reseat the card, then look at its slot, riser and the BIOS's bifurcation"
+RESET = "reset the card (nvidia-smi --gpu-reset, or reboot), then test again"
+REPLACE = "let the vendor's field diagnostic confirm it, then replace the card"
 _FLASH = "bring the firmware to the version of the other nodes"
-_REPLACE = "replace the card"
+_SMALL = "test again after a cold start; should it stay so, replace the card"
 _LOCKED = "look for a locked clock"
+
+BROKEN_FABRIC = ("degraded bandwidth", "unhealthy route")
+"""Words of a fabric's health that say that links are lost; the others say that something is under way."""
 
 # Field, what people call it, component, next step.
 _EQUAL = (
     ("name", "model", "accelerator", "check which card was built in"),
     ("vbios", "VBIOS version", "accelerator", _FLASH),
     ("firmware", "firmware version", "accelerator", _FLASH),
-    ("mig", "partitioning (MIG)", "accelerator", "switch partitioning as on the other nodes"),
     ("ecc", "error correction (ECC)", "accelerator.memory", "switch it as on the other nodes"),
     ("nvlinks", "number of NVLinks", "accelerator.link", "reseat the card and its bridges"),
 )
 _AT_LEAST = (
     ("nvlinks_active", "number of NVLinks that are up", "accelerator.link", "reseat the card"),
+    ("nvlink_speed", "speed of the slowest NVLink (MB/s)", "accelerator.link", "reseat the card"),
     ("power_limit", "power limit (W)", "accelerator", "restore the class's power limit"),
     ("sm_clock_max", "highest clock (MHz)", "accelerator", _LOCKED),
     ("memory_clock_max", "highest memory clock (MHz)", "accelerator", _LOCKED),
@@ -34,18 +46,18 @@ _AT_LEAST = (
 class CardLimits:
     """Limits of one accelerator's counters; all are inclusive.
 
+    Memory errors are no reason to replace a card as long as it has spares: NVIDIA's policy for cards that
+    remap rows (GPU Memory Error Management, "RMA Policy") goes by two flags that the card itself sets, a
+    remapping that failed and the limit of SRAM errors.
+
     Attributes:
-        ecc_uncorrected: Uncorrected memory errors since the driver was loaded. One is data lost.
-        ecc_corrected: Corrected memory errors since the driver was loaded: harmless one by one, a flood
-            of them announces a failing part.
-        remapped: Rows replaced by spares. A healthy card has none or a few; the spares run out.
-        retired_pages: Retired pages of older cards; they can retire 64 in all.
+        ecc_corrected: Corrected memory errors since the driver was loaded. They are harmless; a flood of
+            them is worth a note.
+        retired_pages: Retired pages of cards before that, which can retire 64 in all.
         memory_share: Smallest share of the expected device memory; drivers reserve different amounts.
     """
 
-    ecc_uncorrected: int = 0
     ecc_corrected: int = 1000
-    remapped: int = 10
     retired_pages: int = 60
     memory_share: float = 0.99
 
@@ -53,6 +65,11 @@ class CardLimits:
 def card_place(card: Accelerator) -> str:
     """Return how people find a card: its number and its slot."""
     return f"GPU {card.index}" + (f" ({card.pci})" if card.pci else "")
+
+
+def with_serial(card: Accelerator, action: str) -> str:
+    """Return a next step with the number by which the card is found and sent in."""
+    return f"{action} (serial number {card.serial})" if action and card.serial else action
 
 
 def card_findings(
@@ -65,52 +82,124 @@ def card_findings(
         golden: What its class has in that slot; None when nothing is known.
         limits: Limits of its counters.
     """
-    yield from _counters(card, limits)
     noted = {note.partition(":")[0] for note in card.unreadable}
     for field, finding in (
+        *(("", finding) for finding in _memory_errors(card, limits)),
+        *(("", finding) for finding in _readiness(card, golden)),
         *_compared(card, golden, limits),
         *_link(card, golden),
     ):
         # A sensor that failed is reported once, with its reason, by the gate itself.
         if field not in noted:
-            yield finding
+            yield replace(finding, action=with_serial(card, finding.action))
 
 
-def _limited_pages(card: Accelerator) -> int | None:
-    """Return the retired pages of a card that can retire 64 at most: NVIDIA's older ones."""
-    return card.retired_pages if card.vendor == "nvidia" else None
+def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFinding]:
+    def finding(what: str, expected: str, found: str, how: Severity, action: str) -> GateFinding:
+        return GateFinding(
+            what=what,
+            slot=card_place(card),
+            expected=expected,
+            found=found,
+            severity=how,
+            component="accelerator.memory",
+            action=action,
+        )
 
-
-def _counters(card: Accelerator, limits: CardLimits) -> Iterator[GateFinding]:
-    place = card_place(card)
-    rows = [n for n in (card.remapped_corrected, card.remapped_uncorrected) if n is not None]
-    for what, limit, found in (
-        ("number of uncorrected ECC errors", limits.ecc_uncorrected, card.ecc_uncorrected),
-        ("number of corrected ECC errors", limits.ecc_corrected, card.ecc_corrected),
-        ("number of remapped rows", limits.remapped, sum(rows) if rows else None),
-        ("number of retired pages", limits.retired_pages, _limited_pages(card)),
-    ):
-        yield from at_most(what, place, limit, found, "accelerator.memory", _REPLACE)
     if card.remap_failed:
-        yield GateFinding(
-            what="row remapping",
-            slot=place,
-            expected="working",
-            found="failed: the spare rows are used up",
-            severity="FAIL",
-            component="accelerator.memory",
-            action=_REPLACE,
-        )
+        found = "failed: the spare rows are used up"
+        yield finding("row remapping", "working", found, "FAIL", REPLACE)
+    if card.sram_threshold:
+        what, found = "the vendor's limit of SRAM errors", "exceeded"
+        yield finding(what, "kept", found, "FAIL", REPLACE)
+    if card.spares_none and not card.remap_failed:
+        # The next uncorrected error there cannot be remapped any more.
+        what, found = "number of memory banks without spare rows", str(card.spares_none)
+        yield finding(what, "0", found, "FAIL", REPLACE)
+    elif card.spares_low:
+        what, found = "number of memory banks with few spare rows", str(card.spares_low)
+        yield finding(what, "0", found, "NOTE", "watch it")
     if card.remap_pending:
-        yield GateFinding(
-            what="row remapping",
-            slot=place,
-            expected="complete",
-            found="waiting for a reset",
-            severity="INCONCLUSIVE",
-            component="accelerator.memory",
-            action="reset the card and validate again",
+        found = "waiting for a reset"
+        yield finding("row remapping", "complete", found, "INCONCLUSIVE", RESET)
+    elif card.ecc_uncorrected:
+        what, found = (
+            "number of uncorrected ECC errors",
+            f"{card.ecc_uncorrected} since the driver was loaded",
         )
+        yield finding(what, "0", found, "INCONCLUSIVE", RESET)
+    if (card.ecc_corrected or 0) > limits.ecc_corrected:
+        what, expected = "number of corrected ECC errors", f"at most {limits.ecc_corrected}"
+        yield finding(what, expected, str(card.ecc_corrected), "NOTE", "watch it")
+    yield from at_most(
+        "number of retired pages",
+        card_place(card),
+        limits.retired_pages,
+        card.retired_pages if card.vendor == "nvidia" else None,  # AMD's cards can retire more
+        "accelerator.memory",
+        REPLACE,
+    )
+
+
+def _readiness(card: Accelerator, golden: Accelerator | None) -> Iterator[GateFinding]:
+    """Yield what somebody has to set, start or wait for before the card can be tested."""
+
+    def finding(
+        what: str,
+        expected: str,
+        found: str,
+        action: str,
+        part: str = "",
+        how: Severity = "INCONCLUSIVE",
+    ) -> GateFinding:
+        return GateFinding(
+            what=what,
+            slot=card_place(card),
+            expected=expected,
+            found=found,
+            severity=how,
+            component=f"accelerator.{part}" if part else "accelerator",
+            action=action,
+        )
+
+    gpu = f"nvidia-smi -i {card.index}"
+    split = golden is not None and golden.mig
+    if card.mig and card.vendor == "nvidia":
+        action = (
+            f"switch it off ({gpu} -mig 0): whole cards are tested, and CUDA shows one slice only"
+        )
+        yield finding("partitioning (MIG)", "off", "on", action)
+    elif card.mig is not None and golden is not None and card.mig != bool(split):
+        action = "switch partitioning as on the other nodes"
+        yield finding("partitioning", "on" if split else "off", "on" if card.mig else "off", action)
+    if card.compute_mode == "prohibited":
+        action = f"allow programs on it ({gpu} -c DEFAULT)"
+        yield finding("compute mode", "default", "prohibited: no program may use the card", action)
+    if card.recovery_action not in (None, "none"):
+        found = f"waiting: {card.recovery_action}"
+        action = f"{card.recovery_action}, then test again; the kernel log says why (XIDs)"
+        yield finding("recovery that the driver asks for", "none", found, action)
+    if card.clock_limited and not (golden is not None and golden.clock_limited):
+        found = "held down by somebody's setting (locked or application clocks)"
+        action = f"give it free ({gpu} -rgc and {gpu} -rac)"
+        yield finding("clock", "free", found, action)
+    if card.fabric not in (None, "completed"):
+        action = (
+            "start the fabric manager of the driver's own version (systemctl start "
+            "nvidia-fabricmanager) and wait until 'nvidia-smi -q' shows the fabric completed; else its log "
+            "says why"
+        )
+        yield finding("NVSwitch fabric", "completed", str(card.fabric), action, "link")
+    elif card.fabric_health not in (None, "healthy"):
+        broken = any(fault in str(card.fabric_health) for fault in BROKEN_FABRIC)
+        how: Severity = "FAIL" if broken else "INCONCLUSIVE"
+        action = "look at the fabric manager's log and the SXids of the kernel log"
+        found = str(card.fabric_health)
+        yield finding("NVSwitch fabric's health", "healthy", found, action, "link", how)
+    if card.persistence is False:
+        action = "switch it on (nvidia-persistenced, or nvidia-smi -pm 1)"
+        found = "off: error counts vanish with the last program, and every first call is slow"
+        yield finding("driver persistence", "on", found, action, how="NOTE")
 
 
 def _compared(
@@ -144,7 +233,7 @@ def _memory(card: Accelerator, golden: Accelerator, share: float) -> Iterator[Ga
             found=gib(card.memory),
             severity="FAIL",
             component="accelerator.memory",
-            action=_REPLACE,
+            action=_SMALL,
         )
 
 
@@ -155,7 +244,7 @@ def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, 
     if golden is not None and golden.link_width is not None:
         width = golden.link_width
         for finding in at_least(
-            "PCIe link width", place, width, card.link_width, component, _RESEAT
+            "PCIe link width", place, width, card.link_width, component, RESEAT
         ):
             yield "link_width", finding
     elif card.link_width and card.link_width_max and card.link_width < card.link_width_max:
@@ -169,19 +258,19 @@ def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, 
                 found=str(card.link_width),
                 severity="INCONCLUSIVE",
                 component=component,
-                action=_RESEAT,
+                action=RESEAT,
             ),
         )
     if golden is None:
         return
     what = "highest PCIe generation"
     possible = golden.link_generation_max, card.link_generation_max
-    for finding in at_least(what, place, *possible, component, _RESEAT):
+    for finding in at_least(what, place, *possible, component, RESEAT):
         yield "link_generation_max", finding
     if card.performance_state == 0:  # at full speed, so the link should be as well
         reachable = [
             g for g in (golden.link_generation_max, card.link_generation_max) if g is not None
         ]
         now = min(reachable, default=None), card.link_generation
-        for finding in at_least("PCIe generation", place, *now, component, _RESEAT):
+        for finding in at_least("PCIe generation", place, *now, component, RESEAT):
             yield "link_generation", finding

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pytest_anubis.core.inventory import GateFinding
 
-Severity = Literal["FAIL", "INCONCLUSIVE"]
+Severity = Literal["FAIL", "INCONCLUSIVE", "NOTE"]
 Value = str | int | float | bool | None
 
 NO_READING = "find out why the sensor does not answer"

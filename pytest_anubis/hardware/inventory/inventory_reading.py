@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.codec import CodecError, from_plain, shown, to_plain
-from pytest_anubis.core.inventory import Accelerator, Inventory
+from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.hardware.inventory.amd_inventory import read_amd
 from pytest_anubis.hardware.inventory.host_inventory import (
     bus_accelerators,
@@ -20,7 +20,7 @@ from pytest_anubis.hardware.inventory.host_inventory import (
     read_processor,
     read_system,
 )
-from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
+from pytest_anubis.hardware.inventory.nvidia_inventory import Cards, NvidiaReading
 from pytest_anubis.hardware.inventory.periphery import read_disks, read_nics
 from pytest_anubis.hardware.text_files import Files, key_values
 
@@ -48,8 +48,6 @@ VENDOR_SECONDS = 30.0
 """Seconds within which a vendor's library must answer. Waking eight cards without a persistent driver takes
 some ten seconds; a wedged card never answers."""
 
-Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
-
 
 class InventoryError(ValueError):
     """Plain data is not an inventory; the one-line message says where and why."""
@@ -74,7 +72,8 @@ def read_inventory(
         The inventory. Nothing is raised for hardware: absent readings are None, failed ones are named.
     """
     files = Files(root)
-    nvidia, nvidia_drivers, nvidia_notes = _in_time("nvml", lambda: read_nvidia(pynvml), deadline)
+    reading = NvidiaReading(pynvml)
+    nvidia, nvidia_drivers, nvidia_notes = _in_time("nvml", reading.read, deadline, reading.so_far)
     amd, amd_drivers, amd_notes = _in_time("amdsmi", lambda: read_amd(files, amdsmi), deadline)
     release = key_values(files.text("/etc/os-release"), "=")
     return Inventory(
@@ -151,7 +150,12 @@ def redact(inventory: Inventory) -> Inventory:
     )
 
 
-def _in_time(name: str, read: Callable[[], Cards], deadline: float) -> Cards:
+def _in_time(
+    name: str,
+    read: Callable[[], Cards],
+    deadline: float,
+    so_far: Callable[[str], Cards] | None = None,
+) -> Cards:
     """Read in a thread that is left behind when a card hangs its library: it is a daemon."""
     found: list[Cards] = []
     failed: list[str] = []
@@ -167,7 +171,10 @@ def _in_time(name: str, read: Callable[[], Cards], deadline: float) -> Cards:
     thread.join(deadline)
     if found:
         return found[0]
-    return (), {}, tuple(failed) or (f"{name}: did not answer within {deadline:g} s",)
+    reason = f"did not answer within {deadline:g} s"
+    if so_far is not None and not failed:
+        return so_far(reason)
+    return (), {}, tuple(failed) or (f"{name}: {reason}",)
 
 
 def _software() -> dict[str, str]:

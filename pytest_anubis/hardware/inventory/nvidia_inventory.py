@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import replace
 from typing import Any
 
 from pytest_anubis.core.inventory import Accelerator
@@ -10,10 +12,33 @@ from pytest_anubis.hardware.inventory.nvml import Nvml
 _MAX_LINKS = 36
 _DEFAULT_LIMIT = "nvmlDeviceGetPowerManagementDefaultLimit"
 
+# NVML's numbers, in its own order.
+_COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
+_FABRIC_STATES = (None, "not started", "in progress", "completed")
+_RECOVERY = (
+    "none",
+    "reset the card",
+    "reboot the node",
+    "drain peer-to-peer traffic, then reset the card",
+    "drain and reset the card",
+)
+# Fields: speed and recoveries of one NVLink; what the driver asks for.
+_LINK_SPEED, _LINK_RECOVERIES, _RECOVERY_ACTION = 164, 162, 230
+_CLOCKS_SET = 0x2  # clock event reason: held down by application clocks or locked clocks
 
-def read_nvidia(
-    module: Any = None,
-) -> tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]:
+# Two bits each of the fabric's health: where they begin, and what 1 ("true") means.
+_FABRIC_FAULTS = (
+    (0, "degraded bandwidth"),
+    (2, "route recovery under way"),
+    (4, "unhealthy route"),
+    (6, "recovery from an access time-out under way"),
+)
+_CONFIGURATION_SHIFT, _CONFIGURED = 8, (0, 1)  # four bits: not supported, and none wrong
+
+Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
+
+
+def read_nvidia(module: Any = None) -> Cards:
     """Read all NVIDIA cards.
 
     Args:
@@ -22,28 +47,86 @@ def read_nvidia(
     Returns:
         The cards, the versions of ``nvidia`` (driver) and ``cuda``, and what failed as a whole.
     """
-    with Nvml(module) as nvml:
-        notes = list(nvml.unreadable)
-        if not nvml.present:
-            return (), {}, tuple(notes)
-        drivers: dict[str, str] = {}
+    return NvidiaReading(module).read()
+
+
+class NvidiaReading:
+    """One reading of all cards, of which another thread may take what there is when a card hangs.
+
+    Args:
+        module: Bindings to use in place of ``pynvml``.
+    """
+
+    def __init__(self, module: Any = None) -> None:
+        self._module = module
+        self._cards: list[Accelerator] = []
+        self._drivers: dict[str, str] = {}
+        self._notes: list[str] = []
+        self._asked: int | None = None  # position of the card that is being asked
+
+    def read(self) -> Cards:
+        """Read all cards: who they are first, so that one that hangs later can be named."""
+        with Nvml(self._module) as nvml:
+            self._notes += nvml.unreadable
+            if nvml.present:
+                self._read(nvml)
+        return tuple(self._cards), self._drivers, tuple(self._notes)
+
+    def so_far(self, reason: str) -> Cards:
+        """Return what was read by now.
+
+        Args:
+            reason: Why no more comes. It is noted with the card that did not answer; the cards behind it
+                were not asked.
+        """
+        cards, notes, asked = list(self._cards), list(self._notes), self._asked
+        if asked is None:
+            return tuple(cards), dict(self._drivers), (*notes, f"nvml: {reason}")
+        for position in range(asked, len(cards)):
+            why = reason if position == asked else f"not asked: GPU {cards[asked].index} {reason}"
+            cards[position] = replace(cards[position], unreadable=(f"sensors: {why}",))
+        return tuple(cards), dict(self._drivers), tuple(notes)
+
+    def _read(self, nvml: Nvml) -> None:
+        notes = self._notes
         version = nvml.ask("driver", notes, "nvmlSystemGetDriverVersion")
         if version:
-            drivers["nvidia"] = str(version)
+            self._drivers["nvidia"] = str(version)
         cuda = nvml.ask("cuda", notes, "nvmlSystemGetCudaDriverVersion")
         if cuda:
-            drivers["cuda"] = f"{cuda // 1000}.{cuda % 1000 // 10}"
-        count = nvml.ask("accelerators", notes, "nvmlDeviceGetCount") or 0
-        cards = []
-        for index in range(count):
+            self._drivers["cuda"] = f"{cuda // 1000}.{cuda % 1000 // 10}"
+        handles = []
+        for index in range(nvml.ask("accelerators", notes, "nvmlDeviceGetCount") or 0):
             handle = nvml.ask(f"GPU {index}", notes, "nvmlDeviceGetHandleByIndex", index)
             if handle is not None:
-                cards.append(_card(nvml, index, handle))
-        return tuple(cards), drivers, tuple(notes)
+                handles.append(handle)
+                self._cards.append(_identity(nvml, index, handle))
+        for position, handle in enumerate(handles):
+            self._asked = position
+            self._cards[position] = _card(nvml, self._cards[position], handle)
+        self._asked = None
 
 
-def _card(nvml: Nvml, index: int, handle: Any) -> Accelerator:
+def _identity(nvml: Nvml, index: int, handle: Any) -> Accelerator:
+    """Read what tells a card from others, and its class."""
     notes: list[str] = []
+
+    def get(field: str, call: str) -> Any:
+        return nvml.ask(field, notes, call, handle)
+
+    return Accelerator(
+        index=index,
+        vendor="nvidia",
+        name=get("name", "nvmlDeviceGetName") or "NVIDIA, name unreadable",
+        pci=_pci(get("pci", "nvmlDeviceGetPciInfo")),
+        uuid=get("uuid", "nvmlDeviceGetUUID"),
+        serial=get("serial", "nvmlDeviceGetSerial"),
+        unreadable=tuple(notes),
+    )
+
+
+def _card(nvml: Nvml, known: Accelerator, handle: Any) -> Accelerator:
+    notes = list(known.unreadable)
 
     def get(field: str, call: str, *arguments: Any) -> Any:
         return nvml.ask(field, notes, call, handle, *arguments)
@@ -51,21 +134,17 @@ def _card(nvml: Nvml, index: int, handle: Any) -> Accelerator:
     memory = get("memory", "nvmlDeviceGetMemoryInfo")
     capability = get("compute_capability", "nvmlDeviceGetCudaComputeCapability")
     mig = get("mig", "nvmlDeviceGetMigMode")
-    links, active = _nvlinks(nvml, handle, notes)
-    name = get("name", "nvmlDeviceGetName")
     fields: dict[str, Any] = {
-        "name": name or "NVIDIA, name unreadable",
-        "pci": _pci(get("pci", "nvmlDeviceGetPciInfo")),
-        "uuid": get("uuid", "nvmlDeviceGetUUID"),
-        "serial": get("serial", "nvmlDeviceGetSerial"),
         "part": get("part", "nvmlDeviceGetBoardPartNumber"),
         "memory": int(memory.total) if memory is not None else None,
+        "memory_free": int(memory.free) if memory is not None else None,
         "vbios": get("vbios", "nvmlDeviceGetVbiosVersion"),
         "firmware": get("firmware", "nvmlDeviceGetInforomImageVersion"),
         "link_width": get("link_width", "nvmlDeviceGetCurrPcieLinkWidth"),
         "link_width_max": get("link_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
         "link_generation": get("link_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
         "link_generation_max": get("link_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+        "pcie_replays": get("pcie_replays", "nvmlDeviceGetPcieReplayCounter"),
         "power_limit": _watts(get("power_limit", "nvmlDeviceGetEnforcedPowerLimit")),
         "power_limit_default": _watts(get("power_limit_default", _DEFAULT_LIMIT)),
         "sm_clock_max": get(
@@ -76,26 +155,49 @@ def _card(nvml: Nvml, index: int, handle: Any) -> Accelerator:
         ),
         "compute_capability": ".".join(map(str, capability)) if capability else None,
         "mig": bool(mig[0]) if mig else None,
-        "nvlinks": links,
-        "nvlinks_active": active,
         "performance_state": _state(get("performance_state", "nvmlDeviceGetPerformanceState")),
+        **_settings(nvml, handle, notes),
         **_health(nvml, handle, notes),
+        **_nvlinks(nvml, handle, notes),
+        **_fabric(nvml, handle, notes),
     }
-    return Accelerator(index=index, vendor="nvidia", unreadable=tuple(notes), **fields)
+    return replace(known, unreadable=tuple(notes), **fields)
+
+
+def _settings(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
+    """Read what somebody may have set, and which stands in the way of testing."""
+    mode = nvml.ask("compute_mode", notes, "nvmlDeviceGetComputeMode", handle)
+    persistence = nvml.ask("persistence", notes, "nvmlDeviceGetPersistenceMode", handle)
+    tried: list[str] = []
+    reasons = nvml.ask("clock_limited", tried, "nvmlDeviceGetCurrentClocksEventReasons", handle)
+    if reasons is None:  # its name before NVML 12.2
+        tried.clear()
+        old = "nvmlDeviceGetCurrentClocksThrottleReasons"
+        reasons = nvml.ask("clock_limited", tried, old, handle)
+    notes += tried
+    return {
+        "compute_mode": _word(_COMPUTE_MODES, mode),
+        "persistence": bool(persistence) if persistence is not None else None,
+        "clock_limited": bool(int(reasons) & _CLOCKS_SET) if reasons is not None else None,
+    }
 
 
 def _health(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
-    """Read error correction, row remapping and retired pages."""
+    """Read error correction, row remapping, retired pages and what the driver asks for."""
 
     def ecc_errors(field: str, kind: int, counter: int) -> Any:
         return nvml.ask(field, notes, "nvmlDeviceGetTotalEccErrors", handle, kind, counter)
 
     mode = nvml.ask("ecc", notes, "nvmlDeviceGetEccMode", handle)
     rows = nvml.ask("remapped_uncorrected", notes, "nvmlDeviceGetRemappedRows", handle)
+    banks = nvml.ask("spares_none", notes, "nvmlDeviceGetRowRemapperHistogram", handle)
     pages = [
         nvml.ask("retired_pages", notes, "nvmlDeviceGetRetiredPages", handle, cause)
         for cause in (0, 1)  # several single-bit errors; one double-bit error
     ]
+    sram = _filled(nvml, "c_nvmlEccSramErrorStatus_v1_t", "nvmlDeviceGetSramEccErrorStatus",
+                   "sram_threshold", handle, notes)  # fmt: skip
+    action = nvml.fields(handle, [(_RECOVERY_ACTION, 0)])[0]
     return {
         "ecc": bool(mode[0]) if mode else None,
         "ecc_corrected": ecc_errors("ecc_corrected", 0, 0),
@@ -105,30 +207,89 @@ def _health(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
         "remapped_uncorrected": rows[1] if rows else None,
         "remap_pending": bool(rows[2]) if rows else None,
         "remap_failed": bool(rows[3]) if rows else None,
+        "spares_low": int(banks.low) if banks is not None else None,
+        "spares_none": int(banks.none) if banks is not None else None,
+        "sram_threshold": bool(sram.bThresholdExceeded) if sram is not None else None,
+        "recovery_action": _word(_RECOVERY, action, f"recovery action {action} of NVML"),
         "retired_pages": sum(len(p) for p in pages if p is not None)
         if any(p is not None for p in pages)
         else None,
     }
 
 
-def _nvlinks(nvml: Nvml, handle: Any, notes: list[str]) -> tuple[int | None, int | None]:
-    """Return how many NVLinks the card has and how many are up; (None, None) when it has no NVLink.
+def _filled(
+    nvml: Nvml, structure: str, call: str, field: str, handle: Any, notes: list[str]
+) -> Any:
+    """Return a structure that NVML filled; None where the driver or the bindings know it not."""
+    found = nvml.structure(structure)
+    if found is None:
+        return None
+    tried: list[str] = []
+    if nvml.ask(field, tried, call, handle, ctypes.byref(found)) is None:
+        notes += [note for note in tried if "(NVML error 25)" not in note]  # an older driver
+        return None
+    return found
+
+
+def _fabric(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
+    """Read how the card stands to an NVSwitch fabric; the call is too slow to be made again and again."""
+    info = None
+    for version in (3, 2):  # the newer one is unknown to older drivers
+        name = f"c_nvmlGpuFabricInfo_v{version}_t"
+        info = _filled(nvml, name, "nvmlDeviceGetGpuFabricInfoV", "fabric", handle, notes)
+        if info is not None:
+            break
+    state = _word(_FABRIC_STATES, int(info.state)) if info is not None else None
+    if info is None or state is None:
+        return {}
+    if state == "completed" and int(info.status) != 0:
+        state = f"failed (NVML error {int(info.status)})"
+    mask = int(info.healthMask)
+    faults = [words for shift, words in _FABRIC_FAULTS if mask >> shift & 0x3 == 1]
+    configuration = mask >> _CONFIGURATION_SHIFT & 0xF
+    if configuration not in _CONFIGURED:
+        faults.append(f"incorrect configuration {configuration} of NVML")
+    return {"fabric": state, "fabric_health": ", ".join(faults) or "healthy"}
+
+
+def _nvlinks(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
+    """Read how many NVLinks the card has, how many are up, their speed and what went wrong on them.
 
     A card without NVLink answers "not supported" for the first link, one with fewer links than the
     highest "invalid argument" or "not supported" behind its last.
     """
-    links = active = 0
+    up: list[bool] = []
     for link in range(nvml.constant("NVML_NVLINK_MAX_LINKS", _MAX_LINKS)):
         found: list[str] = []
         state = nvml.ask(f"nvlink {link}", found, "nvmlDeviceGetNvLinkState", handle, link)
         if state is None:
             if found and "(NVML error 2)" not in found[0]:
                 notes.extend(item.replace("nvlink ", "nvlinks_active: link ", 1) for item in found)
-                return None, None
+                return {}
             break
-        links += 1
-        active += bool(state)
-    return (links, active) if links else (None, None)
+        up.append(bool(state))
+    if not up:
+        return {}
+    running = [link for link, active in enumerate(up) if active]
+    answers = nvml.fields(
+        handle,
+        [(field, link) for field in (_LINK_SPEED, _LINK_RECOVERIES) for link in running],
+    )
+    speeds = [speed for speed in answers[: len(running)] if speed]
+    recoveries = [count for count in answers[len(running) :] if count is not None]
+    return {
+        "nvlinks": len(up),
+        "nvlinks_active": sum(up),
+        "nvlink_speed": min(speeds, default=None),
+        "nvlink_errors": sum(recoveries) if recoveries else None,
+    }
+
+
+def _word(words: tuple[str | None, ...], number: Any, other: str | None = None) -> str | None:
+    """Return the word for one of NVML's numbers, None without a reading."""
+    if not isinstance(number, int):
+        return None
+    return words[number] if 0 <= number < len(words) else other
 
 
 def _pci(info: Any) -> str | None:

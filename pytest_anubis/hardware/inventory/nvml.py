@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 # Codes by which NVML says "this card, driver or system has no such thing": absent, not broken.
@@ -12,6 +12,7 @@ NOT_SUPPORTED = 3
 FUNCTION_NOT_FOUND = 13
 VGPU_ECC_NOT_SUPPORTED = 22
 FREQUENCY_NOT_SUPPORTED = 24
+OTHER_VERSION = 25  # of a structure: the driver is older than the bindings
 DEPRECATED = 26
 NO_DATA = 21
 _ABSENT = {
@@ -27,6 +28,9 @@ _ABSENT = {
 LIBRARY_NOT_FOUND = 12
 DRIVER_NOT_LOADED = 9
 _NO_NVIDIA = {LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED}
+
+VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Members of a field value's union, in the order of NVML's value types."""
 
 
 class Nvml:
@@ -95,9 +99,33 @@ class Nvml:
             return None
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
+    def structure(self, name: str) -> Any:
+        """Return a new structure of the bindings, None when they do not have it."""
+        kind = getattr(self._module, name, None)
+        return kind() if isinstance(kind, type) else None
+
+    def fields(self, handle: Any, wanted: Sequence[tuple[int, int]]) -> list[int | None]:
+        """Return field values in one call, None for each that the card does not have.
+
+        Args:
+            handle: The card.
+            wanted: Number and scope of each; the scope is the link, or 0.
+        """
+        answer = self.ask("fields", [], "nvmlDeviceGetFieldValues", handle, list(wanted))
+        values = [_field_value(one) for one in answer or ()]
+        return [*values, *[None] * len(wanted)][: len(wanted)]
+
     def constant(self, name: str, default: int) -> int:
         """Return a constant of the bindings, `default` when they do not have it."""
         return int(getattr(self._module, name, default))
+
+
+def _field_value(field: Any) -> int | None:
+    """Return a field's value; which member of the union holds it depends on its type."""
+    kind = int(field.valueType)
+    if field.nvmlReturn != 0 or not 0 <= kind < len(VALUE_NAMES):
+        return None
+    return int(getattr(field.value, VALUE_NAMES[kind]))
 
 
 def code_of(error: BaseException) -> int:

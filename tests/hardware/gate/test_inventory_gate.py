@@ -15,6 +15,9 @@ from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from tests.hardware.make_recorded_8gpu import node
 
 NODE = node()
+NODE = replace(
+    NODE, accelerators=tuple(replace(card, nvlink_speed=26562) for card in NODE.accelerators)
+)
 GOLDEN = golden_inventory([NODE])
 SLOT = "GPU 3 (0000:5d:00.0)"
 
@@ -106,21 +109,72 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         f"{SLOT}: memory is 65.2 GiB, expected 79.6 GiB",
     ),
     "ECC off": (card(ecc=False), "FAIL", f"{SLOT}: error correction (ECC) is off, expected on"),
-    "partitioned": (card(mig=True), "FAIL", f"{SLOT}: partitioning (MIG) is on, expected off"),
+    "partitioned": (
+        card(mig=True),
+        "INCONCLUSIVE",
+        f"{SLOT}: partitioning (MIG) is on, expected off",
+    ),
     "ECC error": (
         card(ecc_uncorrected=1),
+        "INCONCLUSIVE",
+        f"{SLOT}: number of uncorrected ECC errors is 1 since the driver was loaded, expected 0",
+    ),
+    "SRAM errors": (
+        card(sram_threshold=True),
         "FAIL",
-        f"{SLOT}: number of uncorrected ECC errors is 1, expected at most 0",
+        f"{SLOT}: the vendor's limit of SRAM errors is exceeded, expected kept",
+    ),
+    "no spares": (
+        card(spares_none=1, spares_low=3),
+        "FAIL",
+        f"{SLOT}: number of memory banks without spare rows is 1, expected 0",
+    ),
+    "few spares": (
+        card(spares_none=0, spares_low=3),
+        "NOTE",
+        f"{SLOT}: number of memory banks with few spare rows is 3, expected 0",
+    ),
+    "no program allowed": (
+        card(compute_mode="prohibited"),
+        "INCONCLUSIVE",
+        f"{SLOT}: compute mode is prohibited: no program may use the card, expected default",
+    ),
+    "recovery": (
+        card(recovery_action="reset the card"),
+        "INCONCLUSIVE",
+        f"{SLOT}: recovery that the driver asks for is waiting: reset the card, expected none",
+    ),
+    "locked clock": (
+        card(clock_limited=True),
+        "INCONCLUSIVE",
+        f"{SLOT}: clock is held down by somebody's setting (locked or application clocks), "
+        "expected free",
+    ),
+    "fabric manager": (
+        card(fabric="in progress"),
+        "INCONCLUSIVE",
+        f"{SLOT}: NVSwitch fabric is in progress, expected completed",
+    ),
+    "fabric lost links": (
+        card(fabric="completed", fabric_health="degraded bandwidth"),
+        "FAIL",
+        f"{SLOT}: NVSwitch fabric's health is degraded bandwidth, expected healthy",
+    ),
+    "fabric recovers": (
+        card(fabric="completed", fabric_health="route recovery under way"),
+        "INCONCLUSIVE",
+        f"{SLOT}: NVSwitch fabric's health is route recovery under way, expected healthy",
+    ),
+    "no persistence": (
+        card(persistence=False),
+        "NOTE",
+        f"{SLOT}: driver persistence is off: error counts vanish with the last program, and every "
+        "first call is slow, expected on",
     ),
     "many corrected": (
         card(ecc_corrected=1001),
-        "FAIL",
+        "NOTE",
         f"{SLOT}: number of corrected ECC errors is 1001, expected at most 1000",
-    ),
-    "remapped rows": (
-        card(remapped_corrected=4, remapped_uncorrected=7),
-        "FAIL",
-        f"{SLOT}: number of remapped rows is 11, expected at most 10",
     ),
     "spares used up": (
         card(remap_failed=True),
@@ -136,6 +190,11 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         card(nvlinks_active=17),
         "FAIL",
         f"{SLOT}: number of NVLinks that are up is 17, expected 18",
+    ),
+    "slow NVLink": (
+        card(nvlink_speed=13281),
+        "FAIL",
+        f"{SLOT}: speed of the slowest NVLink (MB/s) is 13281, expected 26562",
     ),
     "power limit": (
         card(power_limit=500.0),
@@ -246,7 +305,7 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         "FAIL",
         f"{SLOT}: number of NVLinks is 12, expected 18",
     ),
-    "locked clock": (
+    "lower clock": (
         card(sm_clock_max=1200.0),
         "FAIL",
         f"{SLOT}: highest clock (MHz) is 1200, expected 1980",
@@ -312,6 +371,8 @@ def test_finding_fits_into_one_line(name: str) -> None:
     [
         card(performance_state=8, link_generation=1),  # an idle card lowers its link
         card(ecc_corrected=1000, remapped_corrected=10),
+        card(remapped_corrected=4, remapped_uncorrected=7),  # that is what spare rows are for
+        card(ecc_uncorrected_lifetime=3),
         card(serial="other", uuid="GPU-other", unreadable=("serial: Insufficient Permissions",)),
         card(power_limit=750.0),
         memory(total=2010 << 30),
@@ -323,6 +384,8 @@ def test_finding_fits_into_one_line(name: str) -> None:
     ids=[
         "idle",
         "at limits",
+        "remapped",
+        "long ago",
         "identity",
         "more power",
         "reserved",
@@ -337,7 +400,7 @@ def test_what_is_normal_is_no_finding(change: Change) -> None:
 
 
 def test_failures_come_first() -> None:
-    broken = card(ecc_uncorrected=2, unreadable=("vbios: Timeout",), vbios=None)(NODE)
+    broken = card(remap_failed=True, unreadable=("vbios: Timeout",), vbios=None)(NODE)
     assert [f.severity for f in check_inventory(broken, GOLDEN)] == ["FAIL", "INCONCLUSIVE"]
 
 

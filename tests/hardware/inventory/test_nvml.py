@@ -41,10 +41,9 @@ INVENTORY_CALLS = [
         "nvmlDeviceGetFieldValues",
         "nvmlDeviceGetPowerUsage",
         "nvmlDeviceGetUtilizationRates",
-        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetCurrentClocksEventReasons",  # has an older name
         "nvmlDeviceGetClockInfo",
         "nvmlDeviceGetTemperature",
-        "nvmlDeviceGetPcieReplayCounter",
         "nvmlDeviceGetViolationStatus",
         "nvmlDeviceGetNvLinkErrorCounter",
         "nvmlDeviceGetComputeRunningProcesses",
@@ -110,6 +109,14 @@ def test_healthy_card_is_read_completely() -> None:
         remap_pending=False,
         remap_failed=False,
         retired_pages=1,
+        spares_low=0,
+        spares_none=0,
+        memory_free=1,
+        compute_mode="default",
+        persistence=True,
+        clock_limited=False,
+        pcie_replays=0,
+        nvlink_errors=4 * 72,
     )
     assert fake.open == 0
 
@@ -179,6 +186,18 @@ def test_card_that_hangs_its_library_does_not_hang_the_inventory() -> None:
     release = threading.Event()
     fake = FakeNvml()
     fake.answers["nvmlDeviceGetVbiosVersion"] = lambda card: release.wait()
+    found = read_inventory(pynvml=fake, deadline=0.05)
+    release.set()
+    assert [(card.index, card.serial, card.unreadable) for card in found.accelerators] == [
+        (0, "1650", ("sensors: did not answer within 0.05 s",)),
+        (1, "1651", ("sensors: not asked: GPU 0 did not answer within 0.05 s",)),
+    ]
+
+
+def test_library_that_hangs_before_any_card_is_known() -> None:
+    release = threading.Event()
+    fake = FakeNvml()
+    fake.answers["nvmlDeviceGetSerial"] = lambda card: release.wait()
     found = read_inventory(pynvml=fake, deadline=0.05)
     release.set()
     assert found.accelerators == ()

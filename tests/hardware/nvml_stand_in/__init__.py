@@ -10,6 +10,7 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,5 +127,7 @@ def amdsmi_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nod
     for name, value in node.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.syspath_prepend(str(AMDSMI_PATH))
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
     yield node
     node.heal()
+    sys.modules.pop("amdsmi", None)

@@ -1,0 +1,192 @@
+"""The gate at the end of a run: what the hardware says now, against what it said at the start.
+
+Errors that come and go within a run that passed are found here: memory errors that were corrected by nobody,
+rows that were replaced, links that lost lanes, cards that are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from pytest_anubis.core.inventory import Accelerator, GateFinding, Inventory
+from pytest_anubis.hardware.gate.card_checks import (
+    REPLACE,
+    RESEAT,
+    RESET,
+    card_place,
+    with_serial,
+)
+from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory
+from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
+
+REPLAYS_PER_MINUTE = 8
+"""PCIe packets sent again a minute on a link that is well: NVIDIA's DCGM warns above it."""
+
+# Counters that only grow while the driver is loaded: field, what grew, how bad, component, next step.
+_GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (
+    ("remapped_uncorrected", "number of rows remapped after uncorrected errors", "FAIL",
+     "accelerator.memory", RESET),
+    ("retired_pages", "number of retired pages", "INCONCLUSIVE", "accelerator.memory", RESET),
+    ("nvlink_errors", "number of NVLink recoveries", "INCONCLUSIVE", "accelerator.link",
+     "test again; should it happen again, " + RESEAT),
+    ("remapped_corrected", "number of rows remapped after corrected errors", "NOTE",
+     "accelerator.memory", ""),
+)  # fmt: skip
+
+# What must not become less: field, what shrank, component, next step.
+_SHRUNK = (
+    ("link_width", "PCIe link width", "accelerator.pcie", RESEAT),
+    ("nvlinks_active", "number of NVLinks that are up", "accelerator.link", RESEAT),
+    ("nvlink_speed", "speed of the slowest NVLink (MB/s)", "accelerator.link", RESEAT),
+)
+
+# What somebody changed while it was measured: the measurements before and after are not one run.
+_CHANGED = (
+    ("ecc", "error correction (ECC)"),
+    ("mig", "partitioning (MIG)"),
+    ("power_limit", "power limit (W)"),
+    ("compute_mode", "compute mode"),
+)
+
+
+def check_again(
+    before: Inventory,
+    after: Inventory,
+    golden: Inventory | None = None,
+    limits: GateLimits | None = None,
+) -> list[GateFinding]:
+    """Return what the gate finds at the end of a run and did not find at its start.
+
+    Args:
+        before: The node when the run began.
+        after: The node now, read anew.
+        golden: What the class's nodes have, as at the start.
+        limits: Limits of the counters, as at the start.
+
+    Returns:
+        The findings, failures first; empty when nothing happened.
+    """
+    happened = compare(before, after)
+    told = {(finding.slot, finding.what) for finding in happened}
+    known = set(check_inventory(before, golden, limits))
+    now = [
+        finding
+        for finding in check_inventory(after, golden, limits)
+        if finding not in known and (finding.slot, finding.what) not in told
+    ]
+    return sorted([*happened, *now], key=lambda finding: finding.severity != "FAIL")
+
+
+def compare(before: Inventory, after: Inventory) -> list[GateFinding]:
+    """Return what happened to the node's accelerators between two readings.
+
+    Cards are matched by slot, else by unique id, else by number. Memory errors are told by the counters of
+    the card's whole life as well: those since the driver was loaded vanish when it is unloaded.
+
+    Args:
+        before: The earlier reading.
+        after: The later one.
+
+    Returns:
+        The findings, failures first. Uncorrected errors, failed replacements of rows, the vendor's limit
+        for the caches, lost lanes, links and cards are FAIL; what waits for a reset is INCONCLUSIVE.
+    """
+    found = []
+    now = {_key(card): card for card in after.accelerators}
+    minutes = _minutes(before, after)
+    for card in before.accelerators:
+        later = now.get(_key(card))
+        found += [_lost(card)] if later is None else _happened(card, later, minutes)
+    return sorted(found, key=lambda finding: finding.severity != "FAIL")
+
+
+def _key(card: Accelerator) -> tuple[str, str]:
+    return card.vendor, card.pci or card.uuid or str(card.index)
+
+
+def _minutes(before: Inventory, after: Inventory) -> float | None:
+    """Return the time between two readings, None where it is not known."""
+    try:
+        between = datetime.fromisoformat(after.taken) - datetime.fromisoformat(before.taken)
+    except (ValueError, TypeError):  # a made-up inventory has no time, or one without a zone
+        return None
+    return between.total_seconds() / 60
+
+
+def _lost(card: Accelerator) -> GateFinding:
+    return GateFinding(
+        what="card",
+        slot=card_place(card),
+        expected="as at the start of the run",
+        found="lost",
+        severity="FAIL",
+        component="accelerator",
+        action=with_serial(
+            card,
+            "look for its last words in the kernel log (XID 79: fell off the bus), power-cycle the node, "
+            "then reseat or replace the card",
+        ),
+    )
+
+
+def _happened(
+    before: Accelerator, after: Accelerator, minutes: float | None
+) -> Iterator[GateFinding]:
+    def finding(
+        what: str, expected: Value, found: Value, how: Severity, component: str, action: str
+    ) -> GateFinding:
+        return GateFinding(
+            what=what,
+            slot=card_place(after),
+            expected=words(expected),
+            found=words(found),
+            severity=how,
+            component=component,
+            action=with_serial(after, action),
+        )
+
+    errors = [
+        grown
+        for field in ("ecc_uncorrected", "ecc_uncorrected_lifetime")
+        if (grown := _grown(before, after, field)) > 0
+    ]
+    memory = "accelerator.memory"
+    if errors:
+        what, found = "number of uncorrected ECC errors", f"{max(errors)} more than at the start"
+        yield finding(what, "no new one", found, "FAIL", memory, RESET)
+    if after.remap_failed and not before.remap_failed:
+        found = "failed during the run: the spare rows are used up"
+        yield finding("row remapping", "working", found, "FAIL", memory, REPLACE)
+    if after.sram_threshold and not before.sram_threshold:
+        found = "exceeded during the run"
+        yield finding("the vendor's limit of SRAM errors", "kept", found, "FAIL", memory, REPLACE)
+    if after.remap_pending and not before.remap_pending:
+        found = "waiting for a reset since this run"
+        yield finding("row remapping", "complete", found, "INCONCLUSIVE", memory, RESET)
+    for field, what, how, component, action in _GROWN:
+        grown = _grown(before, after, field)
+        if grown > 0:
+            found = f"{grown} more than at the start"
+            yield finding(what, "no new one", found, how, component, action)
+    replays = _grown(before, after, "pcie_replays")
+    if minutes and minutes > 0 and replays > REPLAYS_PER_MINUTE * max(minutes, 1):
+        limit, found = f"at most {REPLAYS_PER_MINUTE} a minute", f"{replays / minutes:.0f} a minute"
+        yield finding("PCIe replays", limit, found, "INCONCLUSIVE", "accelerator.pcie", RESEAT)
+    for field, what, component, action in _SHRUNK:
+        was, now = getattr(before, field), getattr(after, field)
+        if was is not None and now is not None and now < was:
+            yield finding(what, was, now, "FAIL", component, action)
+    for field, what in _CHANGED:
+        was, now = getattr(before, field), getattr(after, field)
+        if was is not None and now is not None and was != now:
+            action = "find out who changed it during the run, and test again"
+            yield finding(what, was, now, "INCONCLUSIVE", "accelerator", action)
+
+
+def _grown(before: Accelerator, after: Accelerator, field: str) -> int:
+    """Return by how much a counter grew; a driver that was loaded anew in between begins at zero."""
+    was, now = getattr(before, field), getattr(after, field)
+    if was is None or now is None:
+        return 0
+    return int(now - was)
