@@ -19,9 +19,11 @@ def baseline_line(baseline: Baseline) -> str:
         if baseline.error_rate is not None
         else "practical thresholds only"
     )
+    lanes = baseline.attributes.get("lanes")
+    way = f" with the accelerators {lanes}" if lanes else ""
     return (
         f"baseline {baseline.digest}, {len(baseline.criteria)} criteria, {basis}, {rate}, "
-        f"learned {baseline.created[:10]}"
+        f"learned {baseline.created[:10]}{way}"
     )
 
 
