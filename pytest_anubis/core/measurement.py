@@ -85,6 +85,8 @@ class TestResult:
         metrics: How many metrics it recorded.
         misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
             if nothing is.
+        environment: What of its surroundings kept the test from its work, and what to do about it; such a
+            failure says nothing about the hardware either. Empty if nothing is known to have done so.
     """
 
     __test__ = False
@@ -97,3 +99,4 @@ class TestResult:
     seconds: NotNegative = 0.0
     metrics: Count = 0
     misuse: str = ""
+    environment: str = ""

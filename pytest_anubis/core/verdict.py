@@ -39,6 +39,7 @@ class Reason(StrEnum):
     UNSET = "unset"  # declared but never recorded
     NOT_RUN = "not-run"  # a tool or device is missing; the test says which
     NOT_REPORTED = "not-reported"  # planned, but crashed, hung or interrupted before it reported
+    ENVIRONMENT = "environment"  # a driver, library, container or setting stood in the way
     REPEATED = "repeated"  # an attempt failed, and the test was repeated
     WAIVED = "waived"  # failed as the test's own xfail mark expects
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk

@@ -292,7 +292,7 @@ def _kind(result: TestResult) -> Literal["failed", "missing", "invalid"]:
 
     A death is no failure of the hardware; where something speaks for one, the run has a verdict of its own.
     """
-    if result.misuse:
+    if result.misuse or result.environment:
         return "invalid"
     return "missing" if result.outcome in ("not reported", "crashed") else "failed"
 

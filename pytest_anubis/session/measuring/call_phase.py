@@ -18,6 +18,7 @@ from pytest_anubis.report.text.failure_text import failure_text, inconclusive_te
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit, judge_key
+from pytest_anubis.session.error_causes import environment_of
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
 
@@ -100,6 +101,8 @@ class Judge:
         }
         if call.excinfo is not None and not call.excinfo.errisinstance(_NO_FAILURE):
             data["raised"] = call.excinfo.exconly(tryshort=True).split("\n", 1)[0][:200]
+            own_check = call.excinfo.errisinstance(_Failed)
+            data["environment"] = environment_of(call.excinfo.value, own_check=own_check)
         if call.when == "call":
             if call.excinfo is not None and call.excinfo.errisinstance(MetricUsageError):
                 data["usage_error"] = str(call.excinfo.value)

@@ -53,11 +53,16 @@ class Gate:
         if session.config.option.collectonly:
             return
         for finding in self.findings:
-            self._sink(Judged(verdict=self._verdict(finding)))
+            if finding.severity != "NOTE":
+                self._sink(Judged(verdict=self._verdict(finding)))
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was found."""
-        return [f"anubis gate: {f.severity}: {f.text}" for f in self.findings]
+        return [
+            f"anubis gate: {f.severity}: {f.text}"
+            + (f"; next step: {f.action}" if f.action else "")
+            for f in self.findings
+        ]
 
     # First: before any other loop.
     @pytest.hookimpl(tryfirst=True)
@@ -87,7 +92,10 @@ class Gate:
         return MetricVerdict(
             outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
             reason=Reason.BEYOND if failed else Reason.INVALID,
-            text=finding.text,
+            # What is not rejected has no headline of its own that tells the next step.
+            text=finding.text
+            if failed or not finding.action
+            else f"{finding.text}; {finding.action}",
             benchmark=BENCHMARK,
             metric=finding.what,
             component=finding.component,

@@ -33,7 +33,14 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.exit_guard import UNDECIDED, vouched_key
-from pytest_anubis.session.running.report_outcomes import REPEATED, first_line, outcome_of, worse
+from pytest_anubis.session.running.report_outcomes import (
+    FAILED,
+    REPEATED,
+    counts,
+    excuse,
+    first_line,
+    outcome_of,
+)
 from pytest_anubis.session.running.resume import Earlier
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
@@ -42,8 +49,6 @@ from pytest_anubis.store.journal.journal_file import Journal
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
-
-_BAD = ("failed", "error", "crashed")
 
 
 class Run:
@@ -195,9 +200,10 @@ class Run:
         outcome = "crashed" if data.get("hang") else outcome_of(report)
         # A crash sticks: that the test passed when it was tried again does not unmake it.
         known = self._ending.get(report.nodeid, self.state.results.get(report.nodeid))
-        if outcome is not None and (known is None or worse(outcome, known.outcome)):
-            misuse = known.misuse if known is not None else ""
-            known = self._ending[report.nodeid] = self._result(report, data, outcome, misuse)
+        if data and "raised" not in data and known is not None:  # as "contains 1 failed subtest"
+            data = {**data, "environment": known.environment}
+        if outcome is not None and counts(outcome, data.get("environment", ""), known):
+            known = self._ending[report.nodeid] = self._result(report, data, outcome, known)
         if report.when == "teardown" and known is not None:
             self._finish_test(known)
 
@@ -208,7 +214,11 @@ class Run:
             self._block(f"{report.nodeid} cannot be collected: {first_line(report)}")
 
     def _result(
-        self, report: pytest.TestReport, data: dict[str, Any], outcome: str, misuse: str = ""
+        self,
+        report: pytest.TestReport,
+        data: dict[str, Any],
+        outcome: str,
+        known: TestResult | None = None,
     ) -> TestResult:
         # The plan knows what the report of a subtest does not say.
         plan = self.state.planned.get(report.nodeid, PlannedTest(test=report.nodeid))
@@ -220,7 +230,8 @@ class Run:
             text=first_line(report),
             seconds=round(report.duration, 6),
             metrics=len(self.state.measured(report.nodeid)) if report.when == "call" else 0,
-            misuse=data.get("usage_error", misuse),
+            misuse=data.get("usage_error", known.misuse if known is not None else ""),
+            environment=excuse(data.get("environment", ""), known),
         )
 
     def _finish_test(self, result: TestResult) -> None:
@@ -236,7 +247,7 @@ class Run:
         if not self._broken and exitstatus not in CAME_TO_ITS_END:
             self._broken = f"exit status {int(exitstatus)}"
         for result in list(self._ending.values()):  # broken off in its teardown: its failure stands
-            if result.outcome in _BAD and result.test in self.state.planned:
+            if result.outcome in FAILED and result.test in self.state.planned:
                 self._finish_test(result)
         state = self.state
         pruned = self.selection is not None and bool(self.selection.unneeded())
@@ -293,7 +304,7 @@ class Run:
     def _failed(self) -> bool:
         """Return whether something is known to have failed."""
         results = (*self.state.results.values(), *self._ending.values())
-        return bool(self._uncollected) or any(r.outcome in _BAD for r in results)
+        return bool(self._uncollected) or any(r.outcome in FAILED for r in results)
 
     def _decide_or_say_why_not(self, session: pytest.Session) -> None:
         """Decide; a fault of ours or of a hook must not cost the record of what was measured."""

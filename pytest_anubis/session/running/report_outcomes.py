@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_anubis.core.measurement import TestResult
+
 REPEATED = ("rerun", "retried")
 """What plugins make of the report of an attempt that they repeat: pytest-rerunfailures, pytest-retry."""
+
+FAILED = ("failed", "error", "crashed")
 
 _ORDER = ("passed", "xpassed", "xfailed", "skipped", "failed", "error", "crashed")
 
@@ -30,6 +34,28 @@ def outcome_of(report: pytest.TestReport) -> str | None:
 def worse(outcome: str, than: str) -> bool:
     """Return whether one outcome weighs more than another: a crash more than a failure than a skip."""
     return _ORDER.index(outcome) > _ORDER.index(than)
+
+
+def counts(outcome: str, environment: str, known: TestResult | None) -> bool:
+    """Return whether a report's outcome replaces what is known of its test: the worst one counts.
+
+    A test that failed for its surroundings may fail again for itself, in a subtest or in its teardown.
+
+    Args:
+        outcome: The report's.
+        environment: Why it says nothing about the hardware; empty if it does.
+        known: How the test ended so far.
+    """
+    if known is None or worse(outcome, known.outcome):
+        return True
+    failed_itself = outcome in FAILED and not environment
+    return bool(known.environment) and failed_itself and not worse(known.outcome, outcome)
+
+
+def excuse(environment: str, known: TestResult | None) -> str:
+    """Return why a test says nothing about the hardware; one that failed for itself has no excuse."""
+    failed_itself = known is not None and known.outcome in FAILED and not known.environment
+    return "" if failed_itself else environment
 
 
 def first_line(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -28,9 +28,9 @@ def verdicts_of_tests(
             failed. A test may fail although its metrics pass: in its teardown, or as a strict xfail.
 
     Returns:
-        FAIL for a test that failed by itself, INCONCLUSIVE for one whose worker died or that is written
-        wrongly, NOT_TESTED for one that was skipped, waived or never reported; nothing for plain tests that
-        passed.
+        FAIL for a test that failed by itself, INCONCLUSIVE for one whose worker died, that is written wrongly
+        or that its surroundings kept from its work, NOT_TESTED for one that was skipped, waived or never
+        reported; nothing for plain tests that passed.
     """
     verdicts = []
     for plan in planned:
@@ -46,6 +46,12 @@ def verdicts_of_tests(
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.INVALID, text))
         elif result.outcome in ("failed", "error"):
             if (plan.benchmark, plan.device) in explained:
+                continue
+            if result.environment:
+                text = f"the test could not do its work: {result.environment} ({result.text})"
+                verdicts.append(
+                    _verdict(plan, node, Outcome.INCONCLUSIVE, Reason.ENVIRONMENT, text)
+                )
                 continue
             text = f"the test itself failed: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text))

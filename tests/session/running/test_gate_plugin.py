@@ -79,7 +79,7 @@ def test_seven_of_eight_is_said_before_any_benchmark(eight: pytest.Pytester) -> 
     result = run(eight)
     result.assert_outcomes(failed=1)  # the inventory itself
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["anubis gate: FAIL:*is 7 *expected 8", "REJECTED*"])
+    result.stdout.fnmatch_lines(["anubis gate: FAIL:*is 7 *expected 8; next step: *", "REJECTED*"])
 
 
 def test_a_narrow_link_is_rejected_with_its_slot(eight: pytest.Pytester) -> None:
@@ -110,6 +110,29 @@ def test_an_unreadable_sensor_is_never_fine(eight: pytest.Pytester) -> None:
     )
 
 
+def test_what_only_needs_a_reset_rejects_nothing_and_says_so(eight: pytest.Pytester) -> None:
+    change(eight, lambda inventory: inventory["accelerators"][2].update(remap_pending=True))
+    result = run(eight)
+    result.assert_outcomes(passed=8)
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(
+        [
+            "anubis gate: INCONCLUSIVE: GPU 2 *: row remapping is waiting for a reset, *; next step: "
+            "reset the card *serial number *",
+            "UNDECIDED: *row remapping is waiting for a reset, *reset the card *test again*",
+        ]
+    )
+
+
+def test_a_note_is_told_and_stands_in_nobodys_way(eight: pytest.Pytester) -> None:
+    change(eight, lambda inventory: inventory["accelerators"][2].update(persistence=False))
+    result = run(eight)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["anubis gate: NOTE: GPU 2 *: driver persistence is off*"])
+    (journal,) = eight.path.glob(".anubis/runs/*/journal.jsonl")
+    assert "driver persistence" not in journal.read_text()
+
+
 def test_redaction_leaves_serial_numbers_out(eight: pytest.Pytester) -> None:
     serials = [
         card.serial for card in replay(RECORDED).inventory.accelerators if card.serial is not None
@@ -125,11 +148,11 @@ FAULTS = {
     "x8": (lambda i: i["accelerators"][2].update(link_width=8), "PCIe link width is 8"),
     "VBIOS": (lambda i: i["accelerators"][5].update(vbios="96.0"), "VBIOS version is 96.0"),
     "memory": (lambda i: i["memory"].update(total=1 << 40), "main memory is 1024.0 GiB"),
-    "ECC": (
-        lambda i: i["accelerators"][0].update(ecc_corrected=5000),
-        "corrected ECC errors is 5000",
+    "SRAM": (
+        lambda i: i["accelerators"][0].update(sram_threshold=True),
+        "limit of SRAM errors is exceeded",
     ),
-    "rows": (lambda i: i["accelerators"][1].update(remapped_corrected=11), "remapped rows is 11"),
+    "rows": (lambda i: i["accelerators"][1].update(remap_failed=True), "row remapping is failed"),
 }
 
 

@@ -1,0 +1,161 @@
+"""Which errors of a test speak of its surroundings, and not of the hardware.
+
+Out of the box a test's error counts against the hardware: nothing sick may pass for want of a word here. The
+table names the errors that a healthy card gives as well, where a driver, a service, a container or a library
+stands in the way; such a test is INCONCLUSIVE, which accepts nothing either, and its user is told what to
+mend. What the hardware itself reports comes first, and a failed check of the test's own is always a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# The words by which the drivers report a fault of the card: CUDA runtime errors 214 (ECC), 220 (NVLink), 714
+# and 719 (stack, launch failure), HIP's of the same names, NVML's codes 15 and 16.
+_HARDWARE = re.compile(
+    r"uncorrectable ecc|uncorrectable nvlink|hardware stack error|unspecified launch failure|"
+    r"illegal (memory access|address|instruction)|misaligned address|memory access fault by gpu|"
+    r"gpu is lost|fallen off the bus|gpu requires (reset|restart)|contained error|\bxid\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One kind of error that says nothing about the hardware.
+
+    Attributes:
+        words: Matches its messages, in any case.
+        cause: What stands in the way, in words.
+        fix: What to do about it.
+    """
+
+    words: re.Pattern[str]
+    cause: str
+    fix: str
+
+
+def _cause(words: str, cause: str, fix: str) -> Cause:
+    return Cause(re.compile(words, re.IGNORECASE), cause, fix)
+
+
+# The more telling message stands first. Messages are those of torch, the CUDA runtime (its error numbers in
+# brackets), HIP, NCCL and the operating system.
+CAUSES = (
+    # torch/cuda/__init__.py; torch's builds are made for one vendor, or for none.
+    _cause(
+        r"not compiled with (cuda|rocm|hip|xpu)|not linked with support for (cuda|hip)",
+        "this build of torch does not support the accelerator",
+        "install torch's build for CUDA or ROCm",
+    ),
+    # cudaErrorSystemNotReady (802): NVSwitch systems without a running fabric manager (pytorch#35710).
+    _cause(
+        r"system not yet initialized|error[: ]*802|SYSTEM_?NOT_?READY",
+        "the NVSwitch fabric is not set up",
+        "start the fabric manager of the driver's own version (systemctl start nvidia-fabricmanager)",
+    ),
+    # 803, 804, 35; torch/cuda/__init__.py for the old driver.
+    _cause(
+        r"unsupported display driver|driver/library version mismatch|forward compatibility was attempted|"
+        r"driver version is insufficient|driver on your system is too old|version_?mismatch",
+        "the driver does not fit the libraries",
+        "update the driver, or install torch for the CUDA version that the driver supports; after an update "
+        "of the driver, reboot",
+    ),
+    _cause(
+        r"found no nvidia driver|libcuda\.so|libamdhip64\.so|unable to open /dev/kfd|"
+        r"driver initialization failed",
+        "the driver cannot be reached",
+        "load it; in a container pass the cards in (--gpus all; --device /dev/kfd --device /dev/dri)",
+    ),
+    # 209, 98 (hipErrorInvalidDeviceFunction), 222, 300: the build has no code for this card's architecture.
+    _cause(
+        r"no kernel image|invalid device function|NoBinaryForGpu|unsupported toolchain|"
+        r"kernel image is invalid|not compatible with the current pytorch",
+        "this build of torch has no code for this card",
+        "install a build of torch for the card's architecture",
+    ),
+    # 46: another process holds a card in exclusive-process mode, or the mode forbids all.
+    _cause(
+        r"devices?(\(s\))? (is/)?are busy or unavailable|devicesunavailable",
+        "another process holds the card, or its compute mode forbids its use",
+        "end the other program (nvidia-smi shows it), or set nvidia-smi -c DEFAULT",
+    ),
+    # 100, 101: nothing is visible to this process. Two ranks on one card: NCCL says "Duplicate GPU".
+    _cause(
+        r"no (cuda|hip) gpus are available|no (cuda|rocm)-capable device|invalid device ordinal|"
+        r"duplicate gpu detected",
+        "the process does not see the card that it was to use",
+        "look at CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, and MIG (nvidia-smi -L)",
+    ),
+    # Docker gives /dev/shm 64 MiB; NCCL exchanges data through it (nccl#290, #342), so do torch's loaders.
+    _cause(
+        r"/dev/shm|shared memory segment|insufficient shared memory|"  # noqa: S108 - words, no file
+        r"unable to (mmap|allocate|open) shared memory",
+        "/dev/shm is too small",  # noqa: S108
+        "make it larger: docker run --shm-size=1g or --ipc=host; in Kubernetes a Memory emptyDir there",
+    ),
+    _cause(
+        r"(cuda|hip) out of memory|(cuda|hip) error: out of memory|OutOfMemoryError|ErrorOutOfMemory|"
+        r"ErrorMemoryAllocation|STATUS_ALLOC_FAILED|cuda failure (2\b|'out of memory')",
+        "the card's memory did not suffice",
+        "end what else uses the card (nvidia-smi shows it), or choose a smaller profile",
+    ),
+    _cause(
+        r"^MemoryError|DefaultCPUAllocator|cannot allocate memory|errno 12\b",
+        "main memory did not suffice",
+        "free some, or raise the container's limit",
+    ),
+    # ncclSystemError: a call of the operating system failed. What else NCCL says stays a failure.
+    _cause(
+        r"ncclSystemError|unhandled system error|no socket interface found",
+        "NCCL was refused something by the operating system",
+        "run again with NCCL_DEBUG=WARN to see what: /dev/shm, a network interface, a limit of locked memory",
+    ),
+    _cause(
+        r"address already in use|errno 98\b",
+        "a network port is taken",
+        "end the program that listens there, and test again",
+    ),
+    _cause(
+        r"no space left on device|errno 28\b|disk quota exceeded|errno 122\b",
+        "a file system is full",
+        "free some space",
+    ),
+    _cause(
+        r"too many open files|errno 24\b|resource temporarily unavailable|can't start new thread",
+        "a limit of processes, threads or open files was reached",
+        "raise it (ulimit -n, ulimit -u, the container's pids limit)",
+    ),
+    _cause(
+        r"permission denied|permissionerror|operation not permitted|insufficient permissions",
+        "the user who runs the test may not do what it does",
+        "give the permission, such as the groups render and video",
+    ),
+    _cause(
+        r"^(ModuleNotFoundError|ImportError)\b|cannot open shared object file",
+        "a library is missing",
+        "install it",
+    ),
+)  # fmt: skip
+
+
+def environment_of(error: BaseException, *, own_check: bool = False) -> str:
+    """Return what of its surroundings kept a test from its work, and what to do about it.
+
+    Args:
+        error: What the test raised.
+        own_check: The test found something wrong by itself: an assertion, ``pytest.fail``, a verdict.
+
+    Returns:
+        One sentence; empty for a failed check, a fault of the hardware, and whatever is not known here.
+    """
+    message = f"{type(error).__name__}: {error}"
+    if _HARDWARE.search(message):
+        return ""
+    # Torch asserts that it can use the card: the one assertion that is no check of the test's own.
+    for known in CAUSES[:1] if own_check or isinstance(error, AssertionError) else CAUSES:
+        if known.words.search(message):
+            return f"{known.cause}; {known.fix}"
+    return ""

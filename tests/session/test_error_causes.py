@@ -1,0 +1,237 @@
+"""What the errors of a test speak of: its surroundings, the hardware, or a check of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_anubis.session.error_causes import CAUSES, environment_of
+from tests.session.conftest import Learn
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch's, of the same name."""
+
+
+class AcceleratorError(RuntimeError):
+    """As torch's, of the same name."""
+
+
+class DistBackendError(RuntimeError):
+    """As torch's, of the same name."""
+
+
+class ChildError(RuntimeError):
+    """As the suites', which tell what their children died of."""
+
+
+# Messages as drivers and libraries write them -> a word of what is in the way.
+ENVIRONMENT: list[tuple[BaseException, str]] = [
+    (AssertionError("Torch not compiled with CUDA enabled"), "build of torch"),
+    (
+        RuntimeError(
+            "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+            "NumCudaDevices() that might have already set an error? Error 802: system not yet initialized"
+        ),
+        "fabric manager",
+    ),
+    (
+        RuntimeError("The NVIDIA driver on your system is too old (found version 11040). Please update"),
+        "driver does not fit",
+    ),
+    (RuntimeError("Found no NVIDIA driver on your system."), "driver cannot be reached"),
+    (
+        AcceleratorError("CUDA error: no kernel image is available for execution on the device"),
+        "no code for this card",
+    ),
+    (RuntimeError("HIP error: invalid device function\nHIP kernel errors might be"), "no code"),
+    (
+        AcceleratorError("CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
+        "another process holds the card",
+    ),
+    (
+        RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable"),
+        "another process holds the card",
+    ),
+    (RuntimeError("No CUDA GPUs are available"), "does not see the card"),
+    (AcceleratorError("CUDA error: invalid device ordinal"), "CUDA_VISIBLE_DEVICES"),
+    (OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"), "card's memory"),
+    (OutOfMemoryError("HIP out of memory. Tried to allocate 2.00 GiB."), "card's memory"),
+    (AcceleratorError("CUDA error: out of memory"), "card's memory"),
+    (
+        DistBackendError(
+            "NCCL error in: ProcessGroupNCCL.cpp:3356, unhandled system error (run with NCCL_DEBUG=INFO for "
+            "details), NCCL version 2.27.3\nncclSystemError: System call (e.g. socket, malloc) or external "
+            "library call failed or device error.\nLast error:\nError while creating shared memory segment "
+            "/dev/shm/nccl-pZafXL (size 7340384), error: No space left on device (28)"
+        ),
+        "--shm-size=1g",
+    ),
+    (
+        ChildError("rank 3: DistBackendError: NCCL error in: x.cpp:1, unhandled system error (run"),
+        "NCCL_DEBUG",
+    ),
+    (
+        ChildError("rank 0 is gone; it printed: Traceback\n  ...\nOutOfMemoryError: CUDA out of memory."),
+        "card's memory",
+    ),
+    (MemoryError(), "main memory"),
+    (OSError(28, "No space left on device"), "file system is full"),
+    (OSError(24, "Too many open files"), "ulimit"),
+    (PermissionError(13, "Permission denied", "/dev/kfd"), "may not"),
+    (ModuleNotFoundError("No module named 'flash_attn'"), "library is missing"),
+    (ImportError("libcudnn.so.9: cannot open shared object file: No such file"), "library is missing"),
+    (OSError(98, "Address already in use"), "port is taken"),
+]  # fmt: skip
+
+# What a sick card, or a test that found something, raises.
+HARDWARE: list[BaseException] = [
+    RuntimeError("CUDA error: uncorrectable ECC error encountered"),
+    AcceleratorError("CUDA error: an illegal memory access was encountered"),
+    AcceleratorError("CUDA error: unspecified launch failure"),
+    RuntimeError("CUDA error: uncorrectable NVLink error detected during the execution"),
+    RuntimeError("GPU is lost"),
+    # It died of the error, and then had no memory either.
+    ChildError(
+        "rank 1 is gone; it printed: uncorrectable ECC error encountered\nCUDA out of memory"
+    ),
+    AssertionError("3 of 4096 elements are wrong; out of memory is no excuse for it"),
+    AssertionError("assert 0.25 < 0.1"),
+    RuntimeError("sent 65536 bytes, 65000 arrived"),
+    OSError(5, "Input/output error"),
+    OSError(30, "Read-only file system"),
+    ValueError("NaN in the gradient"),
+    RuntimeError("CUDA error: unknown error"),
+    DistBackendError("NCCL error in: x.cpp:1, remote process exited or there was a network error"),
+    ChildError("rank 5 did not answer within 120 s"),
+]
+
+
+def shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".replace("\n", " ")[:70]
+
+
+@pytest.mark.parametrize(("error", "words"), ENVIRONMENT, ids=[shown(e) for e, _ in ENVIRONMENT])
+def test_what_a_healthy_card_raises_too_is_its_surroundings(
+    error: BaseException, words: str
+) -> None:
+    found = environment_of(error)
+    assert words in found
+    assert found.isprintable()
+
+
+@pytest.mark.parametrize("error", HARDWARE, ids=map(shown, HARDWARE))
+def test_what_speaks_of_the_hardware_or_is_not_known_has_no_excuse(error: BaseException) -> None:
+    assert environment_of(error) == ""
+
+
+def test_every_cause_has_a_message_here() -> None:
+    messages = [f"{type(error).__name__}: {error}" for error, _ in ENVIRONMENT]
+    for cause in CAUSES:
+        assert any(cause.words.search(message) for message in messages), cause.cause
+
+
+def test_a_failed_check_is_no_matter_of_its_words() -> None:
+    class Failed(Exception):
+        pass
+
+    error = Failed("the copy is wrong: CUDA out of memory")
+    assert environment_of(error) != ""
+    assert environment_of(error, own_check=True) == ""
+
+
+BODY = """
+import pytest
+
+@pytest.mark.anubis(component="accelerator.compute", scope="device")
+def test_gemm(anubis_metric, anubis_device):
+    anubis_metric.record("speed", [100.0] * 21, unit="GFLOP/s", better="higher")
+    {body}
+"""
+
+
+def told(project: pytest.Pytester) -> list[dict[str, Any]]:
+    lines = (project.path / ".anubis/runs/r/journal.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "outcome", "words"),
+    [
+        (
+            "raise RuntimeError('CUDA out of memory. Tried to allocate 2 GiB')",
+            20,
+            "INCONCLUSIVE",
+            "the test could not do its work: the card's memory did not suffice; end what else uses the "
+            "card (nvidia-smi shows it), or choose a smaller profile (RuntimeError: CUDA out of memory. "
+            "Tried to allocate 2 GiB)",
+        ),
+        (
+            "raise RuntimeError('CUDA error: uncorrectable ECC error encountered')",
+            1,
+            "FAIL",
+            "the test itself failed: RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        ),
+        (
+            "pytest.fail('wrong sum: CUDA out of memory')",
+            1,
+            "FAIL",
+            "the test itself failed: Failed: wrong sum: CUDA out of memory",
+        ),
+    ],
+)
+def test_only_the_hardware_rejects(
+    project: pytest.Pytester, learn: Learn, body: str, code: int, outcome: str, words: str
+) -> None:
+    learn(benchmark="test_suite.py::test_gemm")
+    project.makepyfile(test_suite=BODY.format(body=body))
+    result = project.runpytest("--anubis", "--anubis-run-id=r")
+    assert result.ret == code
+    verdicts = [one for one in told(project) if one["event"] == "verdict"]
+    assert (outcome, words) in [(one["outcome"], one["text"]) for one in verdicts]
+    (ended,) = [one for one in told(project) if one["event"] == "node_verdict"]
+    assert words in ended["headline"]
+
+
+# Two things go wrong in one test: whichever comes first, what speaks of the hardware counts.
+TWICE = """
+import pytest
+
+OURS, THEIRS = AssertionError("wrong sum"), RuntimeError("CUDA out of memory")
+
+@pytest.fixture
+def card():
+    yield
+    raise {teardown}
+
+@pytest.mark.anubis(component="accelerator.compute", scope="device")
+def test_gemm(anubis_metric, anubis_device, card):
+    anubis_metric.record("speed", [100.0] * 21, unit="GFLOP/s", better="higher")
+    raise {body}
+
+@pytest.mark.anubis(component="accelerator.compute", scope="device")
+def test_subtests(anubis_metric, anubis_device, subtests):
+    anubis_metric.record("speed", [100.0] * 21, unit="GFLOP/s", better="higher")
+    with subtests.test("first"):
+        raise {body}
+    with subtests.test("second"):
+        raise {teardown}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "teardown", "outcome"),
+    [("OURS", "THEIRS", "FAIL"), ("THEIRS", "OURS", "FAIL"), ("THEIRS", "THEIRS", "INCONCLUSIVE")],
+)
+@pytest.mark.parametrize("test", ["test_gemm", "test_subtests"])
+def test_a_second_error_excuses_nothing(
+    project: pytest.Pytester, learn: Learn, test: str, body: str, teardown: str, outcome: str
+) -> None:
+    learn(benchmark=f"test_suite.py::{test}")
+    project.makepyfile(test_suite=TWICE.format(body=body, teardown=teardown))
+    result = project.runpytest("--anubis", "--anubis-run-id=r", "-k", test)
+    assert result.ret == {"FAIL": 1, "INCONCLUSIVE": 20}[outcome]
+    verdicts = [one for one in told(project) if one["event"] == "verdict"]
+    assert outcome in [one["outcome"] for one in verdicts if not one.get("metric")]
