@@ -9,6 +9,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from pytest_anubis.distributed.containment.hang_reports import HangReports
 from pytest_anubis.distributed.containment.leftovers import Leftovers
 from pytest_anubis.distributed.dispatch.tasks import NODE, Lane
 from pytest_anubis.distributed.workers import controller
+from pytest_anubis.distributed.workers.device_binding import device_order
 from pytest_anubis.distributed.workers.lane_allotment import side_by_side
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.process_cores import NearCard
@@ -85,6 +87,8 @@ def start(config: pytest.Config, settings: Settings) -> None:
     if earlier is not None:  # after the choice, which must see all tests
         add_part(config, SkipDone(), "anubis-resume")
     gate = None
+    if context.refused and (not context.judging or settings.gate == "off"):
+        raise pytest.UsageError("; ".join(context.refused))
     if context.judging:
         gate = Gate(context, run.sink, golden_of(context))
         add_part(config, gate, "anubis-gate")
@@ -99,6 +103,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
     elif in_workers(config, settings, context.devices):
         controller.register(config, context, run.state, run.sink, run.selection)
     else:
+        _count_by_slot(config, context)
         watch_tests(config, worker=False)
         add_part(config, Leftovers(config, run.sink), "anubis-leftovers")
         lane = Lane(NODE, context.devices)
@@ -110,6 +115,19 @@ def start(config: pytest.Config, settings: Settings) -> None:
             config.add_cleanup(evidence.close)
             hangs = HangReports(context.node, run.state, run.sink, evidence)
             add_part(config, hangs, "anubis-hangs")
+
+
+def _count_by_slot(config: pytest.Config, context: RunContext) -> None:
+    """Let CUDA count cards as the inventory does, in this process and whatever it starts."""
+    for name, value in device_order(context.bindings).items():
+        before = {name: os.environ[name]} if name in os.environ else {}
+        os.environ[name] = value
+        config.add_cleanup(partial(_put_back, name, before))
+
+
+def _put_back(name: str, before: Mapping[str, str]) -> None:
+    os.environ.pop(name, None)
+    os.environ.update(before)
 
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
@@ -178,6 +196,7 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         devices=usable.devices,
         bindings=usable.bindings,
         hidden=usable.notes,
+        refused=usable.refused,
         baseline=baseline,
         baseline_note=note,
     )

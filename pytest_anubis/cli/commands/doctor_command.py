@@ -128,7 +128,8 @@ def _missing_here(inventory: Inventory) -> list[str]:
     if log.unreadable:
         lines.append(f"{log.unreadable}: XIDs and machine checks go unseen; run as root")
     log.close()
-    return lines + list(visible(inventory.accelerators, os.environ).notes)
+    seen = visible(inventory.accelerators, os.environ)
+    return [*lines, *seen.notes, *seen.refused]
 
 
 def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:

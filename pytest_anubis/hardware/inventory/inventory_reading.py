@@ -127,7 +127,12 @@ def redact(inventory: Inventory) -> Inventory:
         inventory,
         system=replace(inventory.system, serial=hide(inventory.system.serial)),
         accelerators=tuple(
-            replace(card, uuid=hide(card.uuid), serial=hide(card.serial))
+            replace(
+                card,
+                uuid=hide(card.uuid),
+                hip_uuid=hide(card.hip_uuid),
+                serial=hide(card.serial),
+            )
             for card in inventory.accelerators
         ),
         disks=tuple(replace(disk, serial=hide(disk.serial)) for disk in inventory.disks),

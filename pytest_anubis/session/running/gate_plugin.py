@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import Judged
+from pytest_anubis.core.inventory import GateFinding
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.inventory.hardware_classes import closest_class
@@ -15,7 +16,7 @@ from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.inventory import GateFinding, Inventory
+    from pytest_anubis.core.inventory import Inventory
 
 BENCHMARK = "inventory"
 """Benchmark id of the gate's verdicts."""
@@ -38,15 +39,20 @@ class Gate:
         self._sink = sink
         self._golden = golden
         self.findings: list[GateFinding] = []
+        refused: list[GateFinding] = []
         if context.settings.gate != "off":
             inventory = inventory_from_plain(context.inventory)
-            self.findings = check_inventory(inventory, golden)
+            refused = list(map(_refused, context.refused))
+            self.findings = [*check_inventory(inventory, golden), *refused]
+        self._stopping = [finding for finding in self.findings if finding.severity == "FAIL"]
+        if context.settings.gate != "stop":
+            self._stopping.clear()
+        self._stopping += refused  # nothing could be tested at all
 
     @property
     def stops(self) -> bool:
         """No benchmark is to run on this node."""
-        failed = any(finding.severity == "FAIL" for finding in self.findings)
-        return failed and self._context.settings.gate == "stop"
+        return bool(self._stopping)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Write what was found into the journal, which is open now."""
@@ -73,7 +79,7 @@ class Gate:
         """
         if not self.stops or session.config.option.collectonly:
             return None
-        for number, finding in enumerate(f for f in self.findings if f.severity == "FAIL"):
+        for number, finding in enumerate(self._stopping):
             what = f"{BENCHMARK}::{finding.what}" + (f" [{number}]" if number else "")
             report = pytest.TestReport(
                 nodeid=what,
@@ -105,6 +111,18 @@ class Gate:
             baseline=self._context.baseline.digest if self._context.baseline else "",
             action=finding.action,
         )
+
+
+def _refused(text: str) -> GateFinding:
+    """Return what is wrong with the user's choice of accelerators, ``problem: fix``."""
+    problem, _, fix = text.partition(": ")
+    return GateFinding(
+        what="the choice of accelerators",
+        expected="whole cards of this node, each once",
+        found=f"none that can be tested ({problem})",
+        severity="INCONCLUSIVE",
+        action=fix,
+    )
 
 
 def golden_of(context: RunContext) -> Inventory | None:
