@@ -35,6 +35,8 @@ class Evidence:
         self._devices = devices
         self._log = log or KernelLog()
         self._bus = bus
+        # A container may not show its cards there at all; only what was there can be gone.
+        self._there = {one for one in devices.values() if one and (bus / one.lower()).exists()}
 
     @property
     def blind(self) -> str:
@@ -54,8 +56,7 @@ class Evidence:
             for event in kernel_events(self._log.new_lines())
             if event.hardware and (not event.place or _same(event.place, address))
         ]
-        # Recorded nodes have addresses that this machine may never have had.
-        if address and self._bus.is_dir() and not (self._bus / address.lower()).exists():
+        if address in self._there and not (self._bus / str(address).lower()).exists():
             found.append(f"{device} at {address} is gone from the PCI bus")
         return tuple(found)
 

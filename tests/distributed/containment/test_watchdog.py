@@ -295,6 +295,10 @@ def test_evidence_counts_for_the_card_it_speaks_of(tmp_path: Path) -> None:
         assert evidence.against(device) == ()  # told once
         evidence.close()
     evidence = Evidence(places, log=kernel(tmp_path), bus=bus)
+    assert evidence.against("cuda:2") == ()  # it was never there: a container may not show it
+    (bus / "0000:7f:00.0").mkdir()
+    evidence = Evidence(places, log=kernel(tmp_path), bus=bus)
+    (bus / "0000:7f:00.0").rmdir()
     assert evidence.against("cuda:2") == ("cuda:2 at 0000:7f:00.0 is gone from the PCI bus",)
     assert evidence.against(NODE) == ()
     assert evidence.blind == ""
