@@ -51,7 +51,7 @@ PARTS = _words(
 _OPTIONS = _words(
     "|",
     "-n0|-n1|-n2|-n auto|--anubis-in-process|-s|-x|--maxfail=1|--lf|--ff|--nf|--sw|--sw --sw-skip|--exitfirst"
-    "|--fixtures|--fixtures-per-test|--setup-plan|--setup-only|--setup-show|--markers|--version|--help"
+    "|--fixtures|--fixtures-per-test|--setup-plan|--setup-only|--setup-show|--markers|--help"
     "|--cache-show|--anubis-gate=off|--anubis-gate=continue|--anubis-select=risk|--anubis-select=all"
     "|--anubis-select=budget --anubis-budget=1ms|--anubis-select=cost|--anubis-select=risk --anubis-risk=0.99"
     "|--anubis-require-all|--anubis-fail-on=marginal|--anubis-redact|--anubis-timeout=30|--anubis-explain"

@@ -15,7 +15,6 @@ from pytest_anubis.codec.json_files import (
     parse_json,
     read_bytes,
     read_json,
-    well_formed,
 )
 from pytest_anubis.codec.plain_reading import from_plain
 from pytest_anubis.codec.plain_writing import to_plain
@@ -31,6 +30,5 @@ __all__ = [
     "read_json",
     "shown",
     "to_plain",
-    "well_formed",
     "without_surrogates",
 ]

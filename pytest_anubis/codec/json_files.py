@@ -9,10 +9,10 @@ from typing import Any
 
 from pytest_anubis.codec.codec_error import CodecError, shown
 from pytest_anubis.codec.input_limits import DEEPEST, LARGEST_JSON, most_bytes, too_large
+from pytest_anubis.codec.surrogates import LONE, without_surrogates
 
 _TOO_DEEP = f"nested too deeply: more than {DEEPEST} levels"
 _BLANK = re.compile(r"[ \t\n\r]*")
-_LONE = re.compile("[\ud800-\udfff]")
 
 
 def read_json(path: Path, *, largest: int = LARGEST_JSON) -> Any:
@@ -78,17 +78,12 @@ def leading_json(text: str, at: int) -> tuple[Any, int]:
     return _decoded(_LENIENT, text, at)
 
 
-def well_formed(text: str) -> str:
-    """Return text that every encoding of Unicode takes: lone surrogates become U+FFFD."""
-    return text if text.isascii() else _LONE.sub("\ufffd", text)
-
-
 def _decoded(decoder: json.JSONDecoder, text: str, at: int) -> tuple[Any, int]:
     try:
         data, end = decoder.raw_decode(text, at)
         _check_depth(data, text, at, end)
         escaped = text.find("\\ud", at, end) >= 0 or text.find("\\uD", at, end) >= 0
-        if escaped or (not text.isascii() and _LONE.search(text, at, end)):
+        if escaped or (not text.isascii() and LONE.search(text, at, end)):
             data = _cleaned(data)
         return data, end
     except json.JSONDecodeError as error:
@@ -129,11 +124,11 @@ def _check_depth(data: Any, text: str, start: int, end: int) -> None:
 
 def _cleaned(value: Any) -> Any:
     if type(value) is str:
-        return well_formed(value)
+        return without_surrogates(value)
     if type(value) is list:
         return [_cleaned(item) for item in value]
     if type(value) is dict:
-        return {well_formed(name): _cleaned(item) for name, item in value.items()}
+        return {without_surrogates(name): _cleaned(item) for name, item in value.items()}
     return value
 
 

@@ -111,6 +111,19 @@ def cannot_fail(criterion: Criterion) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlainCheck:
+    """A test without a metric that most healthy nodes passed: a node that has not run it was not checked so.
+
+    Attributes:
+        test: Benchmark id, or node id of a test that is none.
+        devices: Devices that most of these nodes passed it on, sorted; ``node`` where it has none of its own.
+    """
+
+    test: str
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
     """A unit whose sample took no part in learning, and why."""
 
@@ -156,6 +169,7 @@ class Baseline:
         method: ``median`` or ``medoid``.
         exclusions: Units left out, with reasons.
         findings: What the learning noticed.
+        checks: Tests without a metric that every node must pass as well; empty in older baselines.
         inventory: The majority's inventory (golden inventory) of the class, plain data; may be empty.
         digest: Content digest, ``sha256:`` and 12 hexadecimal digits; set by the store.
     """
@@ -173,6 +187,7 @@ class Baseline:
     method: Method = "median"
     exclusions: tuple[Exclusion, ...] = ()
     findings: tuple[Finding, ...] = ()
+    checks: tuple[PlainCheck, ...] = ()
     inventory: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
 

@@ -32,6 +32,11 @@ class PlannedTest:
     metrics: tuple[str, ...] = ()
     cost: NotNegative | None = None
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """What is tested and where: the benchmark, or the test itself if it is none, and the device."""
+        return self.benchmark or self.test, self.device
+
 
 @compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)

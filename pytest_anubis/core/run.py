@@ -44,6 +44,7 @@ class RunEvidence:
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
         devices: Devices that tests of every device were to run on.
         caveats: What was switched off, for the headline.
+        planned: Benchmark or plain test, and device, of every test that was to run.
         broken_off: Why nothing can be decided: none of the runs came to its end. Empty if one did.
     """
 
@@ -53,6 +54,7 @@ class RunEvidence:
     residual_risk: float | None = None
     devices: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    planned: frozenset[tuple[str, str]] = frozenset()
     broken_off: str = ""
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
@@ -65,6 +67,7 @@ class RunEvidence:
             residual_risk=max(risks, default=None),
             devices=tuple(dict.fromkeys((*self.devices, *more.devices))),
             caveats=tuple(dict.fromkeys((*self.caveats, *more.caveats))),
+            planned=self.planned | more.planned,
             broken_off=self.broken_off and more.broken_off,
         )
 
@@ -128,14 +131,14 @@ class RunRecord:
 
     @property
     def broken_off(self) -> str:
-        """Why nothing may be concluded from the run's end; empty for a run that came to its end."""
+        """What happened to the run, so that nothing may be concluded from its end; empty if nothing did."""
         if not self.ended:
-            return "it never finished"
+            return "never finished"
         if self.cause:
-            return f"it was broken off: {self.cause}"
+            return f"was broken off: {self.cause}"
         wrongly_written = self.exit_status == WRONG_USE and self.node_verdict is not None
         if self.exit_status not in CAME_TO_ITS_END and not wrongly_written:
-            return f"it was broken off (exit status {self.exit_status})"
+            return f"was broken off (exit status {self.exit_status})"
         return ""
 
     @property

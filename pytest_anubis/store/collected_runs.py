@@ -117,7 +117,7 @@ def refusal(record: RunRecord) -> str:
     """Say why nothing may be learned from a run, or return an empty string."""
     decision = record.node_verdict.decision if record.node_verdict else None
     if record.broken_off:
-        return record.broken_off.replace("it ", "the run ", 1)
+        return f"the run {record.broken_off}"
     if decision is Decision.REJECTED:
         return "the node was rejected in this run"
     if record.purpose == "acceptance" and decision is not Decision.ACCEPTED:

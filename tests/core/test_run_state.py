@@ -270,7 +270,7 @@ def test_a_run_is_broken_off_by_its_status_or_by_what_is_known(
 ) -> None:
     run = started(RunFinished(exit_status=status, ended="2026", broken_off=cause)).record()
     assert bool(run.broken_off) is off
-    assert started().record().broken_off == "it never finished"
+    assert started().record().broken_off == "never finished"
 
 
 def test_a_failed_attempt_is_told_apart_whatever_comes_first() -> None:
@@ -331,7 +331,7 @@ def test_what_a_resumed_run_finds_anew_is_forgotten_and_its_deaths_are_not() -> 
     assert run.blockers == (f"worker of lane cuda:0 died ({cut}): killed by signal 9",)
     assert run.node_verdict is None
     assert not run.ended
-    assert run.broken_off == "it never finished"
+    assert run.broken_off == "never finished"
 
 
 def test_a_planned_test_that_never_ended_is_not_reported() -> None:

@@ -6,10 +6,10 @@ import contextlib
 import io
 import json
 import re
-from dataclasses import dataclass
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.verdict import Decision
+from tests.golden.asking import Said
 
 EXCUSES = re.compile(
     r"damage|broken off|never finished|interrupted|cut short|could not be read|cannot be read|no run"
@@ -21,19 +21,8 @@ class Defect(Exception):
     """Something that no file may bring about; one line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a command said.
-
-    Attributes:
-        code: Its exit code.
-        out: Its standard output.
-        err: Its standard error.
-    """
-
-    code: int
-    out: str
-    err: str
+class Answer(Said):
+    """What a command said, and what that means."""
 
     @property
     def text(self) -> str:

@@ -22,6 +22,8 @@ from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.samples.columnar_files import (
     Columns,
     ColumnsError,
@@ -143,3 +145,13 @@ def test_a_limit_that_is_no_size_is_said(monkeypatch: pytest.MonkeyPatch, text: 
         most_bytes(1)
     monkeypatch.setenv(VARIABLE, "3 GiB")
     assert most_bytes(1) == 3 << 30
+
+
+def test_a_journal_of_one_endless_line_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "1MiB")
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(b'{"event":"run_started","node":"' + b"n" * 2 * MIB)
+    with pytest.raises(JournalError, match=r"line 1: too long, beyond the limit of 1MiB"):
+        read_journal(journal)

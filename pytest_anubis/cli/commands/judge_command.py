@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     damaged = sum(refused.damaged for refused in runs.refused)
     if damaged:
         tell(
-            f"not judged: {damaged} file{'s' if damaged > 1 else ''} that could not be read (see above); "
+            f"not judged: {count_text(damaged, 'file')} that could not be read (see above); "
             "fix or remove them"
         )
     decisions = {verdict.decision for verdict in judged.nodes}

@@ -88,7 +88,7 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
         baseline if same else None,
         fail_on="marginal" if record.settings.get("fail_on") == "marginal" else "fail",
         require_all=record.settings.get("require_all") is True,
-        broken_off=record.broken_off.replace("it ", "the run ", 1),
+        broken_off=f"the run {record.broken_off}" if record.broken_off else "",
     )
     return dataclasses.replace(
         record,

@@ -24,8 +24,7 @@ _WORDS = {
     signal.SIGKILL: "killed",
     signal.SIGTERM: "terminated",
 }
-_PR_SET_PDEATHSIG = 1  # these two as the kernel numbers them
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +137,6 @@ def stack_of(pid: int, file: Path, patience: float = 0.5) -> str:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-
-
-def die_with_parent() -> None:
-    """Let the kernel end this process when the one that started it is gone; Linux only.
-
-    Otherwise a test that hangs outlives a controller that was killed, and keeps its device.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def adopt_orphans() -> None:

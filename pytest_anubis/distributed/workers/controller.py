@@ -23,6 +23,7 @@ from pytest_anubis.core.events import (
     WorkerDied,
 )
 from pytest_anubis.core.run_state import RunState
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
 from pytest_anubis.distributed.containment.crash_report import (
     Crash,
@@ -56,7 +57,6 @@ from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink, add_part
-from pytest_anubis.session.running.exit_guard import UNDECIDED
 from pytest_anubis.session.selecting.run_choice import Selection, answered
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.scratch_folders import ScratchFolder
@@ -316,12 +316,12 @@ class Controller:
         crashes = sum(self._crash_reports.values()) + self._hangs.count
         only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
         if only and self._context.settings.mode == "measure":  # else the verdicts speak
-            session.exitstatus = UNDECIDED
+            session.exitstatus = Decision.UNDECIDED.exit_code
         never = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         unneeded = self._selection is not None and bool(self._selection.unneeded())
         if never and self._plan is None and not unneeded:
             self._lines.append("no worker came as far as running a test: nothing was measured")
-            session.exitstatus = UNDECIDED
+            session.exitstatus = Decision.UNDECIDED.exit_code
 
     def _tell_how_long_it_took(self) -> None:
         began = self._listener.began

@@ -22,7 +22,6 @@ from pytest_anubis.distributed.containment.leftovers import Leftovers
 from pytest_anubis.distributed.containment.processes import (
     STACK_SIGNAL,
     adopt_orphans,
-    die_with_parent,
 )
 from pytest_anubis.distributed.workers.outgoing import Outgoing, Reports, interactor_of
 from pytest_anubis.distributed.workers.process_cores import NearCard
@@ -35,6 +34,7 @@ from pytest_anubis.session.collecting.benchmark_mark import (
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, Sink, add_part
 from pytest_anubis.session.measuring.conditions import surroundings_of
+from pytest_anubis.session.running.parent_death import die_with_parent
 from pytest_anubis.store.journal.journal_events import event_to_plain
 
 CONTEXT = "anubis"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.report.text.numbers import count_text, percent, similarity_text, value_text
-from pytest_anubis.report.text.text_table import table
+from pytest_anubis.report.text.text_table import clip, table
 
 MOST = 60
 """Rows and exclusions shown; a wide baseline is read in its file."""
+
+CHECKS = 200
+"""Characters for the names of the checks without a metric: two lines."""
 
 
 def learned_lines(baseline: Baseline) -> list[str]:
@@ -27,6 +30,11 @@ def learned_lines(baseline: Baseline) -> list[str]:
     lines.append(
         f"{len(shown)} criteria from {nodes}, {count_text(len(baseline.runs), 'run')}{excluded}"
     )
+    if baseline.checks:
+        lines.append(
+            f"{count_text(len(baseline.checks), 'check')} without a metric that every node must pass too: "
+            + clip(", ".join(check.test.rpartition("/")[2] for check in baseline.checks), CHECKS)
+        )
     for exclusion in baseline.exclusions[:MOST]:
         lines.append(
             f"left out: {exclusion.node} {exclusion.device} {exclusion.benchmark} "

@@ -67,6 +67,7 @@ def take_quiet(
     surroundings: Surroundings,
     spoiled: Callable[[Look, int], None],
     patience: Patience,
+    most: int = ATTEMPTS,
 ) -> tuple[Look, int]:
     """Measure; on a machine that is not quiet again, within bounds.
 
@@ -76,14 +77,15 @@ def take_quiet(
         surroundings: Watches meanwhile.
         spoiled: Keeps an attempt that was disturbed and will be repeated, with its number.
         patience: Says whether there is time to repeat it.
+        most: Attempts, at most; 1 where no disturbance can change what is measured.
 
     Returns:
         The last attempt, and its number.
     """
-    for attempt in range(1, ATTEMPTS + 1):
+    for attempt in range(1, most + 1):
         look = _look(plan, take, surroundings)
         pause = PAUSE * 2 ** (attempt - 1)
-        last = attempt == ATTEMPTS or not patience.allows(pause + look.seconds)
+        last = attempt == most or not patience.allows(pause + look.seconds)
         if not look.seen.disturbance or last:
             break
         spoiled(look, attempt)

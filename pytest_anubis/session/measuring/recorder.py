@@ -13,7 +13,13 @@ from pytest_anubis.core.metric import Direction, Metric, MetricError
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.measuring.attempts import Look, Patience, look_closer, take_quiet
+from pytest_anubis.session.measuring.attempts import (
+    ATTEMPTS,
+    Look,
+    Patience,
+    look_closer,
+    take_quiet,
+)
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import MetricUsageError, numbers_of
 from pytest_anubis.session.measuring.short_windows import lead_in, shortened, window_of
@@ -244,9 +250,14 @@ class Recorder:
             self._set_aside(replace(spoiled, attempts=attempt))
 
         first = shortened(plan, window, per_value)
-        look, attempts = take_quiet(first, take, self._surroundings, keep_spoiled, self._patience)
+        most = (
+            1 if metric.better == "equal" else ATTEMPTS
+        )  # load flips no bits: the first result counts
+        look, attempts = take_quiet(
+            first, take, self._surroundings, keep_spoiled, self._patience, most
+        )
         looks = [look]
-        if criterion is not None and not look.seen.disturbance:
+        if criterion is not None and most > 1 and not look.seen.disturbance:
             looks = look_closer(
                 criterion, plan, take, look, self._surroundings, keep_spoiled, self._patience
             )

@@ -5,13 +5,12 @@ A test, a library or a plugin can end the process at any moment with a status of
 was started forks before anything of the user's is loaded: the child runs pytest, and the parent does nothing
 but wait for its end and hold it against what the run itself has vouched for.
 
-Imports the standard library and pytest only: every run in this environment loads it.
+Imports little: the process that waits has all of it too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import signal
@@ -24,10 +23,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.session.context import add_part
-
-UNDECIDED = 20
-"""What a status of 0 becomes where no verdict accepts the node: neither accepted nor rejected."""
+from pytest_anubis.session.running.parent_death import die_with_parent
 
 vouched_key = pytest.StashKey[bool]()
 """Set where a run has closed its journal and its own status is 0."""
@@ -35,7 +33,6 @@ vouched_key = pytest.StashKey[bool]()
 _SAME_INTERRUPT = 0.5
 """Seconds within which a second SIGINT is the first one again: signals to a group meet parent and child."""
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -64,7 +61,7 @@ class ExitGuard:
             sys.stderr.write(
                 "anubis: nothing was judged and accepted, so the exit status is 20 (undecided)\n"
             )
-            status = UNDECIDED
+            status = Decision.UNDECIDED.exit_code
         if self._channel is not None and status is not None:
             os.write(self._channel, b"%d\n" % int(status))
         return status
@@ -122,7 +119,7 @@ def _forked() -> int:
         signal.signal(signal.SIGCHLD, children)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(reading)
-    _die_with(parent)
+    die_with_parent(parent)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _once())
     return writing
@@ -140,14 +137,6 @@ def _once() -> Any:
             signal.default_int_handler(number, frame)
 
     return interrupt
-
-
-def _die_with(parent: int) -> None:
-    """Let the kernel end this process with its parent, where it can."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _watch(child: int, reading: int) -> NoReturn:
@@ -183,7 +172,7 @@ def _end(code: int, reading: int) -> NoReturn:
                 "nothing is accepted (exit status 20)\n"
             )
             sys.stderr.flush()
-            code = UNDECIDED
+            code = Decision.UNDECIDED.exit_code
     os._exit(code)
 
 

@@ -32,7 +32,7 @@ from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
 from pytest_anubis.session.history_warning import warn
-from pytest_anubis.session.running.exit_guard import UNDECIDED, vouched_key
+from pytest_anubis.session.running.exit_guard import vouched_key
 from pytest_anubis.session.running.report_outcomes import (
     FAILED,
     REPEATED,
@@ -257,7 +257,7 @@ class Run:
                 self._block("pytest ended with a failure, but no test of this run failed")
             self._decide_or_say_why_not(session)
         elif not self._broken and state.missing:
-            session.exitstatus = UNDECIDED
+            session.exitstatus = Decision.UNDECIDED.exit_code
         if self._broken and session.exitstatus in CAME_TO_ITS_END:  # as pytest.exit may ask for
             session.exitstatus = pytest.ExitCode.INTERRUPTED
         elif self.usage_errors() and not self._broken and not self.internal_error:
@@ -278,7 +278,7 @@ class Run:
             return
         self.incomplete = lost
         if int(session.exitstatus) == 0:
-            session.exitstatus = UNDECIDED
+            session.exitstatus = Decision.UNDECIDED.exit_code
         verdict = self.state.node_verdict
         if verdict is not None and verdict.decision is Decision.ACCEPTED:
             self.state.node_verdict = undecided_by(verdict, lost)

@@ -40,6 +40,8 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
     for criterion in plain["criteria"]:
         if not criterion["devices"]:  # so that the digest of an older baseline stays what it is
             del criterion["devices"]
+    if not plain["checks"]:
+        del plain["checks"]
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)
     return rounded
 
@@ -110,6 +112,8 @@ def _check(baseline: Baseline) -> None:
             f"created: {found(baseline.created)} is not a date such as 2026-01-31T12:00:00Z"
         ) from None
     _rounded(baseline.inventory, _DEPTH)
+    for i, check in enumerate(baseline.checks):
+        _check_name(f"checks[{i}].test", check.test)
     seen: dict[tuple[str, str, str, str], int] = {}
     metrics: dict[tuple[str, str], Metric] = {}
     for i, criterion in enumerate(baseline.criteria):

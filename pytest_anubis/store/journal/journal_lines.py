@@ -44,6 +44,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
         if zlib.crc32(text) != int(found[1], 16):
             raise ValueError("its checksum is wrong")
     try:
+        # Not `parse_json`, which replaces lone surrogates: names of files must come back as they were.
         data: Any = json.loads(line.rstrip().decode(), parse_constant=_refuse)
     except RecursionError:
         raise ValueError("nested too deeply") from None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import CodecError
+from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
 from pytest_anubis.core.events import (
     DamageFound,
     LaneGivenUp,
@@ -58,12 +61,17 @@ def read_state(path: Path) -> RunState:
     path = journal_file(path)
     reading = _Reading(path.name)
     try:
+        most = most_bytes(LARGEST_DATA)
         with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(iter(partial(lines.readline, most + 1), b""), start=1):
+                if len(line) > most:
+                    raise JournalError(f"line {number}: {too_large('too long', most)}")
                 reading.line(number, line)
         return reading.state()
     except OSError as error:
         raise JournalError(f"{path}: cannot be read ({error.strerror})") from error
+    except CodecError as error:
+        raise JournalError(str(error)) from None
     except JournalError as error:
         raise JournalError(f"{path}: {error}") from None
 
@@ -89,12 +97,10 @@ class _Reading:
         self._state = RunState()
         self._schema = SCHEMA
         self._bad = 0
-        self._next: int | None = (
-            None  # the number that the next line should have, where it is known
-        )
-        self._torn: _Torn | None = (
-            None  # a line that cannot be read, until it is known what follows
-        )
+        # The number that the next line should have, where it is known.
+        self._next: int | None = None
+        # A line that cannot be read, until it is known what follows.
+        self._torn: _Torn | None = None
 
     def line(self, number: int, line: bytes) -> None:
         """Take one line.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.baseline import Criterion, PlainCheck
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 
 Metric = tuple[str, str, str]
@@ -40,6 +40,33 @@ def unanswered(
             verdicts, criteria, devices, answers_of(verdicts) if answers is None else answers
         ),
     ]
+
+
+def unplanned(
+    verdicts: Sequence[MetricVerdict],
+    checks: Sequence[PlainCheck],
+    planned: Collection[tuple[str, str]],
+) -> list[str]:
+    """Return one line for every check without a metric that the baseline expects and the run had no test for.
+
+    Of those that it had, a verdict speaks wherever they have not passed.
+
+    Args:
+        verdicts: All metric verdicts of the node; a benchmark that was pruned has one.
+        checks: What the nodes of the baseline passed.
+        planned: Test and device of all tests of the run.
+    """
+    told = {verdict.benchmark for verdict in verdicts if _explains_absence(verdict)}
+    lines = []
+    for check in checks:
+        missing = [device for device in check.devices if (check.test, device) not in planned]
+        if missing and check.test not in told:
+            where = "" if missing == ["node"] else f" on {', '.join(missing)}"
+            lines.append(
+                f"NOT_TESTED {check.test}{where}: the nodes of the baseline passed this check, and it is no "
+                "part of this run"
+            )
+    return lines
 
 
 def answers_of(verdicts: Iterable[MetricVerdict]) -> dict[Metric, set[str]]:

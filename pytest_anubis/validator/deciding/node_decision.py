@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
-from pytest_anubis.validator.deciding.ledger import Answers, unanswered
+from pytest_anubis.validator.deciding.ledger import Answers, unanswered, unplanned
 
 
 def judge_node(
@@ -29,9 +29,9 @@ def judge_node(
     """Decide about a node from the verdicts on its metrics.
 
     Any FAIL rejects. Acceptance needs a baseline all of whose criteria were judged in this run, on every
-    device: a criterion without a verdict, an INCONCLUSIVE one and a test that did not report block. What has
-    no criterion or does not apply here is listed and does not block; what was waived, pruned or repeated
-    is listed too, and named in the headline.
+    device, and whose plain checks were run: a criterion without a verdict, an INCONCLUSIVE one and a test
+    that did not report block. What has no criterion or does not apply here is listed and does not block;
+    what was waived, pruned or repeated is listed too, and named in the headline.
 
     Args:
         verdicts: All metric verdicts of the node, in any order; those of the evidence too.
@@ -55,13 +55,15 @@ def judge_node(
     criteria = tuple(expected) if expected is not None else baseline.criteria if baseline else ()
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
-    blocking, listed = _blockers(verdicts, criteria)
+    checks = baseline.checks if baseline else ()
+    blocking, listed = _blockers(verdicts, criteria, {check.test for check in checks})
     others = (line for line in evidence.blockers if line != broken_off)
     blocking, listed = [*others, *blocking], [*listed, *evidence.notes]
     if evidence.residual_risk is None and any(v.reason is Reason.PRUNED for v in verdicts):
         blocking.append("benchmarks were left out, and nobody knows at which risk")
     explained = len(blocking)
     blocking += unanswered(verdicts, criteria, devices=evidence.devices, answers=answers)
+    blocking += unplanned(verdicts, checks, evidence.planned)
     if baseline is None and expected is None:
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
@@ -110,12 +112,12 @@ def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVe
 
 
 def _blockers(
-    verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]
+    verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion], checks: Collection[str]
 ) -> tuple[list[str], list[str]]:
     blocking: list[str] = []
     listed: list[str] = []
     wanted = {(criterion.benchmark, criterion.metric.name) for criterion in criteria}
-    wanted_benchmarks = {benchmark for benchmark, _ in wanted}
+    wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
     for verdict in verdicts:
         needed = (verdict.benchmark, verdict.metric) in wanted or (
             not verdict.metric and verdict.benchmark in wanted_benchmarks

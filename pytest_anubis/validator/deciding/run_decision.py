@@ -94,6 +94,7 @@ def decide_run(
         residual_risk=left_out.risk_after(passed([*counted, *extra])),
         devices=run.devices,
         caveats=run.switched_off,
+        planned=frozenset(plan.place for plan in run.planned),
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -139,10 +140,10 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         plans.get(test, PlannedTest(test=test, benchmark=results[test].benchmark))
         for test in unmeasured
     ]
-    silent = [plan for plan in silent if (plan.benchmark, plan.device) not in told]
+    silent = [plan for plan in silent if plan.place not in told]
     verdicts += verdicts_of_tests(silent, results, (), node=run.node)
     verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
-    end = f"run {run.run}: {run.broken_off}" if run.broken_off else ""
+    end = f"run {run.run}: it {run.broken_off}" if run.broken_off else ""
     return RunEvidence(
         verdicts=tuple(verdicts),
         # A node may have several runs: the line says which one is to be repeated or left out.
@@ -150,6 +151,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
         devices=run.devices,
         caveats=run.switched_off,
+        planned=frozenset(plan.place for plan in run.planned),
         broken_off=end,
     )
 

@@ -17,7 +17,7 @@ from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.process_cores import NearCard, bind_early, move
 from pytest_anubis.hardware.numa import cpu_numbers, cpu_text
 from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
-from pytest_anubis.session.context import RunContext
+from pytest_anubis.session.context import RunContext, discard
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.hardware.two_numa_nodes import CARDS, CPUS, two_numa_nodes
@@ -49,7 +49,7 @@ def placed(root: Path, workers: int, told: list[Event] | None = None) -> LanePla
         context,
         layout(EIGHT, workers),
         dict(zip(EIGHT, CARDS, strict=True)),
-        sink=[].append if told is None else told.append,
+        sink=(told if told is not None else []).append,
         files=two_numa_nodes(root),
         allowed=CPUS,
     )
@@ -94,7 +94,7 @@ def test_header_and_journal_tell_the_lanes(tmp_path: Path) -> None:
 
 def test_a_node_without_accelerators_is_left_alone(tmp_path: Path) -> None:
     context = RunContext(settings=Settings(active=True), devices=("cpu",))
-    places = LanePlaces(context, layout(("cpu",), 1), {}, sink=[].append)
+    places = LanePlaces(context, layout(("cpu",), 1), {}, sink=discard)
     assert places.apart
     assert places.pytest_report_header() == []
     assert places.variables("node") == places.near("node") == {}
@@ -108,7 +108,7 @@ def test_where_binding_is_forbidden_nothing_is_bound_and_lanes_share(
 
     monkeypatch.setattr(os, "sched_setaffinity", forbidden)
     context = RunContext(settings=Settings(active=True), devices=EIGHT)
-    places = LanePlaces(context, layout(EIGHT, 9), {}, sink=[].append)
+    places = LanePlaces(context, layout(EIGHT, 9), {}, sink=discard)
     assert not places.apart
     assert places.variables("cuda:0") == {}
     assert "what is timed on the host runs alone" in places.pytest_report_header()[-1]

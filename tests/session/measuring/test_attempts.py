@@ -53,6 +53,16 @@ def measure(plan: RoundPlan) -> list[float]:
 
 
 @pytest.mark.usefixtures("clock")
+def test_what_no_disturbance_can_change_is_taken_once() -> None:
+    spoiled: list[int] = []
+    surroundings = cast(Surroundings, Noisy("load"))
+    look, attempt = take_quiet(
+        PLAN, measure, surroundings, lambda _, n: spoiled.append(n), Patience(), most=1
+    )
+    assert (attempt, spoiled, look.seen.disturbance) == (1, [], ("load",))
+
+
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(
     ("deadline", "attempts"),
     [(None, ATTEMPTS), (60.0, ATTEMPTS), (3.5, 2), (2.0, 1)],

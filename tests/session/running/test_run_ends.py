@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import pytest
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import NodeVerdict
+from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator.deciding import run_decision
 from pytest_anubis.validator.deciding.run_decision import evidence_of
@@ -310,3 +313,37 @@ def test_the_report_of_a_run_that_was_cut_short_waives_expected_failures(
     project.runpytest_subprocess("--anubis", "-p", "no:xdist")
     result = anubis("report")
     assert re.search(r"^UNDECIDED: ", result.stdout, re.M)
+
+
+def test_an_exact_result_that_was_wrong_once_rejects_on_a_machine_that_others_disturb(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Busy:
+        disturbance = ("other processes used 2 of 2 cores",)
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch", Busy)
+    none = Criterion(
+        benchmark="test_suite.py::test_speed",
+        metric=Metric(name="wrong", unit="elements", better="equal"),
+        centre=(0.0,),
+        nodes=12,
+        units=12,
+    )
+    save_baseline(replace(learn(), criteria=(none,)), project.path / "baselines")
+    project.makepyfile(
+        test_suite="""
+        def test_speed(anubis_metric, anubis_device):
+            wrong = iter([3, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+            anubis_metric.collect("wrong", lambda: next(wrong), unit="elements", better="equal", rounds=1)
+        """
+    )
+    assert ended(project, project.runpytest("--anubis"))["decision"] == "REJECTED"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.events import (
     BlockerFound,
     DamageFound,
@@ -26,7 +26,7 @@ from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.deciding.ledger import unanswered
+from pytest_anubis.validator.deciding.ledger import unanswered, unplanned
 from pytest_anubis.validator.deciding.run_decision import LeftOut, decide_run
 
 DEVICES = ("cuda:0", "cuda:1", "cuda:2")
@@ -128,6 +128,23 @@ def test_a_repeated_attempt_answers_nothing() -> None:
     assert "nothing of this run was judged against it" in line
 
 
+def test_a_check_that_the_nodes_of_the_baseline_passed_is_missed() -> None:
+    checks = [
+        PlainCheck(test="a.py::test_driver", devices=("node",)),
+        PlainCheck(test="b", devices=DEVICES),
+    ]
+    planned = {("a.py::test_driver", "node"), ("b", "cuda:0"), ("b", "cuda:1"), ("b", "cuda:2")}
+    assert unplanned([], checks, planned) == []
+    assert [
+        "test_driver: the nodes" in line
+        for line in unplanned([], checks, planned - {("a.py::test_driver", "node")})
+    ] == [True]
+    (line,) = unplanned([], checks, planned - {("b", "cuda:1")})
+    assert line.startswith("NOT_TESTED b on cuda:1: ")
+    pruned = judged("b", "", Outcome.NOT_TESTED, Reason.PRUNED, "")
+    assert unplanned([pruned], checks[1:], ()) == []
+
+
 # Any run at all: what is accepted was accounted for.
 
 BENCHMARKS = ("suite.py::test_a", "suite.py::test_b")
@@ -135,8 +152,9 @@ PLAIN = "suite.py::test_plain"
 MEASURED = [(b, d) for b in BENCHMARKS for d in DEVICES]
 PLANS = [
     *(PlannedTest(test=f"{b}[{d}]", benchmark=b, device=d, metrics=("rate",)) for b, d in MEASURED),
-    PlannedTest(test=PLAIN),
+    PlannedTest(test=PLAIN, device="node"),
 ]
+CHECKS = (PlainCheck(test=PLAIN, devices=("node",)),)
 
 FATES = (
     *("passed", "failed", "metric failed", "marginal", "skipped", "inconclusive", "crashed"),
@@ -208,6 +226,7 @@ runs = st.fixed_dictionaries(
         "broken_off": st.sampled_from(["", "", "", "Ctrl-C"]),
         "fail_on": st.sampled_from(["fail", "marginal"]),
         "old": st.booleans(),
+        "checks": st.booleans(),
     }
 )
 
@@ -236,6 +255,7 @@ def test_what_is_accepted_was_judged_on_every_device_or_is_named(run: dict) -> N
             criteria=tuple(criterion(b, devices) for b in BENCHMARKS),
             created="2026-01-01",
             nodes=("x", "y", "z"),
+            checks=CHECKS if run["checks"] else (),
         ),
         fail_on=run["fail_on"],
         left_out=LeftOut(verdicts=tuple(left_out), risk_after=lambda _: run["risk"])
@@ -257,6 +277,10 @@ def test_what_is_accepted_was_judged_on_every_device_or_is_named(run: dict) -> N
             assert plan.benchmark.rpartition("/")[2] in verdict.headline
         elif plan.benchmark:
             assert fate in answered, (plan.test, fate)
+        elif run[
+            "checks"
+        ]:  # what the nodes of the baseline passed was passed here, or is waived by name
+            assert fate in (*answered, "inconclusive", "xfailed", "xfailed by itself")
         else:  # a plain check that nobody deselected ended well, was waived or did not apply here
             assert fate in (
                 *answered,
@@ -279,6 +303,7 @@ def test_the_property_meets_acceptance_and_every_way_to_miss_it() -> None:
         criteria=tuple(map(criterion, BENCHMARKS)),
         created="2026-01-01",
         nodes=("x", "y", "z"),
+        checks=CHECKS,
     )
     whole = state.record()
     assert decide_run(whole, baseline).node_verdict.decision is Decision.ACCEPTED
@@ -286,3 +311,6 @@ def test_the_property_meets_acceptance_and_every_way_to_miss_it() -> None:
         rest = tuple(result for result in whole.results if result.test != plan.test)
         found = decide_run(replace(whole, results=rest), baseline).node_verdict
         assert found.decision is Decision.UNDECIDED, plan.test
+        gone = tuple(one for one in PLANS if one is not plan)
+        found = decide_run(replace(whole, planned=gone, results=rest), baseline).node_verdict
+        assert (found.decision is Decision.UNDECIDED) >= (plan.test == PLAIN), plan.test

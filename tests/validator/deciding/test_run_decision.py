@@ -46,3 +46,25 @@ def test_what_the_run_itself_said_about_a_test_is_not_said_twice() -> None:
         device="cuda:0",
     )
     assert told(replace(RUN, verdicts=(said,)), TEST) == [("INCONCLUSIVE", "not-reported")]
+
+
+def test_a_plain_test_that_failed_is_said_once() -> None:
+    plan = PlannedTest(test="suite.py::test_plain", device="node")
+    failed = TestResult(test=plan.test, benchmark="", outcome="failed", text="assert 0")
+    said = MetricVerdict(
+        outcome=Outcome.FAIL,
+        reason=Reason.TEST_FAILED,
+        text="the test itself failed",
+        benchmark=plan.test,
+        metric="",
+        device="node",
+    )
+    run = replace(RUN, planned=(plan,), results=(failed,))
+    assert told(run, plan.test) == [("FAIL", "test-failed")]
+    assert told(replace(run, verdicts=(said,)), plan.test) == [("FAIL", "test-failed")]
+
+
+def test_a_run_says_which_tests_it_had() -> None:
+    plain = PlannedTest(test="suite.py::test_plain", device="node")
+    planned = evidence_of(replace(RUN, planned=(PLAN, plain))).planned
+    assert planned == {("suite.py::test_other", "cuda:0"), ("suite.py::test_plain", "node")}

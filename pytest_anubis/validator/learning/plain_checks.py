@@ -1,0 +1,42 @@
+"""Which tests without a metric belong to a baseline: those that most of its nodes passed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from pytest_anubis.core.baseline import PlainCheck
+from pytest_anubis.core.run import RunRecord
+
+
+def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
+    """Return the tests without a metric that most nodes passed, each with the devices that most passed it on.
+
+    A node counts once for all its runs; if all are of one node, each run counts.
+
+    Args:
+        runs: Runs that were learned from, of one hardware class.
+    """
+    runs = list(runs)
+    by_run = len({run.node for run in runs}) == 1
+    passed: dict[str, set[tuple[str, str]]] = {}
+    for run in runs:
+        unit = run.run if by_run else run.node
+        passed.setdefault(unit, set()).update(_passed(run))
+    of_tests = Counter(test for found in passed.values() for test in {test for test, _ in found})
+    of_devices = Counter(pair for found in passed.values() for pair in found)
+    return tuple(
+        PlainCheck(
+            test=test,
+            devices=tuple(
+                sorted(d for t, d in of_devices if t == test and 2 * of_devices[t, d] > n)
+            ),
+        )
+        for test, n in sorted(of_tests.items())
+        if 2 * n > len(passed)
+    )
+
+
+def _passed(run: RunRecord) -> set[tuple[str, str]]:
+    good = {r.test for r in run.results if r.outcome == "passed" and not r.metrics}
+    return {plan.place for plan in run.planned if plan.test in good}

@@ -1,0 +1,51 @@
+"""Which tests without a metric a baseline expects of every node."""
+
+from __future__ import annotations
+
+from pytest_anubis.core.baseline import PlainCheck
+from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.validator.learning.plain_checks import plain_checks
+
+
+def run_of(
+    node: str, passed: tuple[str, ...], run: str = "r", failed: tuple[str, ...] = ()
+) -> RunRecord:
+    """Return a run with plain tests, and one benchmark that measured something."""
+    plans = [PlannedTest(test=test, device="node") for test in (*passed, *failed)]
+    measured = PlannedTest(test="bench[cpu]", benchmark="bench", device="cpu")
+    return RunRecord(
+        run=run,
+        node=node,
+        planned=(*plans, measured),
+        results=(
+            *(TestResult(test=test, benchmark="", outcome="passed") for test in passed),
+            *(TestResult(test=test, benchmark="", outcome="failed") for test in failed),
+            TestResult(test="bench[cpu]", benchmark="bench", outcome="passed", metrics=2),
+        ),
+    )
+
+
+def test_a_check_belongs_to_the_baseline_where_most_nodes_passed_it() -> None:
+    runs = [run_of("a", ("x", "y")), run_of("b", ("x",)), run_of("c", ("x",), failed=("y",))]
+    assert plain_checks(runs) == (PlainCheck(test="x", devices=("node",)),)
+
+
+def test_many_runs_of_one_node_among_others_count_once() -> None:
+    runs = [run_of("a", ("x",), run=str(i)) for i in range(9)]
+    assert plain_checks([*runs, run_of("b", ()), run_of("c", ())]) == ()
+    assert plain_checks(runs) == (PlainCheck(test="x", devices=("node",)),)
+
+
+def test_a_device_counts_where_most_of_the_nodes_that_passed_have_it() -> None:
+    def on(node: str, devices: tuple[str, ...]) -> RunRecord:
+        plans = tuple(PlannedTest(test=f"b[{d}]", benchmark="b", device=d) for d in devices)
+        results = tuple(
+            TestResult(test=plan.test, benchmark="b", outcome="passed") for plan in plans
+        )
+        return RunRecord(run="r", node=node, planned=plans, results=results)
+
+    runs = [on("a", ("cuda:0", "cuda:1")), on("b", ("cuda:0", "cuda:1")), on("c", ("cuda:0",))]
+    assert plain_checks(runs) == (PlainCheck(test="b", devices=("cuda:0", "cuda:1")),)
+    assert plain_checks(runs[1:]) == (PlainCheck(test="b", devices=("cuda:0",)),)
+    assert plain_checks([]) == ()
