@@ -24,6 +24,7 @@ from pytest_anubis.distributed.workers.device_binding import device_order
 from pytest_anubis.distributed.workers.lane_allotment import side_by_side
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.process_cores import NearCard
+from pytest_anubis.hardware.gate.surroundings import Surroundings, read_surroundings
 from pytest_anubis.hardware.inventory.hardware_classes import (
     ALONE,
     SIDE_BY_SIDE,
@@ -90,7 +91,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
     if context.refused and (not context.judging or settings.gate == "off"):
         raise pytest.UsageError("; ".join(context.refused))
     if context.judging:
-        gate = Gate(context, run.sink, golden_of(context))
+        gate = Gate(context, run.sink, golden_of(context), _surroundings(config, settings))
         add_part(config, gate, "anubis-gate")
     add_part(config, Terminal(config, run), "anubis-terminal")
     add_part(config, Judge(config, context), "anubis-judge")
@@ -128,6 +129,13 @@ def _count_by_slot(config: pytest.Config, context: RunContext) -> None:
 def _put_back(name: str, before: Mapping[str, str]) -> None:
     os.environ.pop(name, None)
     os.environ.update(before)
+
+
+def _surroundings(config: pytest.Config, settings: Settings) -> Surroundings | None:
+    """Return what lies around the hardware; a recorded node's is not here."""
+    if settings.inventory is not None:
+        return None
+    return read_surroundings(os.environ, processes=len(config.getoption("tx", None) or ()) or 1)
 
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:

@@ -264,6 +264,7 @@ class _Reader:
             plan = next((plan for plan in record.planned if plan.test == result.test), None)
             kind = _kind(result)
             text = f"test {result.outcome}" + (f": {result.text}" if result.text else "")
+            text = result.environment or text
             found = False
             for (hardware_class, benchmark, _, group), metric, component in keys:
                 if (hardware_class, benchmark) != (record.hardware_class, result.benchmark):
@@ -307,7 +308,10 @@ def _broken_tests(record: RunRecord) -> dict[str, Problem]:
     for test, benchmark, device in {(m.test, m.benchmark, m.device) for m in record.measurements}:
         by_test.setdefault(test, []).extend(judged.get((benchmark, device), ()))
     return {
-        result.test: Problem(kind=_kind(result), text=f"test {result.outcome}: {result.text}")
+        result.test: Problem(
+            kind=_kind(result),
+            text=result.environment or f"test {result.outcome}: {result.text}",
+        )
         for result in record.results
         if result.outcome in (*_BROKEN, "not reported")
         # An error in setup or teardown is the test's own, whatever was measured.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,25 @@ def earlier_populations(
         return read_runs(latest, learning=True).populations
     except RunsError:
         return ()
+
+
+def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, Any]:
+    """Return what a node consisted of in its latest earlier run, as plain data; empty without one.
+
+    Args:
+        store: Folder of the store.
+        node: Name of the node.
+        before: Id of this run, which is left out.
+    """
+    heads = [_head(path) for path in (store / "runs").glob(f"*/{JOURNAL_NAME}")]
+    known = [
+        (str(head.get("started", "")), inventory)
+        for head in heads
+        if head.get("node") == node
+        and head.get("run") != before
+        and isinstance(inventory := head.get("inventory"), Mapping)
+    ]
+    return max(known, key=lambda one: one[0], default=("", {}))[1]
 
 
 def _journals(

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.session.collecting.device_parameters import WrongCardError
 from pytest_anubis.session.error_causes import CAUSES, environment_of
+from tests.cli.command_line import anubis
 from tests.session.conftest import Learn
 
 
@@ -30,6 +32,7 @@ class ChildError(RuntimeError):
 # Messages as drivers and libraries write them -> a word of what is in the way.
 ENVIRONMENT: list[tuple[BaseException, str]] = [
     (AssertionError("Torch not compiled with CUDA enabled"), "build of torch"),
+    (WrongCardError("cuda:3 is the card at 0000:5d:00.0, but"), "another card than the one to test"),
     (
         RuntimeError(
             "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
@@ -235,3 +238,11 @@ def test_a_second_error_excuses_nothing(
     assert result.ret == {"FAIL": 1, "INCONCLUSIVE": 20}[outcome]
     verdicts = [one for one in told(project) if one["event"] == "verdict"]
     assert outcome in [one["outcome"] for one in verdicts if not one.get("metric")]
+
+
+def test_judging_the_run_anew_excuses_the_same(project: pytest.Pytester, learn: Learn) -> None:
+    learn(benchmark="test_suite.py::test_gemm")
+    project.makepyfile(test_suite=BODY.format(body="raise RuntimeError('CUDA out of memory')"))
+    assert project.runpytest("--anubis", "--anubis-run-id=r").ret == 20
+    said = anubis("judge", ".anubis/runs/r", "--baseline=baselines")
+    assert (said.returncode, "1 UNDECIDED" in said.stdout) == (20, True), said

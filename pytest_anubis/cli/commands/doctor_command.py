@@ -20,6 +20,8 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show, write_file
 from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.gate.preflight import preflight
+from pytest_anubis.hardware.gate.surroundings import read_surroundings
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
@@ -128,8 +130,18 @@ def _missing_here(inventory: Inventory) -> list[str]:
     if log.unreadable:
         lines.append(f"{log.unreadable}: XIDs and machine checks go unseen; run as root")
     log.close()
-    seen = visible(inventory.accelerators, os.environ)
-    return [*lines, *seen.notes, *seen.refused]
+    usable = visible(inventory.accelerators, os.environ)
+    numbers = (device.partition(":")[2] for device in usable.devices)
+    tested = {int(number) for number in numbers if number.isdecimal()}
+    obstacles = preflight(inventory, read_surroundings(os.environ), tested)
+    if usable.refused:
+        obstacles = [one for one in obstacles if not one.what.endswith("_VISIBLE_DEVICES")]
+    return [
+        *lines,
+        *usable.notes,
+        *usable.refused,
+        *(f"{one.text}: {one.action}" for one in obstacles),
+    ]
 
 
 def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:

@@ -14,9 +14,11 @@ from pytest_anubis.hardware.gate.single_checks import (
     gib,
     no_reading,
 )
+from pytest_anubis.hardware.inventory.inventory_reading import REDACTED
+from pytest_anubis.hardware.inventory.nvidia_inventory import SILENT
 
 RESEAT = "reseat the card, then look at its slot, riser and the BIOS's bifurcation"
-RESET = "reset the card (nvidia-smi --gpu-reset, or reboot), then test again"
+RESET = "reset the card (with its vendor's tool, or by a reboot), then test again"
 REPLACE = "let the vendor's field diagnostic confirm it, then replace the card"
 _FLASH = "bring the firmware to the version of the other nodes"
 _SMALL = "test again after a cold start; should it stay so, replace the card"
@@ -69,7 +71,8 @@ def card_place(card: Accelerator) -> str:
 
 def with_serial(card: Accelerator, action: str) -> str:
     """Return a next step with the number by which the card is found and sent in."""
-    return f"{action} (serial number {card.serial})" if action and card.serial else action
+    known = action and card.serial and card.serial != REDACTED
+    return f"{action} (serial number {card.serial})" if known else action
 
 
 def card_findings(
@@ -83,6 +86,8 @@ def card_findings(
         limits: Limits of its counters.
     """
     noted = {note.partition(":")[0] for note in card.unreadable}
+    if SILENT in noted:  # nothing is known of it, which the gate says once
+        return
     for field, finding in (
         *(("", finding) for finding in _memory_errors(card, limits)),
         *(("", finding) for finding in _readiness(card, golden)),

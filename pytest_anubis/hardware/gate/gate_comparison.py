@@ -19,6 +19,7 @@ from pytest_anubis.hardware.gate.card_checks import (
 )
 from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory
 from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
+from pytest_anubis.hardware.inventory.inventory_reading import REDACTED
 
 REPLAYS_PER_MINUTE = 8
 """PCIe packets sent again a minute on a link that is well: NVIDIA's DCGM warns above it."""
@@ -33,6 +34,12 @@ _GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (
     ("remapped_corrected", "number of rows remapped after corrected errors", "NOTE",
      "accelerator.memory", ""),
 )  # fmt: skip
+
+# Counters of a card's whole life.
+_OF_A_LIFE = (
+    ("ecc_uncorrected_lifetime", "number of uncorrected ECC errors of its life"),
+    ("remapped_uncorrected", "number of rows remapped after uncorrected errors"),
+)
 
 # What must not become less: field, what shrank, component, next step.
 _SHRUNK = (
@@ -92,13 +99,50 @@ def compare(before: Inventory, after: Inventory) -> list[GateFinding]:
         The findings, failures first. Uncorrected errors, failed replacements of rows, the vendor's limit
         for the caches, lost lanes, links and cards are FAIL; what waits for a reset is INCONCLUSIVE.
     """
-    found = []
+    found: list[GateFinding] = []
     now = {_key(card): card for card in after.accelerators}
     minutes = _minutes(before, after)
     for card in before.accelerators:
         later = now.get(_key(card))
         found += [_lost(card)] if later is None else _happened(card, later, minutes)
     return sorted(found, key=lambda finding: finding.severity != "FAIL")
+
+
+def since(earlier: Inventory, now: Inventory) -> list[GateFinding]:
+    """Return which errors cards had between two runs: notes, since what they need is told by other counters.
+
+    A driver that was unloaded in between has forgotten them, the card has not.
+
+    Args:
+        earlier: The node when it was looked at before.
+        now: The node now.
+    """
+    cards = {_key(card): card for card in earlier.accelerators}
+    found = []
+    for card in now.accelerators:
+        before = cards.get(_key(card))
+        if before is None or not _same_board(before, card):
+            continue
+        for field, what in _OF_A_LIFE:
+            grown = _grown(before, card, field)
+            if grown > 0:
+                finding = GateFinding(
+                    what=what,
+                    slot=card_place(card),
+                    expected="no new one",
+                    found=f"{grown} more than on {earlier.taken[:10] or 'the last day'}",
+                    severity="NOTE",
+                    component="accelerator.memory",
+                    action=with_serial(card, "watch the card"),
+                )
+                found.append(finding)
+    return found
+
+
+def _same_board(one: Accelerator, other: Accelerator) -> bool:
+    """Return whether two cards of a slot are one; without or with hidden numbers they are taken for one."""
+    pairs = ((one.uuid, other.uuid), (one.serial, other.serial))
+    return all(a == b or a is None or b is None or REDACTED in (a, b) for a, b in pairs)
 
 
 def _key(card: Accelerator) -> tuple[str, str]:

@@ -6,11 +6,16 @@ Some checks need the class's golden inventory, others (error counters, sensors t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from pytest_anubis.core.inventory import Accelerator, GateFinding, Inventory
-from pytest_anubis.hardware.gate.card_checks import CardLimits, card_findings, card_place
+from pytest_anubis.hardware.gate.card_checks import (
+    CardLimits,
+    card_findings,
+    card_place,
+    with_serial,
+)
 from pytest_anubis.hardware.gate.single_checks import (
     Severity,
     Value,
@@ -20,6 +25,7 @@ from pytest_anubis.hardware.gate.single_checks import (
     gib,
     no_reading,
 )
+from pytest_anubis.hardware.inventory.nvidia_inventory import NOT_ASKED, SILENT
 
 # Nothing is measured with these, so a normal user who may not read them is no obstacle.
 _IDENTITIES = ("serial", "uuid", "part", "address")
@@ -227,35 +233,87 @@ def _nics(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFindin
 
 
 def _unreadable(inventory: Inventory) -> Iterator[GateFinding]:
+    lost = [note for note in inventory.unreadable if _is_lost_card(note)]
+    yield from _lost_cards(inventory, lost)
     parts = [
-        ("", inventory.unreadable),
+        ("", tuple(note for note in inventory.unreadable if note not in lost)),
         ("system", inventory.system.unreadable),
         ("CPU", inventory.processor.unreadable),
         ("main memory", inventory.memory.unreadable),
-        *((card_place(card), card.unreadable) for card in inventory.accelerators),
         *((f"disk {disk.name}", disk.unreadable) for disk in inventory.disks),
         *((f"network port {nic.name}", nic.unreadable) for nic in inventory.nics),
     ]
+    for card in inventory.accelerators:
+        silent = [note for note in card.unreadable if note.startswith(f"{SILENT}: ")]
+        yield from _silent_card(card, silent)
+        spoken = [note for note in card.unreadable if note not in silent]
+        for finding in _failed_sensors(card_place(card), spoken):
+            yield replace(finding, action=with_serial(card, finding.action))
     for place, notes in parts:
-        sensors: dict[str, list[str]] = {}
-        for note in notes:
-            sensor, _, reason = note.partition(": ")
-            if sensor not in _IDENTITIES:
-                sensors.setdefault(reason, []).append(sensor)
-        for reason, names in sensors.items():
-            yield _failed_sensors(place, reason, names)
+        yield from _failed_sensors(place, notes)
 
 
-def _failed_sensors(place: str, reason: str, names: list[str]) -> GateFinding:
-    """Return one finding for all sensors of a part that failed for the same reason."""
-    lost = any(mark in reason for mark in _LOST)
-    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-    return GateFinding(
-        what=f"sensor {shown}" if len(names) == 1 else f"each of the sensors {shown}",
-        slot=place,
-        expected="readable",
-        found=f"unreadable: {reason}",
-        severity="FAIL" if lost else "INCONCLUSIVE",
-        component="accelerator" if lost or place.startswith("GPU") else "host",
-        action="reset or replace the card" if lost else "find out why the sensor fails",
-    )
+def _is_lost_card(note: str) -> bool:
+    name, _, reason = note.partition(": ")
+    return name.startswith("GPU ") and any(mark in reason for mark in _LOST)
+
+
+def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFinding]:
+    """Yield cards that the driver counts and cannot reach; the bus may still show where they are."""
+    known = {card.pci for card in inventory.accelerators}
+    silent = sorted(address for address in inventory.on_bus or () if address not in known)
+    places = silent if len(silent) == len(lost) else [""] * len(lost)
+    for note, address in zip(lost, places, strict=True):
+        name, _, reason = note.partition(": ")
+        yield GateFinding(
+            what="card",
+            slot=name + (f" ({address})" if address else ""),
+            expected="one that answers",
+            found=f"lost: {reason}",
+            severity="FAIL",
+            component="accelerator",
+            action="look for its last words in the kernel log (XID 79: fell off the bus), power-cycle the "
+            "node, then reseat or replace the card",
+        )
+
+
+def _silent_card(card: Accelerator, notes: Sequence[str]) -> Iterator[GateFinding]:
+    """Yield a card that hangs its driver; those behind it were not asked, and it speaks for them."""
+    for note in notes:
+        reason = note.partition(": ")[2]
+        if reason.startswith(NOT_ASKED):
+            continue
+        action = (
+            "look for its XIDs in the kernel log, reset it or reboot the node, then test again; should it "
+            "hang again, replace the card"
+        )
+        yield GateFinding(
+            what="card",
+            slot=card_place(card),
+            expected="one that answers",
+            found=f"silent: it {reason}",
+            severity="INCONCLUSIVE",
+            component="accelerator",
+            action=with_serial(card, action),
+        )
+
+
+def _failed_sensors(place: str, notes: Sequence[str]) -> Iterator[GateFinding]:
+    """Yield one finding for all sensors of a part that failed for the same reason."""
+    sensors: dict[str, list[str]] = {}
+    for note in notes:
+        sensor, _, reason = note.partition(": ")
+        if sensor not in _IDENTITIES:
+            sensors.setdefault(reason, []).append(sensor)
+    for reason, names in sensors.items():
+        lost = any(mark in reason for mark in _LOST)
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        yield GateFinding(
+            what=f"sensor {shown}" if len(names) == 1 else f"each of the sensors {shown}",
+            slot=place,
+            expected="readable",
+            found=f"unreadable: {reason}",
+            severity="FAIL" if lost else "INCONCLUSIVE",
+            component="accelerator" if lost or place.startswith("GPU") else "host",
+            action="reset or replace the card" if lost else "find out why the sensor fails",
+        )

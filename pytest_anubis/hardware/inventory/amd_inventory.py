@@ -82,6 +82,8 @@ def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Ac
     number = _whole(named, "hip_id")
     links, active = _links(get("nvlinks", "amdsmi_get_link_metrics"))
     reader = files.part()
+    usage = get("memory_free", "amdsmi_get_gpu_vram_usage") or {}
+    total, used = _number(usage, "vram_total"), _number(usage, "vram_used")  # MB
     link: dict[str, Any] = pci_link(reader, str(address).lower() if address else None)
     return Accelerator(
         index=0,
@@ -94,6 +96,7 @@ def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Ac
         serial=_text(board, "product_serial") or _text(asic, "asic_serial"),
         part=_text(board, "model_number"),
         memory=int(size) * 1024 * 1024 if size is not None else None,
+        memory_free=int(total - used) << 20 if total is not None and used is not None else None,
         vbios=_text(vbios, "version") or _text(vbios, "part_number"),
         power_limit=_scaled(power, "power_cap"),
         power_limit_default=_scaled(power, "default_power_cap"),

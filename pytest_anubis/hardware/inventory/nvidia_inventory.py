@@ -35,6 +35,9 @@ _FABRIC_FAULTS = (
 )
 _CONFIGURATION_SHIFT, _CONFIGURED = 8, (0, 1)  # four bits: not supported, and none wrong
 
+SILENT, NOT_ASKED = "sensors", "not asked"
+"""How a card that hangs is noted, in the place of a sensor, and how the reason begins for those behind it."""
+
 Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
 
 
@@ -83,8 +86,8 @@ class NvidiaReading:
         if asked is None:
             return tuple(cards), dict(self._drivers), (*notes, f"nvml: {reason}")
         for position in range(asked, len(cards)):
-            why = reason if position == asked else f"not asked: GPU {cards[asked].index} {reason}"
-            cards[position] = replace(cards[position], unreadable=(f"sensors: {why}",))
+            why = reason if position == asked else f"{NOT_ASKED}: GPU {cards[asked].index} {reason}"
+            cards[position] = replace(cards[position], unreadable=(f"{SILENT}: {why}",))
         return tuple(cards), dict(self._drivers), tuple(notes)
 
     def _read(self, nvml: Nvml) -> None:

@@ -9,7 +9,10 @@ import pytest
 from pytest_anubis.core.events import Judged
 from pytest_anubis.core.inventory import GateFinding
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.hardware.gate.gate_comparison import since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.gate.preflight import preflight
+from pytest_anubis.hardware.gate.surroundings import Surroundings
 from pytest_anubis.hardware.inventory.hardware_classes import closest_class
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
 from pytest_anubis.session.context import RunContext, Sink
@@ -17,6 +20,9 @@ from pytest_anubis.store.baselines.baseline_files import BaselineError, load_bas
 
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
+
+VISIBLE = "_VISIBLE_DEVICES"
+"""How the names of the variables end by which users choose accelerators."""
 
 BENCHMARK = "inventory"
 """Benchmark id of the gate's verdicts."""
@@ -29,12 +35,19 @@ class Gate:
         context: The facts of the run.
         sink: Takes the verdicts.
         golden: What the class's nodes have; None: only what needs no comparison is checked.
+        surroundings: What lies around the hardware; None for a recorded node, which is not here.
 
     Attributes:
         findings: What stands against the node, failures first.
     """
 
-    def __init__(self, context: RunContext, sink: Sink, golden: Inventory | None) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        sink: Sink,
+        golden: Inventory | None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
         self._context = context
         self._sink = sink
         self._golden = golden
@@ -42,8 +55,14 @@ class Gate:
         refused: list[GateFinding] = []
         if context.settings.gate != "off":
             inventory = inventory_from_plain(context.inventory)
+            self.findings = check_inventory(inventory, golden)
+            if surroundings is not None:
+                self.findings += preflight(inventory, surroundings, _tested(context))
+                self.findings += _since_the_last_run(context, inventory)
             refused = list(map(_refused, context.refused))
-            self.findings = [*check_inventory(inventory, golden), *refused]
+            if refused:  # said once, with what follows from it
+                self.findings = [f for f in self.findings if not f.what.endswith(VISIBLE)]
+            self.findings += refused
         self._stopping = [finding for finding in self.findings if finding.severity == "FAIL"]
         if context.settings.gate != "stop":
             self._stopping.clear()
@@ -123,6 +142,25 @@ def _refused(text: str) -> GateFinding:
         severity="INCONCLUSIVE",
         action=fix,
     )
+
+
+def _since_the_last_run(context: RunContext, inventory: Inventory) -> list[GateFinding]:
+    """Return what befell the node's cards since its last run; what cannot be read there is not told."""
+    if not inventory.accelerators:
+        return []
+    from pytest_anubis.store.earlier_runs import earlier_inventory
+
+    plain = earlier_inventory(context.settings.store, node=context.node, before=context.run_id)
+    try:
+        return since(inventory_from_plain(plain), inventory) if plain else []
+    except InventoryError:
+        return []
+
+
+def _tested(context: RunContext) -> set[int]:
+    """Return the positions of the accelerators that are tested; devices are numbered over the node."""
+    numbers = (device.partition(":")[2] for device in context.devices)
+    return {int(number) for number in numbers if number.isdecimal()}
 
 
 def golden_of(context: RunContext) -> Inventory | None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.inventory import Inventory
-from pytest_anubis.hardware.gate.gate_comparison import check_again, compare
+from pytest_anubis.hardware.gate.gate_comparison import check_again, compare, since
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
+from pytest_anubis.hardware.inventory.inventory_reading import redact
 from tests.hardware.gate.test_inventory_gate import card
 from tests.hardware.make_recorded_8gpu import node
 
@@ -188,3 +189,22 @@ def test_a_second_gate_tells_each_fact_once_and_nothing_that_was_told_at_the_sta
     assert [f.severity for f in check_again(BEFORE, at("10:15:00", ecc_uncorrected=1), GOLDEN)] == [
         "FAIL"
     ]
+
+
+def test_errors_between_two_runs_are_told_and_block_nothing() -> None:
+    now = at("10:15:00", ecc_uncorrected_lifetime=8, remapped_uncorrected=2)
+    assert [(f.severity, f.text) for f in since(BEFORE, now)] == [
+        (
+            "NOTE",
+            f"{SLOT}: number of uncorrected ECC errors of its life is 3 more than on 2026-05-02, "
+            "expected no new one",
+        ),
+        (
+            "NOTE",
+            f"{SLOT}: number of rows remapped after uncorrected errors is 1 more than on 2026-05-02, "
+            "expected no new one",
+        ),
+    ]
+    assert since(now, BEFORE) == []
+    assert since(BEFORE, at("10:15:00", ecc_uncorrected_lifetime=8, serial="of another card")) == []
+    assert len(since(redact(BEFORE), at("10:15:00", ecc_uncorrected_lifetime=8))) == 1

@@ -62,6 +62,7 @@ class FakeSmi:
             },
             "amdsmi_get_gpu_board_info": {"product_serial": "N/A", "model_number": "102-G30211"},
             "amdsmi_get_gpu_vram_info": {"vram_type": 1, "vram_size": 196592},
+            "amdsmi_get_gpu_vram_usage": {},
             "amdsmi_get_gpu_vbios_info": {"name": "x", "version": "022.040.003.043"},
             "amdsmi_get_power_cap_info": {
                 "power_cap": 750_000_000,

@@ -19,11 +19,17 @@ from typing import Any
 import pynvml
 import pytest
 
+from pytest_anubis.hardware.gate import surroundings
+from pytest_anubis.hardware.gate.surroundings import Torch
+
 SOURCE = Path(__file__).with_name("nvml_stand_in.c")
 AMDSMI_PATH = Path(__file__).with_name("amdsmi_path")
 """Folder to put on ``PYTHONPATH``, so that ``import amdsmi`` finds the stand-in."""
 NVML_STATE = "ANUBIS_NVML_STATE"
 AMDSMI_STATE = "ANUBIS_AMDSMI_STATE"
+FITTING = Torch(version="2.13.0+cu130", cuda="13.0")
+"""The build of torch that a node with these cards would have."""
+
 XID = 0x8
 """NVML's type of the event that carries an XID."""
 
@@ -109,6 +115,8 @@ def use_nvml(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(node.library)))
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     monkeypatch.setattr(pynvml, "_nvmlLib_refcount", 0)
+    # Here torch is a build for the CPU, which the gate would rightly object to.
+    monkeypatch.setattr(surroundings, "_torch", lambda: FITTING)
 
 
 @pytest.fixture

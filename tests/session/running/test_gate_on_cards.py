@@ -1,0 +1,325 @@
+"""The gate on eight stand-in cards, through NVIDIA's own bindings: faults and obstacles are named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pytest_anubis import start
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.inventory import Inventory
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.hardware.gate import surroundings
+from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain, read_inventory
+from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.validator import learn_baseline
+from tests.hardware.nvml_stand_in import Node
+from tests.hardware.nvml_stand_in import nvml_node as nvml_node
+
+SUITE = """
+import pytest
+
+@pytest.mark.anubis(component="accelerator.memory", scope="device")
+def test_copy(anubis_metric, anubis_device):
+    anubis_metric.record("rate", [100.0] * 5, unit="GB/s", better="higher")
+"""
+
+SLOT = "GPU 3 (0000:61:00.0)"
+SERIAL = "serial number 1650000003"
+
+
+@pytest.fixture(scope="module")
+def learned() -> dict[str, Baseline]:
+    """Keep the class's baseline: it is learned once."""
+    return {}
+
+
+@pytest.fixture
+def eight(
+    pytester: pytest.Pytester,
+    nvml_node: Node,
+    learned: dict[str, Baseline],
+    monkeypatch: pytest.MonkeyPatch,
+) -> pytest.Pytester:
+    """A suite for each of eight healthy cards, and the baseline of their class."""
+    monkeypatch.setattr(surroundings, "_size", lambda _: 1 << 30)
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    inventory = read_inventory()
+    if not learned:
+        key, attributes = hardware_class(inventory, "smoke")
+        population = population_of(
+            [[100.0] * 5 for _ in range(12)],
+            metric=Metric(name="rate", unit="GB/s", better="higher"),
+            benchmark="test_suite.py::test_copy",
+            devices=["cuda:0"] * 12,
+            hardware_class=key,
+            component="accelerator.memory",
+        )
+        learned[key] = learn_baseline(
+            [population],
+            hardware_class=key,
+            attributes=attributes,
+            created="2026-01-01T00:00:00+00:00",
+            error_rate=None,
+        )
+    (baseline,) = learned.values()
+    golden = inventory_to_plain(golden_inventory([settled(inventory)] * 3))
+    save_baseline(replace(baseline, inventory=golden), pytester.path / "baselines")
+    # What this machine changes by itself is not what is tested here.
+    monkeypatch.setattr(start, "read_inventory", lambda: settled(read_inventory()))
+    return pytester
+
+
+def settled(inventory: Inventory) -> Inventory:
+    processor = replace(inventory.processor, unreadable=())
+    return replace(inventory, processor=processor, disks=(), nics=())
+
+
+def run(pytester: pytest.Pytester, *more: str) -> tuple[pytest.RunResult, list[dict[str, Any]]]:
+    result = pytester.runpytest("--anubis", "--anubis-in-process", "-p", "no:xdist", *more)
+    journals = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    journal = max(journals, key=lambda path: path.stat().st_mtime_ns)
+    lines = journal.read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    return result, [e for e in events if e["event"] == "verdict" and e["benchmark"] == "inventory"]
+
+
+def test_eight_healthy_cards_are_accepted(eight: pytest.Pytester) -> None:
+    result, verdicts = run(eight)
+    result.assert_outcomes(passed=8)
+    assert (result.ret, verdicts) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        ("3,1", 2),
+        ("GPU-5a000000-0000-0000-0000-000000000005,GPU-5a000000-0000-0000-0000-000000000000", 2),
+    ],
+    ids=["numbers", "UUIDs"],
+)
+def test_cards_that_are_left_visible_are_tested(
+    eight: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, value: str, count: int
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    result, verdicts = run(eight)
+    result.assert_outcomes(passed=count)
+    assert verdicts == []
+
+
+# What the cards say -> how bad it is, a sentence, its place, and words of the next step.
+FAULTS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
+    "MIG": (
+        {"gpu3.mig": 1, "gpu3.mig.devices": 2},
+        "INCONCLUSIVE",
+        "partitioning (MIG) is on",
+        SLOT,
+        "nvidia-smi -i 3 -mig 0",
+    ),
+    "exclusive": (
+        {"gpu.compute.mode": 3},
+        "INCONCLUSIVE",
+        "compute mode is exclusive-process, and one process tests all cards",
+        SLOT,
+        "nvidia-smi -i 3 -c DEFAULT",
+    ),
+    "uncorrected ECC": (
+        {"gpu3.ecc.uncorrected.volatile.2": 1},
+        "INCONCLUSIVE",
+        "number of uncorrected ECC errors is 1 since the driver was loaded",
+        SLOT,
+        SERIAL,
+    ),
+    "SRAM": (
+        {"gpu3.sram.threshold": 1},
+        "FAIL",
+        "the vendor's limit of SRAM errors is exceeded",
+        SLOT,
+        SERIAL,
+    ),
+    "remap pending": (
+        {"gpu3.remapped.pending": 1, "gpu3.remapped.uncorrected": 1},
+        "INCONCLUSIVE",
+        "row remapping is waiting for a reset",
+        SLOT,
+        "then test again",
+    ),
+    "remap failed": (
+        {"gpu3.remapped.failed": 1},
+        "FAIL",
+        "row remapping is failed: the spare rows are used up",
+        SLOT,
+        SERIAL,
+    ),
+    "no spares": (
+        {"gpu3.histogram.none": 1, "gpu3.histogram.max": 639},
+        "FAIL",
+        "number of memory banks without spare rows is 1",
+        SLOT,
+        SERIAL,
+    ),
+    "x8": ({"gpu3.pcie.width": 8}, "FAIL", "PCIe link width is 8, expected 16", SLOT, SERIAL),
+    "lost NVLink": (
+        {"gpu3.nvlink.7.state": 0},
+        "FAIL",
+        "number of NVLinks that are up is 17, expected 18",
+        SLOT,
+        SERIAL,
+    ),
+    "slow NVLink": (
+        {"gpu3.nvlink.7.speed": 13281},
+        "FAIL",
+        "speed of the slowest NVLink (MB/s) is 13281, expected 26562",
+        SLOT,
+        SERIAL,
+    ),
+    "fabric": (
+        {"gpu3.fabric.state": 2},
+        "INCONCLUSIVE",
+        "NVSwitch fabric is in progress, expected completed",
+        SLOT,
+        "systemctl start nvidia-fabricmanager",
+    ),
+    "fabric of an older driver": (
+        {"gpu3.fabric.state": 1, "gpu.fabric.version": 2},
+        "INCONCLUSIVE",
+        "NVSwitch fabric is not started, expected completed",
+        SLOT,
+        "systemctl start nvidia-fabricmanager",
+    ),
+    "fabric failed": (
+        {"gpu3.fabric.status": 999},
+        "INCONCLUSIVE",
+        "NVSwitch fabric is failed (NVML error 999), expected completed",
+        SLOT,
+        "fabricmanager",
+    ),
+    "degraded fabric": (
+        {"gpu3.fabric.health": "0x1a9"},  # as healthy, but the two lowest bits say degraded
+        "FAIL",
+        "NVSwitch fabric's health is degraded bandwidth, expected healthy",
+        SLOT,
+        SERIAL,
+    ),
+    "recovery": (
+        {"gpu3.recovery": 1},
+        "INCONCLUSIVE",
+        "recovery that the driver asks for is waiting: reset the card",
+        SLOT,
+        "the kernel log says why",
+    ),
+    "locked clock": (
+        {"gpu3.reasons": "0x2"},
+        "INCONCLUSIVE",
+        "clock is held down by somebody's setting",
+        SLOT,
+        "nvidia-smi -i 3 -rgc",
+    ),
+    "memory held": (
+        {"gpu3.memory.used": 40e9},
+        "INCONCLUSIVE",
+        "free memory is 42.4 GiB, expected at least 90% of 79.6 GiB",
+        SLOT,
+        "nvidia-smi",
+    ),
+    "old driver": (
+        {"cuda": 12040, "driver": "550.54.15"},
+        "INCONCLUSIVE",
+        "driver is 550.54.15 for CUDA 12.4, expected one for CUDA 13",
+        "",
+        "update the driver",
+    ),
+    "lost": (
+        {"gpu3.error.nvmlDeviceGetTotalEccErrors": 15},
+        "FAIL",
+        "GPU is lost (NVML error 15)",
+        SLOT,
+        SERIAL,
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_a_fault_is_found_and_named(eight: pytest.Pytester, nvml_node: Node, fault: str) -> None:
+    changes, severity, words, place, action = FAULTS[fault]
+    nvml_node.set(changes)
+    result, verdicts = run(eight)
+    mine = [v for v in verdicts if words in v["text"] and v.get("device", "") == place]
+    assert [v["outcome"] for v in mine] == [severity]
+    assert action in mine[0]["action"]
+    assert {v["outcome"] for v in verdicts} == {severity}
+    assert result.ret == {"FAIL": 1, "INCONCLUSIVE": 20}[severity]
+    result.stdout.fnmatch_lines([f"anubis gate: {severity}: *{words}*"])
+
+
+def test_a_card_off_the_bus_is_lost(eight: pytest.Pytester, nvml_node: Node) -> None:
+    nvml_node.set({"gpu3.lost": 1})
+    result, _ = run(eight)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "anubis gate: FAIL: 0000:61:00.0: number of accelerators is 7, expected 8; next step: *",
+            "anubis gate: FAIL: GPU 3: card is lost: GPU is lost (NVML error 15), expected *power-cycle*",
+        ]
+    )
+
+
+def test_a_slice_never_becomes_a_quiet_run_of_the_cpu(
+    eight: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml_node.set({"gpu0.mig": 1, "gpu0.mig.devices": 1})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-5a000000-0000-0000-0000-000000000000")
+    result, verdicts = run(eight)
+    assert result.ret == 20
+    assert "CUDA_VISIBLE_DEVICES is a slice of a card (MIG), expected whole cards" in "".join(
+        verdict["text"] for verdict in verdicts
+    )
+
+
+def test_dockers_shared_memory_is_named(
+    eight: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surroundings, "_size", lambda _: 64 << 20)
+    result, _ = run(eight)  # these cards have NVLink: it may go well
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["anubis gate: NOTE: shared memory (/dev/shm) is 64 MiB, *; next step: *--shm-size=1g*"]
+    )
+
+
+def test_a_card_that_hangs_its_driver_is_named(
+    eight: pytest.Pytester, nvml_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml_node.set({"gpu3.hang.nvmlDeviceGetVbiosVersion": 60})
+    impatient = partial(read_inventory, deadline=0.5)
+    monkeypatch.setattr(start, "read_inventory", lambda: settled(impatient()))
+    result, verdicts = run(eight)
+    assert result.ret == 20
+    (verdict,) = verdicts
+    assert verdict["text"].startswith(
+        f"{SLOT}: card is silent: it did not answer within 0.5 s, expected one that answers"
+    )
+    assert SERIAL in verdict["text"]
+
+
+def test_errors_that_the_driver_has_forgotten_are_told(
+    eight: pytest.Pytester, nvml_node: Node
+) -> None:
+    assert run(eight, "--anubis-run-id=first")[0].ret == 0
+    nvml_node.set({"gpu3.ecc.uncorrected.aggregate": 2, "gpu3.remapped.uncorrected": 1})
+    result, verdicts = run(eight)
+    assert (result.ret, verdicts) == (0, [])
+    result.stdout.fnmatch_lines(
+        [
+            f"anubis gate: NOTE: {SLOT}: number of uncorrected ECC errors of its life is 2 more than *",
+            f"anubis gate: NOTE: {SLOT}: number of rows remapped after uncorrected errors is 1 more *",
+        ]
+    )
