@@ -59,10 +59,11 @@ class Gate:
             if surroundings is not None:
                 self.findings += preflight(inventory, surroundings, _tested(context))
                 self.findings += _since_the_last_run(context, inventory)
-            refused = list(map(_refused, context.refused))
-            if refused:  # said once, with what follows from it
-                self.findings = [f for f in self.findings if not f.what.endswith(VISIBLE)]
-            self.findings += refused
+            if context.refused:
+                refused = [one for one in self.findings if one.what.endswith(VISIBLE)]
+                if not refused:  # else it is said already
+                    refused = list(map(_refused, context.refused))
+                    self.findings += refused
         self._stopping = [finding for finding in self.findings if finding.severity == "FAIL"]
         if context.settings.gate != "stop":
             self._stopping.clear()
