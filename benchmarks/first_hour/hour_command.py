@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from hour_rows import FAILED, IMPOSSIBLE, OFF, Findings, Row, model_of, read_fin
 
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+from pytest_anubis.hardware.inventory.visible_devices import visible
 
 HERE = Path(__file__).parent
 NO_CARD = 7
@@ -173,6 +174,11 @@ def _hour(options: argparse.Namespace, inventory: Inventory, steps: Sequence[Ste
         "driver": ", ".join(f"{name} {version}" for name, version in inventory.drivers.items()),
         "python": platform.python_version(),
     }
+    usable = visible(inventory.accelerators, {})
+    name, value = dict(zip(usable.devices, usable.bindings, strict=True)).get(
+        f"cuda:{options.card}", ("", "")
+    )
+    binding = {name: value} if name else {}
     cannot = _torch_problem() if any(step.torch for step in steps) else ""
     rows: list[Row] = []
     courses: list[dict[str, Any]] = []
@@ -185,7 +191,7 @@ def _hour(options: argparse.Namespace, inventory: Inventory, steps: Sequence[Ste
                 drawn: list[dict[str, Any]] = []
             else:
                 print(f"{step.name}: about {step.minutes:g} min", flush=True)
-                found, drawn = _run(step, options.card, card.uuid, model, Path(place) / str(number))
+                found, drawn = _run(step, options.card, binding, model, Path(place) / str(number))
             took[step.name] = round(time.monotonic() - begin, 1)
             for row in found:
                 known = "; ".join(filter(None, (row.expected, row.source)))
@@ -238,7 +244,7 @@ def _torch_problem() -> str:
 
 
 def _run(
-    step: Step, card: int, uuid: str | None, model: str, path: Path
+    step: Step, card: int, binding: Mapping[str, str], model: str, path: Path
 ) -> tuple[list[Row], list[dict[str, Any]]]:
     """Run one step in a process group of its own and return what it found before its end."""
     command = [
@@ -253,7 +259,7 @@ def _run(
     environment = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     # Steps for one card see no other; those that run pytest hand it on to their workers.
     if step in ONE and not step.call.startswith("hour_sensors"):
-        environment["CUDA_VISIBLE_DEVICES"] = uuid or str(card)
+        environment |= binding
     out = path.with_suffix(".out")
     with out.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(

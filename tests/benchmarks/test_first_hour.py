@@ -127,7 +127,7 @@ def test_a_step_that_hangs_or_dies_is_a_line_and_what_it_found_is_kept(
     begin = time.monotonic()
     for name, words in (("hang", "ended after 3 s"), ("die", "exit code -6")):
         step = hour.Step(name, f"{name}:x", 1, False, "why")
-        rows, _ = hour._run(step, 0, "GPU-a", "", tmp_path / name)
+        rows, _ = hour._run(step, 0, {}, "", tmp_path / name)
         assert [(row.what, row.found) for row in rows] == [("w", "f"), ("the step itself", words)]
         assert rows[-1].end == "failed"
     assert time.monotonic() - begin < 300  # and not the ten minutes of the child
