@@ -68,8 +68,9 @@ def best(work: Work, seconds: float = 2.0) -> tuple[float, float]:
     return middle, (high - low) / middle
 
 
-def product(dtype: torch.dtype, side: int = SIDE, *, zeros: bool = False) -> tuple[Work, float]:
-    """Return a matrix product and the operations of one call."""
+def product(dtype: torch.dtype, side: int = 0, *, zeros: bool = False) -> tuple[Work, float]:
+    """Return a matrix product and the operations of one call; `side` 0 means `SIDE`."""
+    side = side or SIDE
     make = torch.zeros if zeros else torch.randn
     a, b = (make(side, side, device=device()).to(dtype) for _ in range(2))
     out = torch.empty(side, side, dtype=dtype, device=device())
@@ -88,7 +89,9 @@ def minute_of_load(findings: Findings, card: int) -> None:
             points.append((round(now, 3), calls * operations / seconds_of(work, calls) / 1e12))
     findings.series("bf16 rate", "TFLOP/s", points)
     burst = statistics.median(rate for when, rate in points if when < BURST)
-    held = statistics.median(rate for when, rate in points if when >= MINUTE - PLATEAU)
+    held = statistics.median(
+        [rate for when, rate in points if when >= MINUTE - PLATEAU] or [points[-1][1]]
+    )
     findings.figure("bf16", burst)
     findings.row(
         "bf16 after a minute",
