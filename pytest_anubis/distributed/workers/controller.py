@@ -122,8 +122,6 @@ class Controller:
         self._lines: list[str] = []  # what went wrong, for the end of the run
         self._notes: list[str] = []
 
-    # Workers come up.
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Take over the counting of failures: xdist's way ends a run as interrupted."""

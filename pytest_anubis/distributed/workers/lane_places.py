@@ -18,6 +18,7 @@ from pytest_anubis.distributed.dispatch.lane_cores import (
 from pytest_anubis.distributed.dispatch.tasks import CPU, NODE, Lane
 from pytest_anubis.distributed.workers.device_binding import binding
 from pytest_anubis.distributed.workers.process_cores import CPUS, THREADS
+from pytest_anubis.distributed.workers.worker_births import replace_stillborn
 from pytest_anubis.hardware.numa import Core, card_node, cores_of, cpu_text
 from pytest_anubis.hardware.text_files import Files
 from pytest_anubis.report.text.headlines import lane_texts
@@ -74,8 +75,10 @@ class LanePlaces:
         return kept_apart(list(self._places.values()))
 
     @pytest.hookimpl(optionalhook=True)  # without xdist there are no workers
-    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
+    def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
         """Bind every spec to a lane; the replacement of a dead worker is made from the same spec."""
+        dsession: Any = config.pluginmanager.get_plugin("dsession")
+        replace_stillborn(dsession.nodemanager.group)
         context = self._context
         for spec, lane in zip(specs, self._lanes, strict=True):
             some = bool(context.hidden)
