@@ -16,9 +16,9 @@ LEAST_SHARED_MEMORY = 256 << 20
 """Bytes of /dev/shm that ranks need: NCCL makes segments of up to 10 MB for a neighbour and a channel, so
 that the 64 MiB of a Docker container do not suffice for some (nccl#342)."""
 
-LEAST_FREE = 0.9
-"""Share of a card's memory that must be free: soak profiles fill most of it, and who holds the rest would
-disturb what is measured. A context and the driver take about 1 %."""
+LEAST_FREE, USUALLY_FREE = 0.5, 0.9
+"""Shares of a card's memory. Who holds more than half of it is at work there, and leaves too little to test;
+what holds more than a tenth is named, since it may get in the way. A context and the driver take some 1 %."""
 
 # Vendor -> variables that hide its cards, and which of torch's builds can use them.
 _VARIABLES = {
@@ -195,14 +195,16 @@ def _shared_memory(cards: Sequence[Accelerator], size: int | None) -> Iterator[G
 def _occupied(card: Accelerator, count: int, surroundings: Surroundings) -> Iterator[GateFinding]:
     """Yield who or what keeps our processes from a card."""
     place = card_place(card)
-    if card.memory and card.memory_free is not None and card.memory_free < LEAST_FREE * card.memory:
+    free = card.memory_free / card.memory if card.memory and card.memory_free is not None else 1.0
+    if free < USUALLY_FREE:
         yield _finding(
             "free memory",
-            f"at least {LEAST_FREE:.0%} of {gib(card.memory)}",
-            gib(card.memory_free),
+            f"at least {USUALLY_FREE:.0%} of {gib(card.memory or 0)}",
+            gib(card.memory_free or 0),
             "end the programs that hold it (nvidia-smi or amd-smi process shows them)",
             slot=place,
             component="accelerator.memory",
+            severity="INCONCLUSIVE" if free < LEAST_FREE else "NOTE",
         )
     if card.compute_mode is not None and card.compute_mode.startswith("exclusive"):
         # A worker of its own leaves each card before the ranks of a whole-node test come; the one worker

@@ -24,6 +24,7 @@ _RECOVERY = (
 )
 # Fields: speed and recoveries of one NVLink; what the driver asks for.
 _LINK_SPEED, _LINK_RECOVERIES, _RECOVERY_ACTION = 164, 162, 230
+_OLDER_DRIVER = ("(NVML error 25)", "(NVML error 2)")  # it does not know the structure's version
 _CLOCKS_SET = 0x2  # clock event reason: held down by application clocks or locked clocks
 
 # Two bits each of the fabric's health: where they begin, and what 1 ("true") means.
@@ -229,7 +230,7 @@ def _filled(
         return None
     tried: list[str] = []
     if nvml.ask(field, tried, call, handle, ctypes.byref(found)) is None:
-        notes += [note for note in tried if "(NVML error 25)" not in note]  # an older driver
+        notes += [note for note in tried if not note.endswith(_OLDER_DRIVER)]
         return None
     return found
 

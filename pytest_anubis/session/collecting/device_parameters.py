@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +35,7 @@ class Device:
 
     name: str
     place: int = 0
-    pci: str = ""
+    pci: str = field(default="", repr=False)  # pytest shows a device where a test fails
 
     @property
     def kind(self) -> str:

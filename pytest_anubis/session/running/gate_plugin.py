@@ -15,6 +15,7 @@ from pytest_anubis.hardware.gate.preflight import preflight
 from pytest_anubis.hardware.gate.surroundings import Surroundings
 from pytest_anubis.hardware.inventory.hardware_classes import closest_class
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
+from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
@@ -51,6 +52,7 @@ class Gate:
         self._context = context
         self._sink = sink
         self._golden = golden
+        self._told = False
         self.findings: list[GateFinding] = []
         refused: list[GateFinding] = []
         if context.settings.gate != "off":
@@ -84,9 +86,12 @@ class Gate:
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was found."""
+        self._told = True
         return [
-            f"anubis gate: {f.severity}: {f.text}"
-            + (f"; next step: {f.action}" if f.action else "")
+            printable(
+                f"anubis gate: {f.severity}: {f.text}"
+                + (f"; next step: {f.action}" if f.action else "")
+            )
             for f in self.findings
         ]
 
@@ -97,6 +102,11 @@ class Gate:
 
         Whoever reads only the JUnit file or the exit code must not take a node without tests for a good one.
         """
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if not self._told and reporter is not None:  # with workers, nobody collects here
+            reporter.ensure_newline()
+            for line in self.pytest_report_collectionfinish():
+                reporter.write_line(line)
         if not self.stops or session.config.option.collectonly:
             return None
         for number, finding in enumerate(self._stopping):

@@ -28,6 +28,7 @@ WELL: dict[str, Any] = {
     "remap_pending": False,
     "sram_threshold": False,
     "compute_mode": "default",
+    "clock_limited": False,
 }
 SLOT = "GPU 3 (0000:5d:00.0)"
 
@@ -186,6 +187,7 @@ def test_a_second_gate_tells_each_fact_once_and_nothing_that_was_told_at_the_sta
         f"{SLOT}: PCIe link width is 8, expected 16",
         f"{SLOT}: sensor ecc is unreadable: GPU is lost (NVML error 15), expected readable",
     ]
+    assert check_again(BEFORE, at("10:15:00", clock_limited=True), GOLDEN) == []  # still busy
     assert [f.severity for f in check_again(BEFORE, at("10:15:00", ecc_uncorrected=1), GOLDEN)] == [
         "FAIL"
     ]

@@ -16,7 +16,10 @@ from tests.hardware.make_recorded_8gpu import node
 
 NODE = node()
 NODE = replace(
-    NODE, accelerators=tuple(replace(card, nvlink_speed=26562) for card in NODE.accelerators)
+    NODE,
+    accelerators=tuple(
+        replace(card, nvlink_speed=26562, clock_limited=False) for card in NODE.accelerators
+    ),
 )
 GOLDEN = golden_inventory([NODE])
 SLOT = "GPU 3 (0000:5d:00.0)"
@@ -147,8 +150,7 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
     "locked clock": (
         card(clock_limited=True),
         "INCONCLUSIVE",
-        f"{SLOT}: clock is held down by somebody's setting (locked or application clocks), "
-        "expected free",
+        f"{SLOT}: clock is held down by a setting (locked or application clocks), expected free",
     ),
     "fabric manager": (
         card(fabric="in progress"),
@@ -397,6 +399,15 @@ def test_finding_fits_into_one_line(name: str) -> None:
 )
 def test_what_is_normal_is_no_finding(change: Change) -> None:
     assert check_inventory(change(NODE), GOLDEN) == []
+
+
+def test_clock_that_a_setting_holds_down_is_named_where_it_may_be_the_usual_one() -> None:
+    held = card(clock_limited=True)(NODE)
+    assert [finding.severity for finding in check_inventory(held)] == ["NOTE"]
+    everywhere = replace(
+        NODE, accelerators=tuple(replace(c, clock_limited=True) for c in NODE.accelerators)
+    )
+    assert check_inventory(everywhere, golden_inventory([everywhere])) == []
 
 
 def test_failures_come_first() -> None:

@@ -62,7 +62,7 @@ class FakeSmi:
             },
             "amdsmi_get_gpu_board_info": {"product_serial": "N/A", "model_number": "102-G30211"},
             "amdsmi_get_gpu_vram_info": {"vram_type": 1, "vram_size": 196592},
-            "amdsmi_get_gpu_vram_usage": {},
+            "amdsmi_get_gpu_vram_usage": {"vram_total": 196592, "vram_used": 592},
             "amdsmi_get_gpu_vbios_info": {"name": "x", "version": "022.040.003.043"},
             "amdsmi_get_power_cap_info": {
                 "power_cap": 750_000_000,
@@ -105,6 +105,7 @@ def test_card_is_read_with_the_link_that_the_kernel_shows(tmp_path: Path) -> Non
         serial="0xabc",
         part="102-G30211",
         memory=196592 << 20,
+        memory_free=196000 << 20,
         vbios="022.040.003.043",
         link_width=8,
         link_width_max=16,

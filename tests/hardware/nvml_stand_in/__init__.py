@@ -5,6 +5,7 @@ What the tests of other rooms need is `nvml_node`, a fixture (import it where it
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import os
@@ -94,17 +95,11 @@ def nvml_library() -> Path:
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         pytest.skip("no C compiler: the stand-in for NVML cannot be built")
-    version = SOURCE.stat().st_mtime_ns
-    for part in SOURCE.parent.glob("*.h"):
-        version = max(version, part.stat().st_mtime_ns)
-    folder = Path(tempfile.gettempdir()) / f"anubis-nvml-{os.getuid()}-{version}"
+    folder = Path(tempfile.mkdtemp(prefix="anubis-nvml-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = folder / "libnvidia-ml.so.1"
-    if not made.exists():
-        folder.mkdir(mode=0o700, exist_ok=True)
-        part = folder / f"{os.getpid()}.part"
-        options = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        subprocess.run([compiler, *options, "-o", str(part), str(SOURCE)], check=True)
-        part.replace(made)  # whichever process comes last wins: they are equal
+    options = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run([compiler, *options, "-o", str(made), str(SOURCE)], check=True)
     return made
 
 

@@ -219,14 +219,14 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
     "locked clock": (
         {"gpu3.reasons": "0x2"},
         "INCONCLUSIVE",
-        "clock is held down by somebody's setting",
+        "clock is held down by a setting",
         SLOT,
         "nvidia-smi -i 3 -rgc",
     ),
     "memory held": (
-        {"gpu3.memory.used": 40e9},
+        {"gpu3.memory.used": 50e9},
         "INCONCLUSIVE",
-        "free memory is 42.4 GiB, expected at least 90% of 79.6 GiB",
+        "free memory is 33.1 GiB, expected at least 90% of 79.6 GiB",
         SLOT,
         "nvidia-smi",
     ),

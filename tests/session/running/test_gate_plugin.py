@@ -182,6 +182,16 @@ def test_a_fault_rejects_in_every_way_to_run_and_stands_in_every_file(
 
 
 @pytest.mark.usefixtures("in_workers")
+def test_what_is_no_failure_is_told_with_workers_too(eight: pytest.Pytester) -> None:
+    change(eight, lambda inventory: inventory["accelerators"][2].update(persistence=False))
+    result = eight.runpytest("--anubis", "--anubis-inventory=node.json", "-n0", "-k", "cuda:2")
+    result.stdout.fnmatch_lines(
+        ["anubis gate: NOTE: GPU 2 *: driver persistence is off*", "*passed*"]
+    )
+    assert result.stdout.str().count("anubis gate:") == 1
+
+
+@pytest.mark.usefixtures("in_workers")
 def test_a_clean_node_runs_in_workers(eight: pytest.Pytester) -> None:
     options = ("--anubis", "--anubis-inventory=node.json", "-n2")
     result = eight.runpytest_subprocess(*options, timeout=60)
