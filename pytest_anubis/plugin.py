@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 
 import pytest
@@ -35,6 +36,10 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Let nothing but an accepting verdict end a run with 0."""
+    if "PYTEST_ANUBIS_CPUS" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:
+        from pytest_anubis.start_worker import begin_worker
+
+        begin_worker()
     if early_config.known_args_namespace.anubis:
         from pytest_anubis.session.running.exit_guard import guard_exit
 

@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
+from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
 from pytest_anubis.distributed.containment.hang_reports import HangReports
 from pytest_anubis.distributed.containment.leftovers import Leftovers
+from pytest_anubis.distributed.dispatch.tasks import NODE, Lane
 from pytest_anubis.distributed.workers import controller
+from pytest_anubis.distributed.workers.device_binding import device_order
+from pytest_anubis.distributed.workers.lane_allotment import side_by_side
+from pytest_anubis.distributed.workers.lane_places import LanePlaces
+from pytest_anubis.distributed.workers.process_cores import NearCard
 from pytest_anubis.hardware.gate.surroundings import Surroundings, read_surroundings
-from pytest_anubis.hardware.inventory.hardware_classes import hardware_class, slug
+from pytest_anubis.hardware.inventory.hardware_classes import (
+    ALONE,
+    SIDE_BY_SIDE,
+    class_key,
+    hardware_class,
+    slug,
+)
 from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
     read_inventory,
@@ -77,6 +89,8 @@ def start(config: pytest.Config, settings: Settings) -> None:
     if earlier is not None:  # after the choice, which must see all tests
         add_part(config, SkipDone(), "anubis-resume")
     gate = None
+    if context.refused and (not context.judging or settings.gate == "off"):
+        raise pytest.UsageError("; ".join(context.refused))
     if context.judging:
         gate = Gate(context, run.sink, golden_of(context), _surroundings(config, settings))
         add_part(config, gate, "anubis-gate")
@@ -90,17 +104,34 @@ def start(config: pytest.Config, settings: Settings) -> None:
         add_part(config, HtmlReport(run), "anubis-html")
     if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
-    elif _in_workers(config, context):
+    elif in_workers(config, settings, context.devices):
         controller.register(config, context, run.state, run.sink, run.selection)
     else:
+        _count_by_slot(config, context)
         watch_tests(config, worker=False)
         add_part(config, Leftovers(config, run.sink), "anubis-leftovers")
+        lane = Lane(NODE, context.devices)
+        places = LanePlaces(context, [lane], card_addresses(context), sink=run.sink)
+        add_part(config, places, "anubis-lanes")
+        add_part(config, NearCard(places.near(NODE)), "anubis-near-card")
         if config.pluginmanager.has_plugin("timeout"):
-            recorded = context.settings.inventory is not None
-            evidence = Evidence({} if recorded else addresses(context.devices, context.inventory))
+            evidence = Evidence(card_addresses(context))
             config.add_cleanup(evidence.close)
             hangs = HangReports(context.node, run.state, run.sink, evidence)
             add_part(config, hangs, "anubis-hangs")
+
+
+def _count_by_slot(config: pytest.Config, context: RunContext) -> None:
+    """Let CUDA count cards as the inventory does, in this process and whatever it starts."""
+    for name, value in device_order(context.bindings).items():
+        before = {name: os.environ[name]} if name in os.environ else {}
+        os.environ[name] = value
+        config.add_cleanup(partial(_put_back, name, before))
+
+
+def _put_back(name: str, before: Mapping[str, str]) -> None:
+    os.environ.pop(name, None)
+    os.environ.update(before)
 
 
 def _surroundings(config: pytest.Config, settings: Settings) -> Surroundings | None:
@@ -125,18 +156,18 @@ def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
     add_part(config, Pruning(run.selection.answer), "anubis-pruning")
 
 
-def _in_workers(config: pytest.Config, context: RunContext) -> bool:
+def in_workers(config: pytest.Config, settings: Settings, devices: Sequence[str]) -> bool:
     """Say whether the tests run in worker processes, where a hang or a crash costs one test only.
 
     Wherever xdist is there they do: without ``-n``, as with ``-n0``, in one worker after the other's death.
     They stay in this process with ``--anubis-in-process``; and with ``-s``, ``--trace`` and
     ``--setup-show``, which are to be watched, unless workers, a deadline or accelerators ask for one.
     """
-    if not config.pluginmanager.has_plugin("xdist") or context.settings.in_process:
+    if not config.pluginmanager.has_plugin("xdist") or settings.in_process:
         return False
     # Options of plugins that somebody switched off (-p no:capture) are not there.
     asked = config.getoption("numprocesses", None) is not None or bool(config.getoption("tx", ()))
-    if asked or context.settings.timeout is not None or context.devices != ("cpu",):
+    if asked or settings.timeout is not None or tuple(devices) != ("cpu",):
         return True
     watched = any(config.getoption(name, False) for name in ("trace", "setupshow", "setuponly"))
     return not watched and config.getoption("capture", "") != "no"
@@ -154,10 +185,17 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
     )  # workers are bound by what redaction hides
     if settings.redact:
         inventory = redact(inventory)
-    key, attributes = _extended(config, *hardware_class(inventory, settings.profile))
+    workers = in_workers(config, settings, usable.devices)
+    lanes = SIDE_BY_SIDE if workers and side_by_side(config, usable.devices) else ALONE
+    attributes = hardware_class(inventory, settings.profile, lanes=lanes)[1]
+    added = _added(config, attributes)
+    key = extended_key(attributes, added)
     baseline, note = None, ""
     if settings.mode == "judge":
         baseline, note = find(settings, key)
+        other = ALONE if lanes == SIDE_BY_SIDE else SIDE_BY_SIDE
+        if baseline is None and attributes.get("lanes"):
+            note = note_of_way(settings, extended_key(attributes | {"lanes": other}, added)) or note
     node = inventory.node or platform.node()
     return RunContext(
         settings=settings,
@@ -165,10 +203,11 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         node=node,
         inventory=inventory_to_plain(inventory),
         hardware_class=key,
-        attributes=attributes,
+        attributes=attributes | added,
         devices=usable.devices,
         bindings=usable.bindings,
         hidden=usable.notes,
+        refused=usable.refused,
         baseline=baseline,
         baseline_note=note,
     )
@@ -190,10 +229,12 @@ def _recorded(path: Path) -> Inventory:
         raise pytest.UsageError(f"--anubis-inventory: {error}") from error
 
 
-def _extended(
-    config: pytest.Config, key: str, attributes: dict[str, str]
-) -> tuple[str, dict[str, str]]:
-    """Add what users' hooks say about the class: to its attributes and to its key."""
+def _added(config: pytest.Config, attributes: dict[str, str]) -> dict[str, str]:
+    """Return what users' hooks add to the attributes of the class.
+
+    Raises:
+        pytest.UsageError: One of them returned something else.
+    """
     answers = config.hook.pytest_anubis_attributes(config=config, attributes=dict(attributes))
     added: dict[str, str] = {}
     for answer in answers:
@@ -206,8 +247,35 @@ def _extended(
                 f"hook pytest_anubis_attributes returned {answer!r}; return a mapping of text to text"
             )
         added.update(answer)
+    return added
+
+
+def extended_key(attributes: Mapping[str, str], added: Mapping[str, str]) -> str:
+    """Return the key of a class with what users' hooks added."""
     parts = [slug(f"{name} {added[name]}") for name in sorted(added)]
-    return "_".join([key, *parts]), attributes | added
+    return "_".join([class_key(attributes), *parts])
+
+
+def note_of_way(settings: Settings, other: str) -> str:
+    """Say so where there is a baseline, but for the other way of running; empty if there is none.
+
+    Args:
+        settings: The settings of the run.
+        other: Key of this node's class as it is when it runs the other way.
+    """
+    try:
+        if find_baseline(settings.baselines, other) is None:
+            return ""
+    except (OSError, BaselineError):
+        return ""
+    ways = {SIDE_BY_SIDE: "run with -n auto", ALONE: "run without -n"}
+    learned, here = (SIDE_BY_SIDE, ALONE) if slug(SIDE_BY_SIDE) in other else (ALONE, SIDE_BY_SIDE)
+    more = " --pytest-args=-nauto" if here == SIDE_BY_SIDE else ""
+    return (
+        f"no baseline for this way of running: that of {other} was learned with the accelerators {learned}, "
+        f"and here they are measured {here}; {ways[learned]}, or learn this way with 'anubis learn suites/"
+        f"{more}'"
+    )
 
 
 def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:

@@ -13,11 +13,17 @@ import pytest
 
 from pytest_anubis.codec import from_plain
 from pytest_anubis.distributed.workers import worker
+from pytest_anubis.distributed.workers.process_cores import bind_early
 from pytest_anubis.session.context import RunContext, add_part, context_key, sink_key
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.measuring.watching import watch_tests
 from pytest_anubis.session.running.resume import SkipDone
 from pytest_anubis.session.selecting.pruning import Pruning
+
+
+def begin_worker() -> None:
+    """Keep to the CPUs of the lane, before anything of the user's is loaded."""
+    bind_early()
 
 
 def start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:

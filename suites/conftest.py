@@ -21,10 +21,11 @@ def pytest_report_header() -> str | None:
 
 @pytest.fixture
 def torch_settings(anubis_node: NodeFixture) -> Iterator[int]:
-    """Let torch use exactly the CPUs that this process may use and true single precision; put both back.
+    """Let torch use exactly the CPUs that this test may use and true single precision; put both back.
 
-    Torch takes its defaults from the environment; a node where somebody exported a thread count or
-    switched TF32 on would otherwise look like slow, or wrong, hardware.
+    Beside an accelerator these are its lane's, near the card; several lanes have none in common. Torch takes
+    its defaults from the environment; a node where somebody exported a thread count or switched TF32 on would
+    otherwise look like slow, or wrong, hardware.
     """
     import torch
 

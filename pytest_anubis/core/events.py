@@ -217,6 +217,39 @@ class LaneGivenUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaneCores:
+    """The CPUs on which a lane's work beside some cards runs.
+
+    Attributes:
+        lane: Name of the lane.
+        devices: The cards; empty for what runs there beside none in particular.
+        cpus: The CPUs in the kernel's form, such as ``0-11``.
+        numa_node: NUMA node of the cards; None where it is unknown.
+        near: The CPUs are those of that node.
+        own: No other lane of accelerators uses any of them.
+    """
+
+    lane: str
+    devices: tuple[str, ...] = ()
+    cpus: str = ""
+    numa_node: int | None = None
+    near: bool = True
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesPlaced:
+    """Which lane of a run with accelerators works on which CPUs.
+
+    Attributes:
+        lanes: In the order of the lanes; of a lane with cards of several NUMA nodes one for each node.
+    """
+
+    kind: ClassVar[str] = "lanes"
+    lanes: tuple[LaneCores, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
     """Where and when a test is expected to run; seconds since the first test's start."""
 
@@ -383,6 +416,7 @@ Event = (
     | LeftBehind
     | HardwareFound
     | LaneGivenUp
+    | LanesPlaced
     | PlanPredicted
     | TestRan
     | RunTimed

@@ -26,6 +26,8 @@ class Accelerator:
         name: Model name.
         pci: PCI address such as ``0000:5d:00.0``: the slot.
         uuid: The vendor's unique id; devices are bound by it.
+        hip_id: Number under which HIP counts it where nothing is hidden (AMD); None where it is unknown.
+        hip_uuid: Unique id by which ROCm's variables name it (AMD).
         serial: Serial number of the board.
         part: Part number of the board.
         memory: Bytes of device memory.
@@ -75,6 +77,8 @@ class Accelerator:
     name: str
     pci: str | None = None
     uuid: str | None = None
+    hip_id: int | None = None
+    hip_uuid: str | None = None
     serial: str | None = None
     part: str | None = None
     memory: int | None = None

@@ -13,7 +13,9 @@ from pytest_anubis.core.events import (
     DamageFound,
     Event,
     HardwareFound,
+    LaneCores,
     LaneGivenUp,
+    LanesPlaced,
     Resumed,
     RunStarted,
     TestRepeated,
@@ -213,6 +215,12 @@ class RunRecord:
             else v
             for v in self.verdicts
         )
+
+    @property
+    def lanes(self) -> tuple[LaneCores, ...]:
+        """Which lane worked on which CPUs, in the latest part of the run; empty without accelerators."""
+        found = (e.lanes for e in reversed(self.events) if isinstance(e, LanesPlaced))
+        return next(found, ())
 
     @property
     def deaths(self) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class RunContext:
         bindings: For each accelerator among them the environment variable and the value that leave only it
             visible to a process.
         hidden: What the user's environment hides of the node, one sentence each: it is not tested.
+        refused: What in the user's environment nothing can be tested with, and what to do, one sentence each.
         baseline: The class's baseline, None when there is none.
         root_pid: Process whose tree is this run's own load; None: this process. In a worker the
             controller, so that a neighbouring worker is not taken for a stranger.
@@ -54,6 +55,7 @@ class RunContext:
     devices: tuple[str, ...] = ()
     bindings: tuple[tuple[str, str], ...] = ()
     hidden: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     baseline: Baseline | None = None
     baseline_note: str = ""
     root_pid: int | None = None

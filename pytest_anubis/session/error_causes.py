@@ -82,6 +82,12 @@ CAUSES = (
         "another process holds the card, or its compute mode forbids its use",
         "end the other program (nvidia-smi shows it), or set nvidia-smi -c DEFAULT",
     ),
+    # Ours (session/collecting/device_parameters.py): management library and run-time count differently.
+    _cause(
+        r"^WrongCardError",
+        "the process sees another card than the one to test",
+        "leave out HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES, and update amdsmi",
+    ),
     # 100, 101: nothing is visible to this process. Two ranks on one card: NCCL says "Duplicate GPU".
     _cause(
         r"no (cuda|hip) gpus are available|no (cuda|rocm)-capable device|invalid device ordinal|"

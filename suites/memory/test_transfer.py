@@ -13,6 +13,7 @@ SIZES = {"smoke": 256 << 20, "standard": 1 << 30, "soak": 1 << 30}
     component="memory.transfer",
     scope="device",
     cost="3s",
+    timing="host",
     metrics=["host_to_device_rate", "device_to_host_rate"],
     goal="Data reaches every device at the rate of its link",
     question="Does the link between host and device deliver its full rate, both ways?",

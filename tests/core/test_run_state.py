@@ -20,7 +20,9 @@ from pytest_anubis.core.events import (
     HardwareFound,
     InternalErrorFound,
     Judged,
+    LaneCores,
     LaneGivenUp,
+    LanesPlaced,
     LeftBehind,
     Measured,
     NodeDecided,
@@ -121,6 +123,10 @@ any_event: st.SearchStrategy[Event] = st.one_of(
         tests=st.lists(tests, max_size=2).map(tuple),
         source=texts,
     ),
+    st.builds(
+        LanesPlaced,
+        lanes=st.lists(st.builds(LaneCores, lane=texts, cpus=texts), max_size=2).map(tuple),
+    ),
     st.builds(LeftBehind, test=tests, what=st.tuples(texts), repaired=st.booleans()),
     st.just(
         PlanPredicted(tests=(Slot(test="t", lane="l", start=0.0, end=1.0),), wall=1.0, serial=1.0)
@@ -159,7 +165,7 @@ def test_every_type_of_event_is_tried() -> None:
     tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
     tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
     tried |= {LeftBehind, DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided}
-    tried |= {RunFinished, PhaseFailed, HardwareFound}
+    tried |= {RunFinished, PhaseFailed, HardwareFound, LanesPlaced}
     assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.session.collecting.device_parameters import WrongCardError
 from pytest_anubis.session.error_causes import CAUSES, environment_of
 from tests.cli.command_line import anubis
 from tests.session.conftest import Learn
@@ -31,6 +32,7 @@ class ChildError(RuntimeError):
 # Messages as drivers and libraries write them -> a word of what is in the way.
 ENVIRONMENT: list[tuple[BaseException, str]] = [
     (AssertionError("Torch not compiled with CUDA enabled"), "build of torch"),
+    (WrongCardError("cuda:3 is the card at 0000:5d:00.0, but"), "another card than the one to test"),
     (
         RuntimeError(
             "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "

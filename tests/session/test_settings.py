@@ -82,6 +82,7 @@ def test_wrong_durations(text: str) -> None:
         ("component='cpu', speed=1", "no key 'speed'*valid keys: component"),
         ("'cpu'", "keywords only"),
         ("component='CPU core'", "must look like"),
+        ("component='c', timing='cpu'", "timing 'cpu' is none of device, host"),
         ("scope='rack'", "device, pair, node"),
         ("cost='soon'", "500ms"),
         ("metrics='speed'", "list of names"),

@@ -134,7 +134,14 @@ def _missing_here(inventory: Inventory) -> list[str]:
     numbers = (device.partition(":")[2] for device in usable.devices)
     tested = {int(number) for number in numbers if number.isdecimal()}
     obstacles = preflight(inventory, read_surroundings(os.environ), tested)
-    return [*lines, *usable.notes, *(f"{one.text}: {one.action}" for one in obstacles)]
+    if usable.refused:
+        obstacles = [one for one in obstacles if not one.what.endswith("_VISIBLE_DEVICES")]
+    return [
+        *lines,
+        *usable.notes,
+        *usable.refused,
+        *(f"{one.text}: {one.action}" for one in obstacles),
+    ]
 
 
 def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
+from pytest_anubis.session.context import RunContext
 
 _BUS = Path("/sys/bus/pci/devices")
 
@@ -34,6 +35,8 @@ class Evidence:
         self._devices = devices
         self._log = log or KernelLog()
         self._bus = bus
+        # A container may not show its cards there at all; only what was there can be gone.
+        self._there = {one for one in devices.values() if one and (bus / one.lower()).exists()}
 
     @property
     def blind(self) -> str:
@@ -53,14 +56,20 @@ class Evidence:
             for event in kernel_events(self._log.new_lines())
             if event.hardware and (not event.place or _same(event.place, address))
         ]
-        # Recorded nodes have addresses that this machine may never have had.
-        if address and self._bus.is_dir() and not (self._bus / address.lower()).exists():
+        if address in self._there and not (self._bus / str(address).lower()).exists():
             found.append(f"{device} at {address} is gone from the PCI bus")
         return tuple(found)
 
     def close(self) -> None:
         """Read no more."""
         self._log.close()
+
+
+def card_addresses(context: RunContext) -> dict[str, str | None]:
+    """Return device name -> PCI address of the run's cards; empty where they are not this machine's."""
+    if context.settings.inventory is not None:
+        return {}
+    return addresses(context.devices, context.inventory)
 
 
 def addresses(devices: tuple[str, ...], inventory: Mapping[str, Any]) -> dict[str, str | None]:

@@ -11,6 +11,9 @@ NODE = "node"
 CPU = "cpu"
 """Device and resource of everything that computes on the host."""
 
+HOST_TIME = "host time"
+"""Resource of every test of an accelerator that the host times, or whose data it moves: one at a time."""
+
 Certificates = frozenset[frozenset[str]]
 """Pairs of benchmark ids of which a measurement says that they do not disturb each other."""
 
@@ -63,12 +66,15 @@ def make_task(
     cost: float | None = None,
     deadline: float | None = None,
     why: str = "",
+    timing: str = "device",
+    apart: bool = True,
 ) -> Task:
     """Make a task of what a test's mark says.
 
     A test of one device may run beside tests of other devices. A test of the host (disk, network, CPU)
     may run beside others if it says what it occupies; whole-node tests, tests of links between devices
-    and tests that say nothing about themselves run alone.
+    and tests that say nothing about themselves run alone. Tests of accelerators that are timed on the host
+    share a resource; where lanes have no cores of their own nothing else may run beside them at all.
 
     Args:
         test: Node id.
@@ -79,9 +85,14 @@ def make_task(
         cost: Expected duration in seconds.
         deadline: Seconds until it is taken to hang.
         why: Where the deadline comes from.
+        timing: The mark's timing: ``device`` or ``host``.
+        apart: Every lane of accelerators has cores of its own.
     """
     occupied = frozenset(resources) | ({CPU} if device == CPU else frozenset())
     on_device = scope == "device" and device != NODE
+    if on_device and device != CPU and timing == "host":
+        occupied |= {HOST_TIME}
+        on_device = apart
     of_host = scope == NODE and device == NODE and bool(occupied)
     return Task(
         test=test,

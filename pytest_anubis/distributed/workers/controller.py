@@ -24,7 +24,7 @@ from pytest_anubis.core.events import (
 )
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
+from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
 from pytest_anubis.distributed.containment.crash_report import (
     Crash,
     benchmark_frames,
@@ -52,8 +52,8 @@ from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.early_end import EarlyEnd
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
+from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
-from pytest_anubis.distributed.workers.worker_births import replace_stillborn
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink, add_part
@@ -71,6 +71,7 @@ class Controller:
         state: What is known of the run.
         sink: Takes every event at once, from any thread.
         lanes: One per worker, in the order of xdist's specs.
+        places: Their CPUs.
         certificates: Which benchmarks do not disturb each other.
         costs: Measured seconds by benchmark id.
         selection: Chooses benchmarks for all workers; None runs what they collect.
@@ -83,6 +84,7 @@ class Controller:
         state: RunState,
         sink: Sink,
         lanes: Sequence[Lane],
+        places: LanePlaces,
         *,
         certificates: Certificates = frozenset(),
         costs: Mapping[str, float] | None = None,
@@ -96,15 +98,14 @@ class Controller:
         self._state = state
         self._sink = sink
         self._lanes = {lane.name: lane for lane in lanes}
+        self._places = places
         self._plain = to_plain(replace(context, settings=without_password(context.settings)))
         self._certificates = certificates
         self._costs = costs or {}
         self._scheduler: AnubisScheduling | None = None
         self._watchdog = Watchdog(self._gave_up)
-        self._listener = Listener(context.settings, sink, self._watchdog, costs)
-        recorded = context.settings.inventory is not None
-        places = {} if recorded else addresses(context.devices, context.inventory)
-        self._evidence = Evidence(places)
+        self._listener = Listener(context.settings, sink, self._watchdog, costs, apart=places.apart)
+        self._evidence = Evidence(card_addresses(context))
         overran = self._listener.overran
         self._hangs = HangReports(context.node, state, sink, self._evidence, overran)
         add_part(config, self._hangs, "anubis-hangs")
@@ -128,14 +129,6 @@ class Controller:
         self._dsession().maxfail = 0
 
     @pytest.hookimpl
-    def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
-        """Bind every spec to a lane; the replacement of a dead worker is made from the same spec."""
-        replace_stillborn(self._dsession().nodemanager.group)
-        context, some = self._context, bool(self._context.hidden)
-        for spec, lane in zip(specs, self._lanes.values(), strict=True):
-            spec.env.update(binding(lane, context.devices, context.bindings, some=some))
-
-    @pytest.hookimpl
     def pytest_configure_node(self, node: Any) -> None:
         """Give the worker what it must know, a channel, and a deadline for its start."""
         name = node.gateway.id
@@ -149,6 +142,7 @@ class Controller:
             far_side.CONTEXT: self._plain,
             far_side.CHANNEL: channel,
             far_side.IDLE: idle,
+            far_side.NEAR: self._places.near(lane),
             far_side.STACK_FILE: "",
         }
         spec = node.gateway.spec
@@ -385,12 +379,15 @@ def register(
     except CertificateError as error:
         raise pytest.UsageError(str(error)) from error
     lanes = set_workers(config, context.devices, overlapping=bool(certificates))
+    places = LanePlaces(context, lanes, card_addresses(context), sink=sink)
+    add_part(config, places, "anubis-lanes")
     controller = Controller(
         config,
         context,
         state,
         sink,
         lanes,
+        places,
         certificates=certificates,
         costs=measured_costs(context),
         selection=selection,

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_anubis.distributed.dispatch.tasks import Lane
+from pytest_anubis.hardware.inventory.visible_devices import CUDA
 
 LANE = "PYTEST_ANUBIS_LANE"
 """Environment variable of a worker: the lane that it serves. A replacement inherits it."""
+
+ORDER = "CUDA_DEVICE_ORDER"
+"""Environment variable that CUDA reads when it is loaded: the order in which it counts cards."""
 
 
 def binding(
@@ -31,16 +35,25 @@ def binding(
             are, so that a number never means two things.
         hidden: Hide every accelerator: for a worker that is to touch none.
     """
-    environment = {LANE: lane.name}
-    if hidden:
-        variables = {variable for variable, _ in bindings if variable}
-        return environment | dict.fromkeys(sorted(variables), "")
+    variables = sorted({variable for variable, _ in bindings if variable})
+    environment = {LANE: lane.name, **device_order(bindings)}
+    if hidden:  # HIP takes an empty value for none at all
+        return environment | {name: "" if name == CUDA else "-1" for name in variables}
     known = dict(zip(devices, bindings, strict=False))
     if len(lane.devices) == 1:
         variable, value = known.get(lane.devices[0], ("", ""))
         return environment | ({variable: value} if variable else {})
     if some and all(variable for variable, _ in bindings):
-        for variable in sorted({variable for variable, _ in bindings}):
+        for variable in variables:
             values = [value for name, value in bindings if name == variable]
             environment[variable] = ",".join(values)
     return environment
+
+
+def device_order(bindings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return what makes CUDA count cards as NVML does: by slot, and not the fastest first.
+
+    Args:
+        bindings: Those of the run's accelerators; without NVIDIA's there is nothing to set.
+    """
+    return {ORDER: "PCI_BUS_ID"} if any(name == CUDA for name, _ in bindings) else {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_anubis.distributed.dispatch.tasks import Lane, layout, useful_workers
+from pytest_anubis.distributed.dispatch.tasks import CPU, Lane, layout, useful_workers
 
 RESTARTS = 8
 RESTARTS_PER_WORKER = 8
@@ -15,6 +15,34 @@ RESTARTS_PER_WORKER = 8
 A lane whose workers die again and again is given up long before; this bounds what happens before any
 worker of ours is up.
 """
+
+
+def worker_count(
+    config: pytest.Config, devices: Sequence[str], *, overlapping: bool = False
+) -> int:
+    """Return how many workers the command line asks for.
+
+    Args:
+        config: The controller's configuration, before xdist has been configured.
+        devices: Devices of the run.
+        overlapping: Some benchmarks of the host are certified to run beside others.
+    """
+    option = config.option
+    useful = useful_workers(devices, overlapping=overlapping)
+    asked = getattr(config.known_args_namespace, "numprocesses", None)
+    if asked in ("auto", "logical"):
+        return min(useful, option.maxprocesses or useful)
+    if option.numprocesses:
+        return min(useful, len(option.tx))
+    if option.tx and option.dist != "no":
+        return _count(option.tx)
+    return 1
+
+
+def side_by_side(config: pytest.Config, devices: Sequence[str]) -> bool:
+    """Return whether accelerators will be measured at the same time, in several lanes."""
+    lanes = layout(devices, max(1, worker_count(config, devices)))
+    return sum(any(device != CPU for device in lane.devices) for lane in lanes) > 1
 
 
 def set_workers(
@@ -31,22 +59,15 @@ def set_workers(
         overlapping: Some benchmarks of the host are certified to run beside others.
     """
     option = config.option
-    useful = useful_workers(devices, overlapping=overlapping)
+    count = worker_count(config, devices, overlapping=overlapping)
     asked = getattr(config.known_args_namespace, "numprocesses", None)
-    if asked in ("auto", "logical"):
-        count = min(useful, option.maxprocesses or useful)
-    elif option.numprocesses:
-        count = min(useful, len(option.tx))
-    elif option.tx and option.dist != "no":
-        count = 0
-    else:
-        count = 1
-    if count:
+    given = asked not in ("auto", "logical") and not option.numprocesses
+    if not (given and option.tx and option.dist != "no"):
         option.tx = ["popen"] * count
         option.numprocesses = count
         if option.dist == "no":
             option.dist = "load"
-    lanes = layout(devices, count or _count(option.tx), overlapping=overlapping)
+    lanes = layout(devices, count, overlapping=overlapping)
     if (
         option.maxworkerrestart is None
     ):  # without a limit a worker that dies at start loops for ever

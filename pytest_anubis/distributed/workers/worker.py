@@ -24,6 +24,7 @@ from pytest_anubis.distributed.containment.processes import (
     adopt_orphans,
 )
 from pytest_anubis.distributed.workers.outgoing import Outgoing, Reports, interactor_of
+from pytest_anubis.distributed.workers.process_cores import NearCard
 from pytest_anubis.distributed.workers.raised_by_tests import RaisedByTests
 from pytest_anubis.session.collecting.benchmark_mark import (
     benchmark_mark,
@@ -48,6 +49,9 @@ STACK_FILE = "anubis_stack_file"
 IDLE = "anubis_idle"
 """Key in ``workerinput``: true for a worker that only takes the place of one that died too often."""
 
+NEAR = "anubis_near"
+"""Key in ``workerinput``: card -> the CPUs near it, for its tests."""
+
 
 def register(config: pytest.Config, context: RunContext, worker_input: dict[str, Any]) -> Sink:
     """Prepare a worker and return its sink, which sends every event to the controller at once.
@@ -69,6 +73,8 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
     add_part(config, reports, "anubis-outgoing")
     add_part(config, RaisedByTests(worker.leaving), "anubis-raised")
     add_part(config, Leftovers(config, worker.event, rearm), "anubis-leftovers")
+    if worker_input.get(NEAR):
+        add_part(config, NearCard(worker_input[NEAR]), "anubis-near-card")
     # The controller counts failures of all workers and stops in time; a worker that stopped by itself
     # would end the whole run as "interrupted".
     config.option.maxfail = 0
@@ -215,6 +221,7 @@ def _describe(item: pytest.Item) -> dict[str, Any]:
         "component": mark.component,
         "device": device_of(item),
         "scope": mark.scope,
+        "timing": mark.timing,
         "resources": sorted(mark.resources),
         "cost": mark.cost,
         "timeout": timeout_mark(item),

@@ -33,6 +33,7 @@ class Listener:
         sink: Takes every event.
         watchdog: Learns what workers do.
         costs: Measured seconds by benchmark id.
+        apart: Every lane of accelerators has cores of its own.
 
     Attributes:
         tasks: Worker -> what it has collected.
@@ -51,6 +52,8 @@ class Listener:
         sink: Sink,
         watchdog: Watchdog,
         costs: Mapping[str, float] | None = None,
+        *,
+        apart: bool = True,
     ) -> None:
         self.tasks: dict[str, tuple[Task, ...]] = {}
         self.known: dict[str, Task] = {}
@@ -64,6 +67,7 @@ class Listener:
         self._sink = sink
         self._watchdog = watchdog
         self._costs = costs or {}
+        self._apart = apart
         self._since: dict[str, float] = {}
         self._running: dict[str, str] = {}  # worker -> test
         self._deadlines: dict[str, Deadline] = {}  # worker -> that of the test that it runs
@@ -151,7 +155,8 @@ class Listener:
                 profile=self._settings.profile,
             )
             self.components[one["test"]] = one.pop("component")
-            tasks.append(make_task(**one, deadline=deadline.seconds, why=deadline.source))
+            timed: dict[str, Any] = {"deadline": deadline.seconds, "why": deadline.source}
+            tasks.append(make_task(**one, **timed, apart=self._apart))
         self.tasks[worker] = tuple(tasks)
         self.known.update((task.test, task) for task in tasks)
 

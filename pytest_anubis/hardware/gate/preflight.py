@@ -105,6 +105,15 @@ def _hidden(
                     component="accelerator",
                 )
                 continue
+            if len(set(entries)) < len(entries):
+                yield _finding(
+                    variable,
+                    "each card once",
+                    "naming a card twice, and then none is shown",
+                    "name each card once, or unset it",
+                    component="accelerator",
+                )
+                continue
             unknown = next((e for e in entries if not _names(e, vendor, accelerators)), None)
             if unknown is not None:
                 number = entries.index(unknown) + 1

@@ -10,13 +10,16 @@ import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.hardware.inventory.host_inventory import pci_link
-from pytest_anubis.hardware.text_files import Files
+from pytest_anubis.hardware.text_files import Files, key_values
 
+_KFD = "/sys/class/kfd/kfd/topology/nodes"
 _WHOLE = "SPX"
 """Compute partition of a card that is not divided."""
 
@@ -43,7 +46,11 @@ def read_amd(
         return (), {}, (f"amdsmi: {error}",)
     try:
         handles = _ask(smi, notes, "accelerators", "amdsmi_get_processor_handles") or []
-        cards = tuple(_card(smi, files, index, handle) for index, handle in enumerate(handles))
+        numbers = _kfd_numbers(files)
+        read = [_card(smi, files, handle, numbers) for handle in handles]
+        # By slot, as sysfs has them; the library's own order is nobody else's.
+        read.sort(key=lambda card: card.pci or "~")
+        cards = tuple(replace(card, index=index) for index, card in enumerate(read))
         drivers = {}
         if handles:
             found = _ask(smi, notes, "driver", "amdsmi_get_gpu_driver_info", handles[0]) or {}
@@ -55,7 +62,7 @@ def read_amd(
             smi.amdsmi_shut_down()
 
 
-def _card(smi: Any, files: Files, index: int, handle: Any) -> Accelerator:
+def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Accelerator:
     notes: list[str] = []
 
     def get(field: str, call: str) -> Any:
@@ -71,17 +78,21 @@ def _card(smi: Any, files: Files, index: int, handle: Any) -> Accelerator:
     size = _number(memory, "vram_size")  # MB
     pages = get("retired_pages", "amdsmi_get_gpu_bad_page_info")
     partition = get("mig", "amdsmi_get_gpu_compute_partition")
+    named = _ask(smi, [], "", "amdsmi_get_gpu_enumeration_info", handle)  # since ROCm 6.4
+    number = _whole(named, "hip_id")
     links, active = _links(get("nvlinks", "amdsmi_get_link_metrics"))
     reader = files.part()
     usage = get("memory_free", "amdsmi_get_gpu_vram_usage") or {}
     total, used = _number(usage, "vram_total"), _number(usage, "vram_used")  # MB
     link: dict[str, Any] = pci_link(reader, str(address).lower() if address else None)
     return Accelerator(
-        index=index,
+        index=0,
         vendor="amd",
         name=_text(asic, "market_name") or "AMD, name unreadable",
         pci=str(address).lower() if address else None,
         uuid=get("uuid", "amdsmi_get_gpu_device_uuid"),
+        hip_id=number if number is not None else numbers.get(str(address).lower()),
+        hip_uuid=_text(named, "hip_uuid"),
         serial=_text(board, "product_serial") or _text(asic, "asic_serial"),
         part=_text(board, "model_number"),
         memory=int(size) * 1024 * 1024 if size is not None else None,
@@ -103,6 +114,25 @@ def _card(smi: Any, files: Files, index: int, handle: Any) -> Accelerator:
         unreadable=(*notes, *reader.unreadable),
         **link,
     )
+
+
+def _kfd_numbers(files: Files) -> dict[str, int]:
+    """Return PCI address -> the number under which HIP counts the card, from the driver's own list.
+
+    ROCm's run-time takes the cards in the order of the driver's topology, where processors have no GPU id.
+    """
+    found: list[str] = []
+    for name in sorted(filter(str.isdecimal, files.names(_KFD)), key=int):
+        if files.text(f"{_KFD}/{name}/gpu_id") in (None, "0"):
+            continue
+        told = key_values(files.text(f"{_KFD}/{name}/properties"))
+        try:
+            domain, place = int(told.get("domain", "0")), int(told["location_id"])
+        except (KeyError, ValueError):
+            return {}  # a number too few would name another card
+        # Bus, device and function as PCI packs them: 8, 5 and 3 bits.
+        found.append(f"{domain:04x}:{place >> 8 & 255:02x}:{place >> 3 & 31:02x}.{place & 7}")
+    return {address: number for number, address in enumerate(found)}
 
 
 def _highest(smi: Any, notes: list[str], field: str, handle: Any, clock: str) -> float | None:

@@ -27,6 +27,8 @@ P = TypeVar("P")
 OWN = {
     "serial",
     "uuid",
+    "hip_id",
+    "hip_uuid",
     "address",
     "unreadable",
     "ecc_corrected",

@@ -14,23 +14,37 @@ _PART_LENGTH = 28
 
 # Attributes that may differ between a node and its own class when hardware is missing or its driver was
 # changed; all others must agree before one class's golden inventory says anything about a node.
-_LOSABLE = ("count", "cores", "memory", "fabric", "driver", "torch")
+_LOSABLE = (
+    *("count", "cores", "memory", "fabric", "driver", "torch"),
+    *("cuda", "rocm", "nccl", "rccl", "lanes"),
+)
+
+ALONE, SIDE_BY_SIDE = "one at a time", "side by side"
+"""How the accelerators of a node are measured: never two at once, or in several lanes at the same time."""
 
 
-def hardware_class(inventory: Inventory, profile: str) -> tuple[str, dict[str, str]]:
+def hardware_class(
+    inventory: Inventory, profile: str, *, lanes: str = ALONE
+) -> tuple[str, dict[str, str]]:
     """Return the key of a node's hardware class and what it is made of.
 
     The key is safe as a file name. It is the same on one machine whatever its load, its uptime and the
     state of its links; it changes with every attribute below. A CPU quota is no part of it: it is a
     disturbance that measurements are labelled with.
 
+    With accelerators the minor versions count that move their speed by several percent, and whether they are
+    measured one at a time or side by side: what was learned in one way says nothing of the other. Without
+    any, torch's major version is enough.
+
     Args:
         inventory: The node.
         profile: ``smoke``, ``standard`` or ``soak``.
+        lanes: `ALONE` or `SIDE_BY_SIDE`.
 
     Returns:
         The key, and the attributes ``accelerator``, ``count``, ``cpu``, ``cores``, ``memory``,
-        ``fabric``, ``driver``, ``torch`` and ``profile``.
+        ``fabric``, ``driver``, ``torch`` and ``profile``; with accelerators also ``lanes`` and, where they
+        are known, ``cuda`` or ``rocm`` and ``nccl`` or ``rccl``.
     """
     attributes = {
         "accelerator": _accelerator(inventory),
@@ -43,7 +57,9 @@ def hardware_class(inventory: Inventory, profile: str) -> tuple[str, dict[str, s
         "torch": _major(inventory.software.get("torch")),
         "profile": profile,
     }
-    return _key(attributes), attributes
+    if inventory.accelerators:
+        attributes |= _accelerator_software(inventory.software) | {"lanes": lanes}
+    return class_key(attributes), attributes
 
 
 def closest_class(
@@ -73,7 +89,8 @@ def closest_class(
     return ranked[0][1]
 
 
-def _key(attributes: Mapping[str, str]) -> str:
+def class_key(attributes: Mapping[str, str]) -> str:
+    """Return the key that `hardware_class` makes of its attributes."""
     count = attributes["count"]
     card = slug(attributes["accelerator"])
     parts = [
@@ -82,7 +99,12 @@ def _key(attributes: Mapping[str, str]) -> str:
         slug(attributes["memory"]),
         *([slug(attributes["fabric"])] if attributes["fabric"] != "none" else []),
         *([slug(attributes["driver"])] if attributes["driver"] != "none" else []),
-        f"torch{slug(attributes['torch'])}",
+        "-".join(
+            f"{name}{slug(attributes[name])}"
+            for name in ("torch", "cuda", "rocm", "nccl", "rccl")
+            if name in attributes
+        ),
+        *([slug(SIDE_BY_SIDE)] if attributes.get("lanes") == SIDE_BY_SIDE else []),
         slug(attributes["profile"]),
     ]
     return "_".join(parts)
@@ -153,6 +175,22 @@ def _driver(inventory: Inventory) -> str:
         if name in inventory.drivers:
             return f"{name}{_major(inventory.drivers[name])}"
     return "none"
+
+
+def _accelerator_software(software: Mapping[str, str]) -> dict[str, str]:
+    """Return the minor versions of torch and of what it computes and communicates with."""
+    found = {"torch": _minor(software.get("torch"))}
+    for name in ("cuda", "rocm", "nccl", "rccl"):
+        brought = [v for key, v in sorted(software.items()) if key.startswith(f"nvidia-{name}-cu")]
+        version = brought[0] if brought else software.get(name)
+        if version:
+            found[name] = _minor(version)
+    return found
+
+
+def _minor(version: str | None) -> str:
+    numbers = re.match(r"\d+(?:\.\d+)?", version or "")
+    return numbers[0] if numbers else _major(version)
 
 
 def _major(version: str | None) -> str:

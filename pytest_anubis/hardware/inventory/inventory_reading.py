@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import os
 import platform
 import threading
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from typing import Any
 from pytest_anubis.codec import CodecError, from_plain, shown, to_plain
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.hardware.inventory.amd_inventory import read_amd
+from pytest_anubis.hardware.inventory.frameworks import read_software
 from pytest_anubis.hardware.inventory.host_inventory import (
     bus_accelerators,
     read_memory,
@@ -26,22 +27,6 @@ from pytest_anubis.hardware.text_files import Files, key_values
 
 SCHEMA = 1
 
-# Distributions whose version may change a measurement.
-_FRAMEWORKS = (
-    "torch",
-    "numpy",
-    "triton",
-    "jax",
-    "tensorflow",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
-    "nvidia-cublas-cu12",
-    "nvidia-cublas",
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-ml-py",
-    "pytest-anubis",
-)
 REDACTED = "redacted"
 
 VENDOR_SECONDS = 30.0
@@ -90,7 +75,7 @@ def read_inventory(
         os=release.get("PRETTY_NAME", "").strip('"') or platform.system() or None,
         architecture=platform.machine() or None,
         drivers={**nvidia_drivers, **amd_drivers},
-        software=_software(),
+        software=read_software(files, os.environ),
         unreadable=(*nvidia_notes, *amd_notes, *files.unreadable),
     )
 
@@ -142,7 +127,12 @@ def redact(inventory: Inventory) -> Inventory:
         inventory,
         system=replace(inventory.system, serial=hide(inventory.system.serial)),
         accelerators=tuple(
-            replace(card, uuid=hide(card.uuid), serial=hide(card.serial))
+            replace(
+                card,
+                uuid=hide(card.uuid),
+                hip_uuid=hide(card.hip_uuid),
+                serial=hide(card.serial),
+            )
             for card in inventory.accelerators
         ),
         disks=tuple(replace(disk, serial=hide(disk.serial)) for disk in inventory.disks),
@@ -175,14 +165,3 @@ def _in_time(
     if so_far is not None and not failed:
         return so_far(reason)
     return (), {}, tuple(failed) or (f"{name}: {reason}",)
-
-
-def _software() -> dict[str, str]:
-    """Return the versions of Python and the frameworks from their metadata; nothing is imported."""
-    found = {"python": platform.python_version()}
-    for name in _FRAMEWORKS:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

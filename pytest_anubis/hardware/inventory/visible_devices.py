@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.core.inventory import Accelerator
@@ -10,13 +11,15 @@ from pytest_anubis.core.inventory import Accelerator
 KINDS = {"nvidia": "cuda", "amd": "cuda", "intel": "xpu", "apple": "mps"}
 """Vendor -> torch's name of its devices."""
 
-# Vendor -> variable that hides all other accelerators, and what names one in it: NVIDIA's numbers depend
-# on the order of enumeration, its UUIDs do not; the others take numbers only.
-_VARIABLES: dict[str, tuple[str, str]] = {
-    "nvidia": ("CUDA_VISIBLE_DEVICES", "uuid"),
-    "amd": ("HIP_VISIBLE_DEVICES", "index"),
-    "intel": ("ZE_AFFINITY_MASK", "index"),
-}
+CUDA, HIP, ROCR, ZE = (
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+)
+
+_NOTHING = ("", "-1", "none", "void", "nodevfiles")
+"""Values by which users and batch systems hide all cards on purpose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,70 +32,177 @@ class Visible:
         bindings: For each accelerator the variable and the value that leave only it visible to a process;
             ``("", "")`` where that is not known.
         notes: What the user's environment hides, one sentence each.
+        refused: What in the environment nothing can be tested with, and what to do, one sentence each.
     """
 
     devices: tuple[str, ...]
     bindings: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What a variable's value names: positions of cards, and what ended the reading, if anything did."""
+
+    cards: tuple[int, ...]
+    stopped: str = ""
+    wrong: str = ""
 
 
 def visible(accelerators: Sequence[Accelerator], environ: Mapping[str, str]) -> Visible:
     """Return the accelerators that the environment leaves visible.
 
-    Numbers count a vendor's cards in the order of its management library, as CUDA does under
-    ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; UUIDs may be shortened. As in CUDA, what follows an entry that names no
-    card is not visible either.
+    Numbers of NVIDIA's cards are NVML's, as CUDA's are under ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; UUIDs may be
+    shortened. As in CUDA, what follows an entry that names no card is not visible either. AMD's run-time
+    libraries have an order of their own: ``ROCR_VISIBLE_DEVICES`` chooses among all cards, then
+    ``HIP_VISIBLE_DEVICES``, or ``CUDA_VISIBLE_DEVICES`` in its place, among those that are left.
+
+    A value that names a MIG slice, one card twice or no card at all is refused: what runs then is a part of a
+    card, or the CPU, and looks like a test of the node.
 
     Args:
         accelerators: The node's, with their UUIDs.
         environ: The environment.
     """
     positions: list[int] = []
+    bindings: list[tuple[str, str]] = []
     notes: list[str] = []
-    for vendor in dict.fromkeys(card.vendor.lower() for card in accelerators):
+    refused: list[str] = []
+    vendors = list(dict.fromkeys(card.vendor.lower() for card in accelerators))
+    for vendor in vendors:
         own = [i for i, card in enumerate(accelerators) if card.vendor.lower() == vendor]
-        variable = _VARIABLES.get(vendor, ("", ""))[0]
-        text = environ.get(variable) if variable else None
-        if text is None:
-            positions += own
-            continue
-        chosen = list(_chosen(text, own, accelerators))
-        hidden = [i for i in own if i not in chosen]
-        if hidden:
-            names = ", ".join(_name(i, accelerators[i]) for i in hidden)
-            verb = "is" if len(hidden) == 1 else "are"
-            shown = (
-                "" if any(map(str.isalpha, text)) else f"={text or '(empty)'}"
-            )  # no UUIDs in notes
-            notes.append(f"{names} {verb} hidden by {variable}{shown}")
-        positions += chosen
+        left = own = _as_counted(own, accelerators)
+        base: Sequence[int] = own
+        for variable in _variables(vendor, environ, vendors):
+            text = environ[variable]
+            chosen = _chosen(text, left, accelerators)
+            if chosen.wrong:
+                refused.append(f"{_told(variable, text)} {chosen.wrong}")
+            elif hidden := [i for i in left if i not in chosen.cards]:
+                notes.append(_hidden(hidden, accelerators, variable, text, chosen.stopped))
+            left = list(chosen.cards)
+            base = left if variable == ROCR else base
+        positions += left
+        bindings += [_binding(accelerators[i], base.index(i)) for i in left]
+    if refused:
+        positions, bindings = [], []
     return Visible(
         devices=tuple(_name(i, accelerators[i]) for i in positions) or ("cpu",),
-        bindings=tuple(_binding(accelerators[i]) for i in positions),
+        bindings=tuple(bindings),
         notes=tuple(notes),
+        refused=tuple(refused),
     )
 
 
-def _chosen(text: str, own: Sequence[int], accelerators: Sequence[Accelerator]) -> Iterator[int]:
-    """Yield the positions of the cards that a variable's value names, up to the first that is none."""
-    seen: set[int] = set()
+def _variables(vendor: str, environ: Mapping[str, str], vendors: Sequence[str]) -> list[str]:
+    """Return the variables that count for a vendor's cards, in the order in which they are applied."""
+    if vendor == "amd":
+        # HIP reads CUDA's variable where its own is missing; beside NVIDIA's cards it means those.
+        second = HIP if HIP in environ or "nvidia" in vendors else CUDA
+        names: tuple[str, ...] = (ROCR, second)
+    else:
+        names = {"nvidia": (CUDA,), "intel": (ZE,)}.get(vendor, ())
+    return [name for name in names if name in environ]
+
+
+def _as_counted(own: Sequence[int], accelerators: Sequence[Accelerator]) -> list[int]:
+    """Return a vendor's cards in the order in which its run-time library counts them."""
+    numbers = [accelerators[i].hip_id for i in own]
+    if None in numbers or len(set(numbers)) < len(numbers):
+        return list(own)
+    return sorted(own, key=lambda i: accelerators[i].hip_id or 0)
+
+
+def _chosen(text: str, cards: Sequence[int], accelerators: Sequence[Accelerator]) -> _Chosen:
+    """Return which of some cards a variable's value names."""
+    if text.strip().lower() in _NOTHING:
+        return _Chosen(())
+    found: list[int] = []
+    stopped = ""
     for entry in text.split(","):
         name = entry.strip()
-        if name.isdecimal():
-            found = [own[int(name)]] if int(name) < len(own) else []
-        else:
-            found = [i for i in own if name and (accelerators[i].uuid or "").startswith(name)]
-        if len(found) != 1 or found[0] in seen:
-            return
-        seen.add(found[0])
-        yield found[0]
+        if name.upper().startswith("MIG-"):
+            return _Chosen(
+                (),
+                wrong="names a MIG slice, and only whole cards can be tested: leave it out, and switch MIG "
+                "off (nvidia-smi -mig 0)",
+            )
+        fitting = _fitting(name, cards, accelerators)
+        if len(fitting) != 1:
+            stopped = name or "an empty entry"
+            break
+        if fitting[0] in found:
+            return _Chosen(
+                (), wrong="names a card twice, and then CUDA shows none: name each card once"
+            )
+        found += fitting
+    if not found:
+        several = len(_fitting(stopped, cards, accelerators)) > 1
+        count = len(cards)
+        return _Chosen(
+            (),
+            wrong="fits several cards: give more of the UUID"
+            if several
+            else f"names no card that is there ({count} to choose from"
+            f"{f', 0 to {count - 1}' if count else ''}): correct it, or leave it out",
+        )
+    return _Chosen(tuple(found), stopped)
+
+
+def _fitting(name: str, cards: Sequence[int], accelerators: Sequence[Accelerator]) -> list[int]:
+    """Return the cards that one entry fits: a number, or the beginning of a UUID."""
+    number = re.match(r"\d+", name)  # the libraries read numbers like strtoul: `1gpu` is 1
+    if number:
+        place = int(number[0]) if len(number[0]) < len(str(1 << 32)) else len(cards)
+        return [cards[place]] if place < len(cards) else []
+    if not name.upper().startswith("GPU-"):
+        return []
+    return [
+        i
+        for i in cards
+        if any(
+            (uuid or "").lower().startswith(name.lower())
+            for uuid in (accelerators[i].uuid, accelerators[i].hip_uuid)
+        )
+    ]
+
+
+def _hidden(
+    hidden: Sequence[int],
+    accelerators: Sequence[Accelerator],
+    variable: str,
+    text: str,
+    stopped: str,
+) -> str:
+    names = ", ".join(_name(i, accelerators[i]) for i in sorted(hidden))
+    verb = "is" if len(hidden) == 1 else "are"
+    why = ""
+    if stopped:
+        what = "one of its entries" if any(map(str.isalpha, stopped)) else f"'{stopped}'"
+        why = f" ({what} names no card, and nothing behind it counts)"
+    return f"{names} {verb} hidden by {_told(variable, text)}{why}"
+
+
+def _told(variable: str, text: str) -> str:
+    """Return a variable with its value, but without UUIDs, which may be nobody else's business."""
+    return variable if any(map(str.isalpha, text)) else f"{variable}={text or '(empty)'}"
 
 
 def _name(position: int, card: Accelerator) -> str:
     return f"{KINDS.get(card.vendor.lower(), 'cuda')}:{position}"
 
 
-def _binding(card: Accelerator) -> tuple[str, str]:
-    variable, key = _VARIABLES.get(card.vendor.lower(), ("", ""))
-    value = getattr(card, key) if key else None
-    return (variable, str(value)) if value is not None else ("", "")
+def _binding(card: Accelerator, number: int) -> tuple[str, str]:
+    """Return what leaves one card visible.
+
+    Args:
+        card: The card.
+        number: Its number among those that its run-time library is shown by what the user set before.
+    """
+    vendor = card.vendor.lower()
+    if vendor == "nvidia":  # by UUID: numbers depend on the order of enumeration
+        return (CUDA, card.uuid) if card.uuid is not None else ("", "")
+    if vendor == "amd":
+        return HIP, str(number)
+    return (ZE, str(card.index)) if vendor == "intel" else ("", "")

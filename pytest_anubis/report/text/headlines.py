@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.events import LaneCores
 
 
 def baseline_line(baseline: Baseline) -> str:
@@ -16,7 +19,26 @@ def baseline_line(baseline: Baseline) -> str:
         if baseline.error_rate is not None
         else "practical thresholds only"
     )
+    lanes = baseline.attributes.get("lanes")
+    way = f" with the accelerators {lanes}" if lanes else ""
     return (
         f"baseline {baseline.digest}, {len(baseline.criteria)} criteria, {basis}, {rate}, "
-        f"learned {baseline.created[:10]}"
+        f"learned {baseline.created[:10]}{way}"
     )
+
+
+def lane_texts(lanes: Sequence[LaneCores]) -> list[str]:
+    """Say which lane of a run with accelerators works on which CPUs, one phrase each."""
+    found = []
+    for one in lanes:
+        what = ", ".join(one.devices) or "what runs alone, and the host's tests"
+        name = "" if one.devices == (one.lane,) else f"lane {one.lane}: "
+        node = f"NUMA node {one.numa_node}" if one.numa_node is not None else "NUMA node unknown"
+        far = " (not kept to its CPUs)" if one.numa_node is not None and not one.near else ""
+        found.append(f"{name}{what}: CPUs {one.cpus}{f', {node}{far}' if one.devices else ''}")
+    if not all(one.own for one in lanes):
+        found.append(
+            "the lanes have no CPUs of their own (fewer cores than lanes, or binding is forbidden): what is "
+            "timed on the host runs alone"
+        )
+    return found

@@ -14,14 +14,17 @@ from pytest_anubis.settings import seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
-    "resources=(), host=False, deadline=None): this test is a benchmark of `component`; scope is "
-    "device, pair or node; cost is its expected duration such as '20s'; goal, question and action say "
-    "why it is measured and what to do when it is bad; metrics are names that it must record; "
-    "resources are what it occupies; host=True runs a test with anubis_device on the CPU too where "
-    "there are accelerators; deadline such as '300s' is what it may always take, however cheap it is"
+    "resources=(), host=False, timing='device', deadline=None): this test is a benchmark of `component`; "
+    "scope is device, pair or node; cost is its expected duration such as '20s'; goal, question and action "
+    "say why it is measured and what to do when it is bad; metrics are names that it must record; "
+    "resources are what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
+    "accelerators; timing='host' says that a test of an accelerator is timed on the host or moves the "
+    "host's data, so that two of them never run at once; deadline such as '300s' is what it may always "
+    "take, however cheap it is"
 )
 
 SCOPES = ("device", "pair", "node")
+TIMINGS = ("device", "host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,8 @@ class BenchmarkMark:
         resources: What it occupies besides its device, e.g. ``disk``, ``network``.
         host: With ``anubis_device``: run on the CPU as well where the node has accelerators.
         deadline: Seconds that it may always take, for tests whose parts have deadlines of their own.
+        timing: ``host`` for a test of an accelerator whose times depend on the host: launches that the host's
+            clock times, copies from and to the host's memory. Two of them never run at once.
     """
 
     component: str = ""
@@ -51,6 +56,7 @@ class BenchmarkMark:
     resources: tuple[str, ...] = ()
     host: bool = False
     deadline: float | None = None
+    timing: str = "device"
 
 
 NO_MARK = BenchmarkMark()
@@ -108,6 +114,9 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     scope = given.get("scope", "node")
     if scope not in SCOPES:
         _reject(item, f"scope {scope!r} is none of {', '.join(SCOPES)}")
+    timing = given.get("timing", "device")
+    if timing not in TIMINGS:
+        _reject(item, f"timing {timing!r} is none of {', '.join(TIMINGS)}")
     spans: dict[str, float | None] = {"cost": None, "deadline": None}
     for key in spans:
         if given.get(key) is not None:
@@ -121,6 +130,7 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     return BenchmarkMark(
         **texts,
         host=host,
+        timing=timing,
         scope=scope,
         cost=spans["cost"],
         deadline=spans["deadline"],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +21,10 @@ HOST = "cpu"
 """Name of the host as a device."""
 
 
+class WrongCardError(RuntimeError):
+    """The card that a process sees is not the one that it is to test."""
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One device to run on.
@@ -27,10 +32,12 @@ class Device:
     Attributes:
         name: ``cpu`` or e.g. ``cuda:3``, counted over the whole node.
         place: Number of the device among those of this run that are of its kind.
+        pci: PCI address of its card as the inventory has it; empty where it is not known.
     """
 
     name: str
     place: int = 0
+    pci: str = field(default="", repr=False)  # pytest shows a device where a test fails
 
     @property
     def kind(self) -> str:
@@ -48,6 +55,9 @@ class Device:
 
         A process that is bound to one device (``CUDA_VISIBLE_DEVICES``) sees it as number 0 whatever
         its number on the node is; one that sees all devices of the run counts these.
+
+        Raises:
+            WrongCardError: The card that is seen there sits in another slot.
         """
         import torch
 
@@ -55,6 +65,8 @@ class Device:
             return torch.device("cpu")
         visible = torch.accelerator.device_count()
         index = self.place if self.place < visible else 0
+        if self.kind == "cuda" and self.pci and visible:
+            check_slot(self.name, self.pci, torch.cuda.get_device_properties(index))
         return torch.device(self.kind, index)
 
     def synchronize(self) -> None:
@@ -88,11 +100,43 @@ class Device:
         return None if uuid is None else meter_of(str(uuid))
 
 
+def check_slot(name: str, pci: str, properties: Any) -> None:
+    """Make sure that torch and the inventory mean the same card.
+
+    Args:
+        name: The device.
+        pci: The card's PCI address in the inventory.
+        properties: What torch says of the card; versions before 2.6 do not tell its slot.
+
+    Raises:
+        WrongCardError: They mean two cards.
+    """
+    told = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    slot = re.match(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)", pci.lower())
+    numbers = [one for one in told if isinstance(one, int)]
+    if (
+        slot is None
+        or len(numbers) < len(told)
+        or numbers == [int(part, 16) for part in slot.groups()]
+    ):
+        return
+    domain, bus, device = numbers
+    raise WrongCardError(
+        f"{name} is the card at {pci}, but this process would test the one at "
+        f"{domain:04x}:{bus:02x}:{device:02x}.0"
+    )
+
+
 def device_named(config: pytest.Config, name: str) -> Device:
     """Return one of the run's devices."""
-    kind = name.partition(":")[0]
+    kind, _, number = name.partition(":")
     same = [one for one in device_names(config) if one.partition(":")[0] == kind]
-    return Device(name, same.index(name) if name in same else 0)
+    context = config.stash[context_key]
+    cards = context.inventory.get("accelerators", ())
+    pci = ""
+    if number.isdecimal() and int(number) < len(cards) and context.settings.inventory is None:
+        pci = cards[int(number)].get("pci") or ""  # a recorded node's slots are not this machine's
+    return Device(name, same.index(name) if name in same else 0, pci)
 
 
 class DeviceParametrizer:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import Judged
+from pytest_anubis.core.inventory import GateFinding
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.hardware.gate.gate_comparison import check_again, since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
@@ -25,7 +26,10 @@ from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.inventory import GateFinding, Inventory
+    from pytest_anubis.core.inventory import Inventory
+
+VISIBLE = "_VISIBLE_DEVICES"
+"""How the names of the variables end by which users choose accelerators."""
 
 BENCHMARK = "inventory"
 """Benchmark id of the gate's verdicts."""
@@ -64,18 +68,27 @@ class Gate:
         self._told = False
         self.findings: list[GateFinding] = []
         self.at_the_end: list[GateFinding] = []
+        refused: list[GateFinding] = []
         if context.settings.gate != "off":
             inventory = inventory_from_plain(context.inventory)
             self.findings = check_inventory(inventory, golden)
             if surroundings is not None:
                 self.findings += preflight(inventory, surroundings, _tested(context))
                 self.findings += _since_the_last_run(context, inventory)
+            if context.refused:
+                refused = [one for one in self.findings if one.what.endswith(VISIBLE)]
+                if not refused:  # else it is said already
+                    refused = list(map(_refused, context.refused))
+                    self.findings += refused
+        self._stopping = [finding for finding in self.findings if finding.severity == "FAIL"]
+        if context.settings.gate != "stop":
+            self._stopping.clear()
+        self._stopping += refused  # nothing could be tested at all
 
     @property
     def stops(self) -> bool:
         """No benchmark is to run on this node."""
-        failed = any(finding.severity == "FAIL" for finding in self.findings)
-        return failed and self._context.settings.gate == "stop"
+        return bool(self._stopping)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Write what was found into the journal, which is open now."""
@@ -110,7 +123,7 @@ class Gate:
                 reporter.write_line(line)
         if not self.stops or session.config.option.collectonly:
             return None
-        for number, finding in enumerate(f for f in self.findings if f.severity == "FAIL"):
+        for number, finding in enumerate(self._stopping):
             what = f"{BENCHMARK}::{finding.what}" + (f" [{number}]" if number else "")
             report = pytest.TestReport(
                 nodeid=what,
@@ -170,6 +183,18 @@ class Gate:
             baseline=self._context.baseline.digest if self._context.baseline else "",
             action=finding.action,
         )
+
+
+def _refused(text: str) -> GateFinding:
+    """Return what is wrong with the user's choice of accelerators, ``problem: fix``."""
+    problem, _, fix = text.partition(": ")
+    return GateFinding(
+        what="the choice of accelerators",
+        expected="whole cards of this node, each once",
+        found=f"none that can be tested ({problem})",
+        severity="INCONCLUSIVE",
+        action=fix,
+    )
 
 
 def _since_the_last_run(context: RunContext, inventory: Inventory) -> list[GateFinding]:

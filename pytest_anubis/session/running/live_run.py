@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,29 +20,17 @@ from pytest_anubis.core.events import (
     InternalErrorFound,
     Judged,
     NodeDecided,
-    PhaseFailed,
     Resumed,
     RunFinished,
     RunStarted,
-    TestFinished,
-    TestRepeated,
 )
-from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, undecided_by
 from pytest_anubis.session.context import RunContext, judge_key
 from pytest_anubis.session.history_warning import warn
+from pytest_anubis.session.running.ends_of_tests import EndsOfTests
 from pytest_anubis.session.running.exit_guard import vouched_key
-from pytest_anubis.session.running.report_outcomes import (
-    FAILED,
-    REPEATED,
-    counts,
-    excuse,
-    first_line,
-    is_subtest,
-    outcome_of,
-)
 from pytest_anubis.session.running.resume import Earlier, unjudged
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
@@ -81,9 +69,7 @@ class Run:
         self.selection: Selection | None = None
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
-        self._ending: dict[str, TestResult] = {}  # how tests stand that are not torn down yet
-        self._left_out: dict[str, str] = {}  # test -> why a subtest of it was not run, or waived
-        self._uncollected: set[str] = set()
+        self._ends = EndsOfTests(self.state, self.sink)
         self._broken = ""  # what broke the run off, in pytest's own words
 
     def sink(self, event: Event) -> None:
@@ -183,68 +169,12 @@ class Run:
         self._broken = f"internal error ({excinfo.typename}{f': {text}' if text else ''})"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of how tests end; crash reports have no ``when`` that we know."""
-        data: dict[str, Any] = getattr(report, "anubis", {})
-        if str(report.outcome) in REPEATED:
-            self._ending.pop(report.nodeid, None)
-            text, phase = first_line(report), str(report.when)
-            self.sink(TestRepeated(test=report.nodeid, phase=phase, text=text))
-            return
-        if report.when not in ("setup", "call", "teardown"):
-            self._finish_test(self._result(report, data, "crashed"))
-            return
-        if data.get("raised") and not report.failed and not hasattr(report, "wasxfail"):
-            what = f"{report.nodeid} failed ({data['raised']}), but a plugin reports it as {report.outcome}"
-            self._block(what)
-        # A hang says nothing about the node, like a death: neither does what it raised in the end.
-        outcome = "crashed" if data.get("hang") else outcome_of(report)
-        if is_subtest(report) and report.skipped:
-            self._left_out.setdefault(report.nodeid, first_line(report) or "a subtest was skipped")
-        # A crash sticks: that the test passed when it was tried again does not unmake it.
-        known = self._ending.get(report.nodeid, self.state.results.get(report.nodeid))
-        if data and "raised" not in data and known is not None:  # as "contains 1 failed subtest"
-            data = {**data, "environment": known.environment}
-        if outcome is not None and counts(outcome, data.get("environment", ""), known):
-            known = self._ending[report.nodeid] = self._result(report, data, outcome, known)
-            if outcome in FAILED and report.when != "teardown":  # which may never end
-                self.sink(PhaseFailed(test=report.nodeid, text=known.text))
-        if report.when == "teardown" and known is not None:
-            self._finish_test(known)
+        """Take note of how tests end."""
+        self._ends.report(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Take note of what cannot be collected: with ``--continue-on-collection-errors`` the rest runs."""
-        if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
-            self._uncollected.add(report.nodeid)
-            text = f"{report.nodeid} cannot be collected: {first_line(report)}"
-            self.sink(BlockerFound(text=text, file=report.nodeid.partition("::")[0]))
-
-    def _result(
-        self,
-        report: pytest.TestReport,
-        data: dict[str, Any],
-        outcome: str,
-        known: TestResult | None = None,
-    ) -> TestResult:
-        # The plan knows what the report of a subtest does not say.
-        plan = self.state.planned.get(report.nodeid, PlannedTest(test=report.nodeid))
-        return TestResult(
-            test=report.nodeid,
-            benchmark=data.get("benchmark", plan.benchmark),
-            component=data.get("component", plan.component),
-            outcome=outcome,
-            text=first_line(report),
-            seconds=round(report.duration, 6),
-            metrics=len(self.state.measured(report.nodeid)) if report.when == "call" else 0,
-            busy=data.get("busy", 0.0),
-            misuse=data.get("usage_error", known.misuse if known is not None else ""),
-            environment=excuse(data.get("environment", ""), known),
-            left_out=self._left_out.get(report.nodeid, ""),
-        )
-
-    def _finish_test(self, result: TestResult) -> None:
-        self._ending.pop(result.test, None)
-        self._left_out.pop(result.test, None)
-        self.sink(TestFinished(result=result))
+        self._ends.collected(report)
 
     # First: the exit status must be right before reports and terminal show it.
     @pytest.hookimpl(tryfirst=True)
@@ -254,14 +184,12 @@ class Run:
             return
         if not self._broken and exitstatus not in CAME_TO_ITS_END:
             self._broken = f"exit status {int(exitstatus)}"
-        for result in list(self._ending.values()):  # broken off in its teardown: its failure stands
-            if result.outcome in FAILED and result.test in self.state.planned:
-                self._finish_test(result)
+        self._ends.broken_off()
         state = self.state
         pruned = self.selection is not None and bool(self.selection.unneeded())
         judged = state.planned or pruned or state.judged
         if self.context.settings.mode == "judge" and judged:
-            if exitstatus == pytest.ExitCode.TESTS_FAILED and not self._failed():
+            if exitstatus == pytest.ExitCode.TESTS_FAILED and not self._ends.failed:
                 self._block("pytest ended with a failure, but no test of this run failed")
             self._decide_or_say_why_not(session)
         elif not self._broken and state.missing:
@@ -308,11 +236,6 @@ class Run:
         if journal.unsafe:
             return f"the disk may not have kept this run's journal: {journal.unsafe}"
         return ""
-
-    def _failed(self) -> bool:
-        """Return whether something is known to have failed."""
-        results = (*self.state.results.values(), *self._ending.values())
-        return bool(self._uncollected) or any(r.outcome in FAILED for r in results)
 
     def _decide_or_say_why_not(self, session: pytest.Session) -> None:
         """Decide; a fault of ours or of a hook must not cost the record of what was measured."""

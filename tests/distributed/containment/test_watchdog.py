@@ -307,6 +307,10 @@ def test_evidence_counts_for_the_card_it_speaks_of(tmp_path: Path) -> None:
         assert evidence.against(device) == ()  # told once
         evidence.close()
     evidence = Evidence(places, log=kernel(tmp_path), bus=bus)
+    assert evidence.against("cuda:2") == ()  # it was never there: a container may not show it
+    (bus / "0000:7f:00.0").mkdir()
+    evidence = Evidence(places, log=kernel(tmp_path), bus=bus)
+    (bus / "0000:7f:00.0").rmdir()
     assert evidence.against("cuda:2") == ("cuda:2 at 0000:7f:00.0 is gone from the PCI bus",)
     assert evidence.against(NODE) == ()
     assert evidence.blind == ""
@@ -327,16 +331,18 @@ def test_workers_are_bound_by_what_does_not_change_with_enumeration() -> None:
     def bound(*names: str, hidden: bool = False) -> dict[str, str]:
         found = binding(Lane("lane", names), devices, usable.bindings, hidden=hidden)
         assert found.pop("PYTEST_ANUBIS_LANE") == "lane"
+        assert found.pop("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         return found
 
     assert bound("cuda:0") == {"CUDA_VISIBLE_DEVICES": "GPU-a"}
     assert bound("cuda:1") == {}  # not known: better all than the wrong one
-    assert bound("cuda:2") == {"HIP_VISIBLE_DEVICES": "2"}
+    assert bound("cuda:2") == {"HIP_VISIBLE_DEVICES": "0"}  # its number among its own kind
     assert bound() == bound("cuda:0", "cuda:1") == {}
     named = visible(cards[:1] * 2, {})  # what the user left is named for lanes that see all of it
     assert binding(Lane("node"), named.devices, named.bindings, some=True) == {
         "PYTEST_ANUBIS_LANE": "node",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-a",
     }
-    assert bound("cuda:0", hidden=True) == {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+    assert bound("cuda:0", hidden=True) == {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
     assert addresses(devices, inventory)["cuda:0"] == "0000:01:00.0"

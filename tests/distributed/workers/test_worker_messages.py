@@ -17,6 +17,7 @@ from pytest_anubis.core.measurement import Measurement, PlannedTest
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.distributed.containment.watchdog import LEAVING, Deadline
+from pytest_anubis.distributed.dispatch.tasks import HOST_TIME
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_events import event_to_plain
@@ -47,11 +48,12 @@ class Watchdog:
 class Ear:
     """A listener with its journal and its watchdog."""
 
-    def __init__(self, costs: dict[str, float] | None = None) -> None:
+    def __init__(self, costs: dict[str, float] | None = None, *, apart: bool = True) -> None:
         self.journal: list[Event] = []
         self.state = RunState()
         self.watchdog = Watchdog()
-        self.listener = Listener(Settings(), self.sink, self.watchdog, costs)  # type: ignore[arg-type]  # a stand-in
+        watchdog: Any = self.watchdog  # a stand-in
+        self.listener = Listener(Settings(), self.sink, watchdog, costs, apart=apart)
 
     def sink(self, event: Event) -> None:
         self.journal.append(event)
@@ -95,6 +97,19 @@ def test_deadline_of_a_mark_is_that_of_its_task(ear: Ear) -> None:
     ear.collect(cost=1.0, least=300.0)
     (task,) = ear.listener.tasks["gw0"]
     assert (task.deadline, task.why) == (300.0, "its mark's deadline")
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_the_host_times_shares_a_resource_or_runs_alone(apart: bool) -> None:
+    ear = Ear(apart=apart)
+    ear.collect(device="cuda:0", scope="device", resources=[], timing="host")
+    (task,) = ear.listener.tasks["gw0"]
+    assert task.resources == {HOST_TIME}
+    assert task.exclusive is not apart
+    ear.collect(device="cuda:0", scope="device", resources=[], timing="device")
+    (task,) = ear.listener.tasks["gw0"]
+    assert not task.resources
+    assert not task.exclusive
 
 
 def test_start_of_a_test_names_worker_and_lane(ear: Ear) -> None:

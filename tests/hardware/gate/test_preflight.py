@@ -128,6 +128,13 @@ OBSTACLES: dict[str, tuple[Inventory, Surroundings, str, str, str]] = {
         "CUDA_VISIBLE_DEVICES is a slice of a card (MIG), expected whole cards",
         "nvidia-smi -mig 0",
     ),
+    "twice": (
+        NODE,
+        by(CUDA_VISIBLE_DEVICES="1,1"),
+        "INCONCLUSIVE",
+        "CUDA_VISIBLE_DEVICES is naming a card twice, and then none is shown, expected each card once",
+        "name each card once",
+    ),
     "no such number": (
         NODE,
         by(CUDA_VISIBLE_DEVICES="0,1,8,2"),

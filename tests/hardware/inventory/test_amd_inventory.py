@@ -21,6 +21,9 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
 )
 from pytest_anubis.hardware.text_files import Files
 from tests.hardware.fake_files import lay_out
+from tests.hardware.nvml_stand_in import Node, amdsmi_node
+
+__all__ = ["amdsmi_node"]
 
 
 class LibraryError(Exception):
@@ -206,3 +209,32 @@ def test_broken_sensor_of_a_card_is_named(tmp_path: Path) -> None:
     other = AmdSource(["0000:99:00.0"], Files(tmp_path))
     other.open()
     assert other.read(counters=True) == Reading()
+
+
+def test_cards_stand_by_slot_and_know_the_number_under_which_hip_counts_them(
+    amdsmi_node: Node,
+) -> None:
+    amdsmi_node.set({"count": 8})
+    cards, _, _ = read_amd(Files())
+    assert [card.pci for card in cards] == sorted(str(card.pci) for card in cards)
+    assert [card.index for card in cards] == list(range(8))
+    assert [card.hip_id for card in cards] == [3, 1, 2, 0, 7, 5, 6, 4]
+    assert cards[2].hip_uuid == "GPU-5a00000000000002"
+
+
+def test_an_older_library_leaves_the_numbers_to_the_drivers_list(
+    amdsmi_node: Node, tmp_path: Path
+) -> None:
+    amdsmi_node.set({"gpu.absent.amdsmi_get_gpu_enumeration_info": 1})
+    places = [0x5C00, 0x2200, 0x3800, 0x0C00, 0xDF00, 0xAF00, 0xBF00, 0x9F00]
+    topology = {"sys/class/kfd/kfd/topology/nodes/0/gpu_id": "0\n"}  # a processor
+    for number, place in enumerate(places, start=2):
+        node = f"sys/class/kfd/kfd/topology/nodes/{number}"
+        topology[f"{node}/gpu_id"] = "51339\n"
+        topology[f"{node}/properties"] = f"cpu_cores_count 0\nlocation_id {place}\ndomain 0\n"
+    cards, _, _ = read_amd(Files(lay_out(tmp_path / "root", topology)))
+    assert [card.hip_id for card in cards] == [3, 1, 2, 0, 7, 5, 6, 4]
+    assert {card.hip_id for card in read_amd(Files(tmp_path / "none"))[0]} == {None}
+    topology["sys/class/kfd/kfd/topology/nodes/4/properties"] = "simd_count 1216\n"
+    half = Files(lay_out(tmp_path / "half", topology))
+    assert {card.hip_id for card in read_amd(half)[0]} == {None}  # better none than wrong ones

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.inventory import Accelerator, Inventory, Memory, Nic, Processor
-from pytest_anubis.hardware.inventory.hardware_classes import closest_class, hardware_class, slug
+from pytest_anubis.hardware.inventory.hardware_classes import (
+    SIDE_BY_SIDE,
+    closest_class,
+    hardware_class,
+    slug,
+)
 
 GIB = 1 << 30
 
@@ -36,7 +41,7 @@ NODE = Inventory(
     accelerators=tuple(card(i) for i in range(8)),
     nics=tuple(Nic(name=f"mlx5_{i}/1", kind="infiniband", model="MT4129") for i in range(8)),
     drivers={"nvidia": "550.54.15", "cuda": "12.4"},
-    software={"torch": "2.7.1+cu128"},
+    software={"torch": "2.7.1+cu128", "cuda": "12.8", "nvidia-nccl-cu12": "2.26.2"},
 )
 
 
@@ -47,10 +52,12 @@ def key(inventory: Inventory, profile: str = "smoke") -> str:
 def test_key_reads_well_and_names_what_it_is_made_of() -> None:
     found, attributes = hardware_class(NODE, "standard")
     assert found == (
-        "8x-nvidia-h100-80gb-hbm3_amd-epyc-9654-384c_3-tib_nvlink18-8xib-mt4129_nvidia550_torch2_standard"
+        "8x-nvidia-h100-80gb-hbm3_amd-epyc-9654-384c_3-tib_nvlink18-8xib-mt4129_nvidia550_"
+        "torch2.7-cuda12.8-nccl2.26_standard"
     )
     assert attributes["cpu"] == "AMD EPYC 9654"
     assert attributes["memory"] == "3 TiB"
+    assert attributes["lanes"] == "one at a time"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +71,10 @@ def test_key_reads_well_and_names_what_it_is_made_of() -> None:
         lambda n: replace(n, nics=()),
         lambda n: replace(n, accelerators=tuple(replace(c, nvlinks=12) for c in n.accelerators)),
         lambda n: replace(n, drivers={"nvidia": "570.10"}),
-        lambda n: replace(n, software={"torch": "3.0"}),
+        lambda n: replace(n, software=n.software | {"torch": "2.8.0"}),
+        lambda n: replace(n, software=n.software | {"cuda": "12.9"}),
+        lambda n: replace(n, software=n.software | {"nvidia-nccl-cu12": "2.27.3"}),
+        lambda n: replace(n, software={"torch": "2.7.1", "rocm": "6.4.43482", "rccl": "2.22.3"}),
         lambda n: replace(n, accelerators=tuple(replace(c, mig=True) for c in n.accelerators)),
     ],
     ids=[
@@ -76,7 +86,10 @@ def test_key_reads_well_and_names_what_it_is_made_of() -> None:
         "no fabric",
         "fewer NVLinks",
         "new driver",
-        "new torch",
+        "minor torch",
+        "minor CUDA",
+        "minor NCCL",
+        "ROCm",
         "MIG",
     ],
 )
@@ -95,7 +108,15 @@ def test_profile_is_part_of_the_key() -> None:
         lambda n: replace(n, memory=Memory(total=2264 * GIB)),  # another kernel's reservation
         lambda n: replace(n, processor=replace(n.processor, quota=0.5)),
         lambda n: replace(n, drivers={"nvidia": "550.90.07", "cuda": "12.4"}),
-        lambda n: replace(n, software={"torch": "2.8.0"}),
+        lambda n: replace(
+            n,
+            software={
+                "torch": "2.7.0",
+                "cuda": "12.8.1",
+                "nvidia-nccl-cu12": "2.26.5",
+                "nccl": "2.1",
+            },
+        ),
         lambda n: replace(n, nics=tuple(replace(x, state="down", speed=None) for x in n.nics)),
         lambda n: replace(
             n,
@@ -112,7 +133,7 @@ def test_profile_is_part_of_the_key() -> None:
         "other reservation",
         "quota",
         "minor driver",
-        "minor torch",
+        "patches",
         "links down",
         "sensors",
     ],
@@ -181,3 +202,19 @@ def test_other_models_and_profiles_are_never_close() -> None:
 def test_two_equally_close_classes_are_no_answer() -> None:
     classes = dict(hardware_class(replace(NODE, drivers={"nvidia": v}), "smoke") for v in "45")
     assert closest_class(hardware_class(NODE, "smoke")[1], classes) is None
+
+
+def test_without_accelerators_the_key_is_what_it_was() -> None:
+    host = replace(NODE, accelerators=(), drivers={})
+    found, attributes = hardware_class(host, "smoke", lanes=SIDE_BY_SIDE)
+    assert found == "no-accelerator_amd-epyc-9654-384c_3-tib_8xib-mt4129_torch2_smoke"
+    assert "lanes" not in attributes
+    other = replace(host, software={"torch": "2.13.0", "cuda": "13.0", "nvidia-nccl-cu13": "2.30"})
+    assert key(other) == found
+
+
+def test_side_by_side_is_another_population_of_the_same_hardware() -> None:
+    found, attributes = hardware_class(NODE, "smoke", lanes=SIDE_BY_SIDE)
+    assert found == key(NODE).replace("_smoke", "_side-by-side_smoke")
+    assert attributes["lanes"] == "side by side"
+    assert closest_class(attributes, dict([hardware_class(NODE, "smoke")])) == key(NODE)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.session.collecting.device_parameters import WrongCardError, check_slot
+from pytest_anubis.session.error_causes import environment_of
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from tests.places import RECORDED
@@ -110,3 +114,82 @@ def test_redaction_does_not_reach_the_binding_of_workers(
     seen = Path("seen-cuda:3").read_text().split()[1]
     assert seen.startswith("GPU-")
     assert seen not in (suite.path / ".anubis/runs/secret/journal.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("properties", "wrong"),
+    [
+        ({"pci_domain_id": 0, "pci_bus_id": 0x5D, "pci_device_id": 0}, False),
+        ({"pci_domain_id": 0, "pci_bus_id": 0x3A, "pci_device_id": 0}, True),
+        ({"pci_domain_id": 1, "pci_bus_id": 0x5D, "pci_device_id": 0}, True),
+        ({"pci_bus_id": 0x3A}, False),  # an older torch tells half of it, or nothing
+        ({}, False),
+    ],
+)
+def test_a_process_that_sees_another_card_says_so(properties: dict[str, int], wrong: bool) -> None:
+    if not wrong:
+        check_slot("cuda:3", "0000:5D:00.0", SimpleNamespace(**properties))
+        return
+    with pytest.raises(WrongCardError) as caught:
+        check_slot("cuda:3", "0000:5d:00.0", SimpleNamespace(**properties))
+    assert "cuda:3 is the card at 0000:5d:00.0, but this process would test the one at" in str(
+        caught.value
+    )
+    assert "another card than the one to test" in environment_of(caught.value)
+
+
+REFUSED = (
+    "the choice of accelerators is none that can be tested (CUDA_VISIBLE_DEVICES names a MIG slice"
+)
+
+
+@pytest.mark.parametrize("workers", [["-n0"], ["-nauto"], ["--anubis-in-process"]])
+@pytest.mark.usefixtures("in_workers")
+def test_a_mig_slice_is_refused_in_every_way_to_run(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: list[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-3f2a")
+    options = (
+        "--anubis",
+        f"--anubis-inventory={RECORDED}",
+        "--anubis-run-id=r",
+        "--junitxml=o.xml",
+    )
+    result = suite.runpytest(*options, *workers)
+    assert result.ret == 20
+    assert any(REFUSED in line and "switch MIG off" in line for line in result.outlines)
+    record = read_journal(suite.path / ".anubis/runs/r")
+    assert record.node_verdict is not None
+    assert any(REFUSED in line for line in record.node_verdict.blocking)
+    assert not record.measurements
+    assert 'failures="1"' in (suite.path / "o.xml").read_text()
+
+
+def test_where_nothing_is_judged_the_refusal_is_one_line(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,3")
+    result = suite.runpytest("--anubis", f"--anubis-inventory={RECORDED}", "--anubis-mode=measure")
+    assert result.ret == 4
+    (line,) = [line for line in result.errlines if line.strip()]
+    assert line.startswith("ERROR: CUDA_VISIBLE_DEVICES=3,3 names a card twice")
+
+
+def test_cuda_counts_by_slot_in_this_process_too(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    suite.makepyfile(
+        test_it="""
+import os, pathlib
+
+def test_order(anubis_device):
+    with open("orders", "a") as out:
+        print(os.environ["CUDA_DEVICE_ORDER"], file=out)
+"""
+    )
+    options = ("--anubis", f"--anubis-inventory={RECORDED}", "--anubis-mode=measure")
+    suite.runpytest(*options)
+    suite.runpytest_subprocess(*options, "-n0", "-oaddopts=", timeout=90)
+    assert set((suite.path / "orders").read_text().split()) == {"PCI_BUS_ID"}
+    assert os.environ["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"

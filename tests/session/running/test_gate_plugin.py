@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
 
@@ -13,7 +14,7 @@ from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain
 from pytest_anubis.hardware.telemetry.recorded_node import replay
-from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.validator import learn_baseline
 from tests.places import RECORDED
 
@@ -29,8 +30,6 @@ def test_copy(anubis_metric, anubis_device):
 @pytest.fixture
 def eight(pytester: pytest.Pytester) -> pytest.Pytester:
     """A suite, a recorded 8-GPU node, and its class's baseline with a golden inventory."""
-    import dataclasses
-
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     inventory = replay(RECORDED).inventory
@@ -199,3 +198,31 @@ def test_a_clean_node_runs_in_workers(eight: pytest.Pytester) -> None:
     result.assert_outcomes(passed=8)
     result.stdout.fnmatch_lines(["*created: 2/2 workers"])  # which a fault forestalls
     assert result.ret == 0
+
+
+@pytest.mark.usefixtures("in_workers")
+def test_a_baseline_of_one_way_of_running_never_judges_the_other(eight: pytest.Pytester) -> None:
+    arguments = ("--anubis", "--anubis-inventory=node.json", "--collect-only")
+    eight.runpytest(*arguments, "-n0").stdout.fnmatch_lines(["anubis: baseline sha256:*"])
+    line = (
+        "anubis: no baseline for this way of running: that of 8x-* one at a time, * run without -n*"
+    )
+    eight.runpytest(*arguments, "-nauto").stdout.fnmatch_lines([line])
+    eight.runpytest(*arguments, "-n2").stdout.fnmatch_lines(["anubis: baseline sha256:*"])
+    (path,) = eight.path.glob("baselines/*.json")
+    old = load_baseline(path)
+    beside = old.hardware_class.replace("_smoke", "_side-by-side_smoke")
+    attributes = {**old.attributes, "lanes": "side by side"}
+    path.unlink()
+    save_baseline(
+        dataclasses.replace(old, hardware_class=beside, attributes=attributes), path.parent
+    )
+    eight.runpytest(*arguments, "-nauto").stdout.fnmatch_lines(
+        ["anubis: * accelerators side by side"]
+    )
+    line = (
+        "anubis: no baseline for this way of running: * side by side, and here * run with -n auto*"
+    )
+    result = run(eight)
+    result.stdout.fnmatch_lines([line])
+    assert result.ret == 20

@@ -1,0 +1,190 @@
+"""What the first hour finds, line by line, and what a healthy card of each kind is expected to deliver."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+GOOD, OFF, SEEN, FAILED, IMPOSSIBLE = "as expected", "off", "seen", "failed", "not possible"
+"""How a line ends; `OFF` and `FAILED` make the exit code 1, `SEEN` has nothing to be held against."""
+
+SOURCES = {
+    "W": "measured on a single card",
+    "S": "a vendor's or operator's public threshold",
+    "E": "an estimate",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the page.
+
+    Attributes:
+        step: The step that found it.
+        what: What was looked at.
+        found: What was found, in words with its unit.
+        value: The same as a number, where it is one.
+        expected: What was expected, in words; empty where nothing was.
+        source: Where the expectation comes from.
+        end: `GOOD`, `OFF`, `SEEN`, `FAILED` or `IMPOSSIBLE`.
+        note: What else is to be known.
+    """
+
+    step: str
+    what: str
+    found: str
+    value: float | None = None
+    expected: str = ""
+    source: str = ""
+    end: str = SEEN
+    note: str = ""
+
+
+class Findings:
+    """The lines of one step, each in its file at once: what was found before a step died is kept.
+
+    Args:
+        step: Name of the step.
+        path: The file, one JSON object a line.
+        model: Which card it is, as `EXPECTED` names it; empty if it is none of them.
+    """
+
+    def __init__(self, step: str, path: Path, model: str = "") -> None:
+        self.step = step
+        self.model = model
+        self.path = path
+
+    def row(self, what: str, found: str, **more: Any) -> None:
+        """Write down one line."""
+        self._write({"row": asdict(Row(step=self.step, what=what, found=found, **more))})
+
+    def figure(self, key: str, value: float, *, what: str = "", note: str = "") -> None:
+        """Write down a figure beside what `EXPECTED` says of it.
+
+        Args:
+            key: Its key there.
+            value: The figure in the unit of its key.
+            what: What to call it; default the key's own words.
+            note: What else is to be known.
+        """
+        words, unit = WORDS[key]
+        known = EXPECTED.get(self.model, {}).get(key)
+        expected = source = ""
+        end = SEEN
+        if known is not None:
+            least, most, tag = known
+            expected = (
+                f"{least:g} {unit} or more" if most is None else f"{least:g} to {most:g} {unit}"
+            )
+            source = SOURCES[tag]
+            end = GOOD if least <= value and (most is None or value <= most) else OFF
+        self.row(
+            what or words,
+            f"{value:.4g} {unit}",
+            value=value,
+            expected=expected,
+            source=source,
+            end=end,
+            note=note,
+        )
+
+    def within(self, what: str, value: float, most: float, unit: str, source: str) -> None:
+        """Write down a figure that must not be larger than another one."""
+        self.row(
+            what,
+            f"{value:.3g} {unit}",
+            value=value,
+            expected=f"at most {most:g} {unit}",
+            source=source,
+            end=GOOD if value <= most else OFF,
+        )
+
+    def series(self, name: str, unit: str, points: Sequence[tuple[float, float]]) -> None:
+        """Write down a course over time: seconds and values."""
+        self._write({"series": {"step": self.step, "name": name, "unit": unit, "points": points}})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(line) + "\n")
+
+
+def read_findings(path: Path) -> tuple[list[Row], list[dict[str, Any]]]:
+    """Return the lines and courses of a file; the last one may be half written and is left out then."""
+    rows, courses = [], []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if "row" in line:
+            rows.append(Row(**line["row"]))
+        else:
+            courses.append(line["series"])
+    return rows, courses
+
+
+def model_of(name: str) -> str:
+    """Return the key of a card in `EXPECTED`; empty for a card of which nothing is known here."""
+    for pattern, model in _MODELS:
+        if re.search(pattern, name, re.IGNORECASE):
+            return model
+    return ""
+
+
+_MODELS = (
+    (r"H100.*HBM3", "H100"),  # the SXM module; PCIe and NVL cards are slower
+    (r"H200(?!.*NVL)", "H200"),
+    (r"B200", "B200"),
+    (r"MI300X", "MI300X"),
+)
+
+WORDS = {
+    "copy": ("copy within device memory", "TB/s"),
+    "bf16": ("bf16 matrix products, burst", "TFLOP/s"),
+    "fp32": ("fp32 matrix products", "TFLOP/s"),
+    "fp64": ("fp64 matrix products", "TFLOP/s"),
+    "h2d": ("copy from the host", "GB/s"),
+    "d2h": ("copy to the host", "GB/s"),
+    "peer": ("copy to another card", "GB/s"),
+    "busbw": ("all-reduce over all cards, bus bandwidth", "GB/s"),
+    "dispatch": ("one more launch", "us"),
+    "round_trip": ("one launch until the host knows its end", "us"),
+}
+"""Key -> words and unit."""
+
+_Range = tuple[float, float | None, str]
+_HOST_SIDE: dict[str, _Range] = {"dispatch": (3, 6, "E"), "round_trip": (8, 20, "E")}
+
+# Lowest and highest figure of a healthy card, and the kind of source. What was measured on one card is taken
+# with 5 % less, as two healthy cards differ; thresholds are taken as they stand.
+EXPECTED: dict[str, dict[str, _Range]] = {
+    "H100": {
+        "copy": (0.95 * 3.0, None, "W"), "bf16": (0.95 * 795, None, "S"),
+        "fp32": (0.95 * 51, None, "S"), "fp64": (0.95 * 60, None, "E"),
+        "h2d": (52, None, "S"), "d2h": (52, None, "S"), "peer": (0.95 * 370, None, "E"),
+        "busbw": (460, None, "S"), **_HOST_SIDE,
+    },
+    "H200": {
+        "copy": (0.95 * 4.3, None, "W"), "bf16": (0.95 * 769, None, "W"),
+        "fp32": (0.95 * 51, None, "E"), "fp64": (0.95 * 60, None, "E"),
+        "h2d": (48, None, "S"), "d2h": (48, None, "S"), "peer": (335, None, "S"),
+        "busbw": (431, None, "S"), **_HOST_SIDE,
+    },
+    "B200": {
+        "copy": (0.95 * 7.2, None, "E"), "bf16": (0.95 * 1745, None, "S"),
+        "fp32": (0.95 * 65, None, "E"), "fp64": (0.95 * 35, None, "E"),
+        "h2d": (0.95 * 55, None, "E"), "d2h": (0.95 * 55, None, "E"), "peer": (0.95 * 740, None, "E"),
+        "busbw": (0.95 * 810, None, "S"), **_HOST_SIDE,
+    },
+    "MI300X": {
+        "copy": (4.18, None, "S"), "bf16": (0.95 * 782, None, "S"),
+        "fp32": (0.95 * 110, None, "E"), "fp64": (0.95 * 70, None, "E"),
+        "h2d": (48, None, "S"), "d2h": (48, None, "S"), "peer": (44, None, "S"),
+        "busbw": (314, None, "S"), **_HOST_SIDE,
+    },
+}  # fmt: skip
+"""Card -> key -> lowest, highest (None: none), kind of source."""

@@ -1,0 +1,127 @@
+"""Which lane gets which CPUs: disjoint shares of the cores that are near its cards. Pure.
+
+Work on the host beside one card must not slow down what is timed on the host beside another. So every lane
+of accelerators gets whole physical cores of the NUMA nodes of its cards, as many as every other lane there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_anubis.core.events import LaneCores
+from pytest_anubis.distributed.dispatch.tasks import CPU, Lane
+from pytest_anubis.hardware.numa import Core, cpu_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The CPUs of one lane.
+
+    Attributes:
+        lane: The lane's name.
+        cpus: All of them, ascending: what does not run on one of its cards may use them.
+        near: Card -> the CPUs for its tests: those of its NUMA node.
+        nodes: Card -> its NUMA node; None where it is unknown.
+        local: The cards' CPUs are those of their nodes.
+        own: No other lane of accelerators has any of them.
+    """
+
+    lane: str
+    cpus: tuple[int, ...]
+    near: Mapping[str, tuple[int, ...]]
+    nodes: Mapping[str, int | None]
+    local: bool = True
+    own: bool = True
+
+
+def place_lanes(
+    lanes: Sequence[Lane], cores: Sequence[Core], homes: Mapping[str, int | None]
+) -> tuple[Place, ...]:
+    """Deal the cores out to the lanes, in the order of the lanes.
+
+    A lane without cards has all of them: what runs there runs alone, or is certified to disturb nobody. So
+    has a single lane with cards, whose tests run near their card. Several lanes with cards share the cores
+    of every NUMA node equally; what does not divide is left to the rest of the run. Where one card's node is
+    unknown, or has no core that may be used, nearness means nothing and all cores are shared equally. With
+    fewer cores than lanes nothing can be kept apart: all get all of them, and `Place.own` says so.
+
+    Args:
+        lanes: The lanes of the run.
+        cores: The physical cores that the run may use.
+        homes: Card -> its NUMA node; None where it is unknown.
+    """
+    everything = tuple(sorted(cpu for core in cores for cpu in core.cpus))
+    cards = {lane.name: [one for one in lane.devices if one != CPU] for lane in lanes}
+    several = sum(map(bool, cards.values())) > 1
+    pools: dict[int | None, list[Core]] = {}
+    for core in cores:
+        pools.setdefault(core.node, []).append(core)
+    known = all(homes.get(one) in pools and homes.get(one) is not None for one in homes)
+    if not known:
+        pools = {None: list(cores)}
+    home = {one: homes[one] if known else None for one in homes}
+
+    claims: dict[int | None, list[str]] = {}
+    for name, own in cards.items():
+        for node in dict.fromkeys(home.get(one) for one in own):
+            claims.setdefault(node, []).append(name)
+    shares: dict[tuple[str, int | None], tuple[int, ...]] = {}
+    scarce: set[str] = set()
+    for node, names in claims.items():
+        pool = pools[node]
+        each = len(pool) // len(names)
+        for number, name in enumerate(names):
+            some = pool[number * each : (number + 1) * each] if each else pool
+            shares[name, node] = tuple(sorted(cpu for core in some for cpu in core.cpus))
+        scarce.update(names if not each else ())
+
+    found = []
+    for lane in lanes:
+        own = cards[lane.name]
+        if several and own:
+            near = {one: shares[lane.name, home.get(one)] for one in own}
+            cpus = tuple(sorted({cpu for some in near.values() for cpu in some}))
+        else:  # it may be handed any card's test that runs alone
+            near = {one: _all_of(pools.get(node, cores)) for one, node in home.items()}
+            cpus = everything
+        nodes = {one: homes.get(one) for one in near}
+        kept = lane.name not in scarce
+        found.append(
+            Place(lane=lane.name, cpus=cpus, near=near, nodes=nodes, local=known, own=kept)
+        )
+    return tuple(found)
+
+
+def kept_apart(places: Sequence[Place]) -> bool:
+    """Return whether every lane of accelerators has cores that no other one has."""
+    return all(place.own for place in places)
+
+
+def as_events(places: Sequence[Place], lanes: Sequence[Lane]) -> tuple[LaneCores, ...]:
+    """Return the places of the lanes with cards, and of the node's, for journal, page and terminal."""
+    devices = {lane.name: lane.devices for lane in lanes}
+    found = []
+    for place in places:
+        groups: dict[tuple[int | None, tuple[int, ...]], list[str]] = {}
+        for card in devices[place.lane]:
+            if card in place.near:
+                groups.setdefault((place.nodes[card], place.near[card]), []).append(card)
+        for (node, cpus), cards in groups.items():
+            found.append(
+                LaneCores(
+                    lane=place.lane,
+                    devices=tuple(cards),
+                    cpus=cpu_text(cpus),
+                    numa_node=node,
+                    near=place.local and node is not None,
+                    own=place.own,
+                )
+            )
+        if not groups:
+            found.append(LaneCores(lane=place.lane, cpus=cpu_text(place.cpus), own=place.own))
+    return tuple(found)
+
+
+def _all_of(cores: Sequence[Core]) -> tuple[int, ...]:
+    return tuple(sorted(cpu for core in cores for cpu in core.cpus))

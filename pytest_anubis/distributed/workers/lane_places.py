@@ -1,0 +1,120 @@
+"""Which CPUs the lanes of this run work on: read, dealt out, told, and handed to the workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.events import LaneCores, LanesPlaced
+from pytest_anubis.distributed.dispatch.lane_cores import (
+    Place,
+    as_events,
+    kept_apart,
+    place_lanes,
+)
+from pytest_anubis.distributed.dispatch.tasks import CPU, NODE, Lane
+from pytest_anubis.distributed.workers.device_binding import binding
+from pytest_anubis.distributed.workers.process_cores import CPUS, THREADS
+from pytest_anubis.distributed.workers.worker_births import replace_stillborn
+from pytest_anubis.hardware.numa import Core, card_node, cores_of, cpu_text
+from pytest_anubis.hardware.text_files import Files
+from pytest_anubis.report.text.headlines import lane_texts
+from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.session.context import RunContext, Sink
+
+
+class LanePlaces:
+    """The lanes' CPUs; without accelerators nothing is bound and nothing told.
+
+    Args:
+        context: The facts of the run.
+        lanes: Its lanes.
+        addresses: Card -> its PCI address, None where it is unknown.
+        sink: Takes every event.
+        files: Where sysfs lies.
+        allowed: CPUs that the run may use; default those of this process.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        lanes: Sequence[Lane],
+        addresses: Mapping[str, str | None],
+        *,
+        sink: Sink,
+        files: Files | None = None,
+        allowed: Collection[int] | None = None,
+    ) -> None:
+        self._sink = sink
+        self._places: dict[str, Place] = {}
+        self._told: tuple[LaneCores, ...] = ()
+        self._several = False
+        self._context = context
+        self._lanes = tuple(lanes)
+        cards = [name for name in context.devices if name != CPU]
+        if not cards:
+            return
+        files = files or Files()
+        cores: tuple[Core, ...] = ()
+        if allowed is not None or _may_bind():
+            cores = cores_of(files, os.sched_getaffinity(0) if allowed is None else allowed)
+        homes = {name: card_node(files, addresses.get(name)) for name in cards}
+        self._several = sum(any(one != CPU for one in lane.devices) for lane in lanes) > 1
+        if not self._several and all(home is None for home in homes.values()):
+            return  # nobody to be kept apart, and nothing near
+        self._places = {place.lane: place for place in place_lanes(lanes, cores, homes)}
+        used = [lane for lane in lanes if lane.devices or lane.name == NODE]  # no spare ones
+        self._told = as_events([self._places[lane.name] for lane in used], used)
+
+    @property
+    def apart(self) -> bool:
+        """True when every lane of accelerators has cores of its own."""
+        return kept_apart(list(self._places.values()))
+
+    @pytest.hookimpl(optionalhook=True)  # without xdist there are no workers
+    def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
+        """Bind every spec to a lane; the replacement of a dead worker is made from the same spec."""
+        dsession: Any = config.pluginmanager.get_plugin("dsession")
+        replace_stillborn(dsession.nodemanager.group)
+        context = self._context
+        for spec, lane in zip(specs, self._lanes, strict=True):
+            some = bool(context.hidden)
+            spec.env.update(binding(lane, context.devices, context.bindings, some=some))
+            spec.env.update(self.variables(lane.name))
+
+    def variables(self, lane: str) -> dict[str, str]:
+        """Return the environment that keeps a lane's workers to their CPUs; empty if nothing does."""
+        place = self._places.get(lane)
+        if place is None or not place.cpus or not self._several:
+            return {}
+        found = {CPUS: cpu_text(place.cpus)}
+        if any(one.name == lane and one.devices for one in self._lanes):
+            found |= dict.fromkeys(THREADS, str(len(place.cpus)))
+        return found
+
+    def near(self, lane: str) -> dict[str, str]:
+        """Return the CPUs near each card that a lane's worker may be given tests of."""
+        place = self._places.get(lane)
+        return {} if place is None else {card: cpu_text(cpus) for card, cpus in place.near.items()}
+
+    def pytest_report_header(self) -> list[str]:
+        """Say which lane works where."""
+        return [printable(f"anubis: {line}") for line in lane_texts(self._told)]
+
+    # After the run's own, which opens the journal.
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Write it down."""
+        if self._told and not session.config.option.collectonly:
+            self._sink(LanesPlaced(lanes=self._told))
+
+
+def _may_bind() -> bool:
+    """Return whether the kernel lets this process choose its CPUs; some sandboxes do not."""
+    try:
+        os.sched_setaffinity(0, os.sched_getaffinity(0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""Versions of Python, the frameworks and what they run on, from files and metadata: nothing is imported."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pytest_anubis.hardware.text_files import Files
+
+# Distributions whose version may change a measurement.
+_DISTRIBUTIONS = (
+    "torch",
+    "numpy",
+    "triton",
+    "jax",
+    "tensorflow",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
+    "nvidia-cublas-cu12",
+    "nvidia-cublas",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-ml-py",
+    "pytest-anubis",
+)
+
+_HEADERS = {
+    "nccl": ("/usr/include/nccl.h", "/usr/local/cuda/include/nccl.h"),
+    "rccl": ("/opt/rocm/include/rccl/rccl.h",),
+}
+"""Where the collectives' version stands when no distribution brings them."""
+
+
+def read_software(
+    files: Files, environ: Mapping[str, str], torch: Path | None = None
+) -> dict[str, str]:
+    """Return name -> version.
+
+    Besides distributions there are ``cuda`` or ``rocm``, which torch was built for, and ``nccl`` or ``rccl``,
+    which is not torch's own where a container brings another: from the container's variable
+    ``NCCL_VERSION``, else from the library's header.
+
+    Args:
+        files: Where the headers lie.
+        environ: The environment.
+        torch: Torch's folder; default the installed one's.
+    """
+    found = {"python": platform.python_version()}
+    for name in _DISTRIBUTIONS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    built = _built_for(torch or _torch_folder())
+    found |= built
+    if "cuda" in built and not any(name.startswith("nvidia-nccl-") for name in found):
+        version = environ.get("NCCL_VERSION") or _header(files, "nccl")
+        found |= {"nccl": version} if version else {}
+    if "rocm" in built:
+        version = _header(files, "rccl")
+        found |= {"rccl": version} if version else {}
+    return found
+
+
+def _torch_folder() -> Path | None:
+    """Return where torch lies, without importing it."""
+    try:
+        found = importlib.util.find_spec("torch")
+    except (ImportError, ValueError):  # half of an installation
+        return None
+    return Path(found.origin).parent if found is not None and found.origin else None
+
+
+def _built_for(torch: Path | None) -> dict[str, str]:
+    """Return the version of CUDA or ROCm that torch was built for, as its own ``version.py`` says."""
+    if torch is None:
+        return {}
+    try:
+        text = (torch / "version.py").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    named = dict(
+        re.findall(r"^(cuda|hip)\b[^=\n]{0,40}=\s*['\"]([\w.]+)", text, flags=re.MULTILINE)
+    )
+    kinds = {"cuda": "cuda", "hip": "rocm"}
+    return {kinds[name]: version for name, version in named.items()}
+
+
+def _header(files: Files, name: str) -> str:
+    """Return the version in a header of NCCL or RCCL; empty where there is none."""
+    for place in _HEADERS[name]:
+        text = files.quick(place)
+        parts = [
+            re.search(rf"^#define\s+NCCL_{part}\s+(\d+)", text, flags=re.MULTILINE)
+            for part in ("MAJOR", "MINOR", "PATCH")
+        ]
+        numbers = [part[1] for part in parts if part is not None]
+        if len(numbers) == len(parts):
+            return ".".join(numbers)
+    return ""

@@ -1,0 +1,113 @@
+"""How tests end: many reports of one test become one result, of which the worst counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.events import BlockerFound, PhaseFailed, TestFinished, TestRepeated
+from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.session.context import Sink
+from pytest_anubis.session.running.report_outcomes import (
+    FAILED,
+    REPEATED,
+    counts,
+    excuse,
+    first_line,
+    is_subtest,
+    outcome_of,
+)
+
+
+class EndsOfTests:
+    """Makes results of reports.
+
+    Args:
+        state: What is known of the run.
+        sink: Takes every event at once.
+    """
+
+    def __init__(self, state: RunState, sink: Sink) -> None:
+        self._state = state
+        self._sink = sink
+        self._ending: dict[str, TestResult] = {}  # how tests stand that are not torn down yet
+        self._left_out: dict[str, str] = {}  # test -> why a subtest of it was not run, or waived
+        self._uncollected: set[str] = set()
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is known to have failed."""
+        results = (*self._state.results.values(), *self._ending.values())
+        return bool(self._uncollected) or any(r.outcome in FAILED for r in results)
+
+    def broken_off(self) -> None:
+        """Take note that nothing more comes: of a test in its teardown a failure stands."""
+        for result in list(self._ending.values()):
+            if result.outcome in FAILED and result.test in self._state.planned:
+                self._finish(result)
+
+    def report(self, report: pytest.TestReport) -> None:
+        """Take note of one report; those of crashes have no ``when`` that we know."""
+        data: dict[str, Any] = getattr(report, "anubis", {})
+        if str(report.outcome) in REPEATED:
+            self._ending.pop(report.nodeid, None)
+            text, phase = first_line(report), str(report.when)
+            self._sink(TestRepeated(test=report.nodeid, phase=phase, text=text))
+            return
+        if report.when not in ("setup", "call", "teardown"):
+            self._finish(self._result(report, data, "crashed"))
+            return
+        if data.get("raised") and not report.failed and not hasattr(report, "wasxfail"):
+            what = f"{report.nodeid} failed ({data['raised']}), but a plugin reports it as {report.outcome}"
+            self._sink(BlockerFound(text=what))
+        # A hang says nothing about the node, like a death: neither does what it raised in the end.
+        outcome = "crashed" if data.get("hang") else outcome_of(report)
+        if is_subtest(report) and report.skipped:
+            self._left_out.setdefault(report.nodeid, first_line(report) or "a subtest was skipped")
+        # A crash sticks: that the test passed when it was tried again does not unmake it.
+        known = self._ending.get(report.nodeid, self._state.results.get(report.nodeid))
+        if data and "raised" not in data and known is not None:  # as "contains 1 failed subtest"
+            data = {**data, "environment": known.environment}
+        if outcome is not None and counts(outcome, data.get("environment", ""), known):
+            known = self._ending[report.nodeid] = self._result(report, data, outcome, known)
+            if outcome in FAILED and report.when != "teardown":  # which may never end
+                self._sink(PhaseFailed(test=report.nodeid, text=known.text))
+        if report.when == "teardown" and known is not None:
+            self._finish(known)
+
+    def collected(self, report: pytest.CollectReport) -> None:
+        """Take note of a file or class that cannot be collected."""
+        if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
+            self._uncollected.add(report.nodeid)
+            text = f"{report.nodeid} cannot be collected: {first_line(report)}"
+            self._sink(BlockerFound(text=text, file=report.nodeid.partition("::")[0]))
+
+    def _result(
+        self,
+        report: pytest.TestReport,
+        data: dict[str, Any],
+        outcome: str,
+        known: TestResult | None = None,
+    ) -> TestResult:
+        # The plan knows what the report of a subtest does not say.
+        plan = self._state.planned.get(report.nodeid, PlannedTest(test=report.nodeid))
+        return TestResult(
+            test=report.nodeid,
+            benchmark=data.get("benchmark", plan.benchmark),
+            component=data.get("component", plan.component),
+            outcome=outcome,
+            text=first_line(report),
+            seconds=round(report.duration, 6),
+            metrics=len(self._state.measured(report.nodeid)) if report.when == "call" else 0,
+            busy=data.get("busy", 0.0),
+            misuse=data.get("usage_error", known.misuse if known is not None else ""),
+            environment=excuse(data.get("environment", ""), known),
+            left_out=self._left_out.get(report.nodeid, ""),
+        )
+
+    def _finish(self, result: TestResult) -> None:
+        self._ending.pop(result.test, None)
+        self._left_out.pop(result.test, None)
+        self._sink(TestFinished(result=result))

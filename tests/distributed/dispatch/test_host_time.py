@@ -1,0 +1,61 @@
+"""Tests of accelerators that the host times never run beside each other; where lanes share cores, alone."""
+
+from __future__ import annotations
+
+from pytest_anubis.distributed.dispatch.prediction import Slot, plan
+from pytest_anubis.distributed.dispatch.tasks import (
+    CPU,
+    NODE,
+    Task,
+    lane_of,
+    layout,
+    make_task,
+    may_overlap,
+)
+
+EIGHT = tuple(f"cuda:{number}" for number in range(8))
+
+
+def tasks_of(timing: str, *, apart: bool = True, devices: tuple[str, ...] = EIGHT) -> list[Task]:
+    return [
+        make_task(f"{timing}[{one}]", device=one, scope="device", cost=1.0, timing=timing, apart=apart)
+        for one in devices
+    ]  # fmt: skip
+
+
+def overlaps(slots: list[Slot]) -> int:
+    return sum(
+        a.start < b.end and b.start < a.end
+        for number, a in enumerate(slots)
+        for b in slots[:number]
+    )
+
+
+def test_two_tests_that_the_host_times_never_overlap() -> None:
+    first, second = tasks_of("host", devices=EIGHT[:2])
+    beside = tasks_of("device", devices=EIGHT[1:2])[0]
+    assert not may_overlap(first, second, frozenset())
+    assert may_overlap(first, beside, frozenset())
+    predicted = plan([*tasks_of("device"), *tasks_of("host")], layout(EIGHT, 9))
+    host = [slot for slot in predicted.slots if slot.test.startswith("host")]
+    device = [slot for slot in predicted.slots if slot.test.startswith("device")]
+    assert overlaps(host) == 0
+    assert overlaps(device) == 28  # all pairs of eight
+    assert not any(slot.alone for slot in predicted.slots)
+
+
+def test_where_lanes_share_cores_it_runs_alone_in_the_nodes_lane() -> None:
+    lanes = layout(EIGHT, 9)
+    shared = tasks_of("host", apart=False)
+    assert all(task.exclusive and lane_of(task, lanes) == NODE for task in shared)
+    predicted = plan([*tasks_of("device", apart=False), *shared], lanes)
+    host = [slot for slot in predicted.slots if slot.test.startswith("host")]
+    assert all(slot.alone for slot in host)
+    assert min(slot.start for slot in host) >= 1.0
+    assert overlaps(host) == 0
+
+
+def test_on_the_cpu_nothing_is_different() -> None:
+    for apart in (True, False):
+        assert tasks_of("host", apart=apart, devices=(CPU,))[0].resources == {CPU}
+        assert not tasks_of("host", apart=apart, devices=(CPU,))[0].exclusive
