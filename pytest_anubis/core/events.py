@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from pytest_anubis.core.field_types import Flat
-from pytest_anubis.core.measurement import Measurement, PlannedTest, Purpose, TestResult
+from pytest_anubis.core.measurement import (
+    LaneCores,
+    Measurement,
+    PlannedTest,
+    Purpose,
+    Slot,
+    TestResult,
+)
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 
 
@@ -129,10 +136,7 @@ class TestRepeated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockerFound:
-    """Something stands between the node and acceptance and has no verdict.
-
-    Examples are a device that the user hides, a file that cannot be collected, a failure that no test
-    explains.
+    """Something stands between the node and acceptance and has no verdict, as a device that the user hides.
 
     Attributes:
         text: What, in one line.
@@ -217,27 +221,6 @@ class LaneGivenUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneCores:
-    """The CPUs on which a lane's work beside some cards runs.
-
-    Attributes:
-        lane: Name of the lane.
-        devices: The cards; empty for what runs there beside none in particular.
-        cpus: The CPUs in the kernel's form, such as ``0-11``.
-        numa_node: NUMA node of the cards; None where it is unknown.
-        near: The CPUs are those of that node.
-        own: No other lane of accelerators uses any of them.
-    """
-
-    lane: str
-    devices: tuple[str, ...] = ()
-    cpus: str = ""
-    numa_node: int | None = None
-    near: bool = True
-    own: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LanesPlaced:
     """Which lane of a run with accelerators works on which CPUs.
 
@@ -247,16 +230,6 @@ class LanesPlaced:
 
     kind: ClassVar[str] = "lanes"
     lanes: tuple[LaneCores, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """Where and when a test is expected to run; seconds since the first test's start."""
-
-    test: str
-    lane: str
-    start: float
-    end: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,12 +272,7 @@ class RunTimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseFailed:
-    """A test has failed in its setup or body; its teardown follows, and may be cut short.
-
-    Attributes:
-        test: Node id.
-        text: First line of the failure.
-    """
+    """A test has failed in its setup or body, of what `text` says; its teardown may be cut short."""
 
     kind: ClassVar[str] = "phase_failed"
     test: str

@@ -115,3 +115,34 @@ class TestResult:
     def duty(self) -> float | None:
         """Share of its call for which what it measures was running; None where nobody knows."""
         return min(1.0, self.busy / self.seconds) if self.busy and self.seconds else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """Where and when a test is expected to run; seconds since the first test's start."""
+
+    test: str
+    lane: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneCores:
+    """The CPUs on which a lane's work beside some cards runs.
+
+    Attributes:
+        lane: Name of the lane.
+        devices: The cards; empty for what runs there beside none in particular.
+        cpus: The CPUs in the kernel's form, such as ``0-11``.
+        numa_node: NUMA node of the cards; None where it is unknown.
+        near: The CPUs are those of that node.
+        own: No other lane of accelerators uses any of them.
+    """
+
+    lane: str
+    devices: tuple[str, ...] = ()
+    cpus: str = ""
+    numa_node: int | None = None
+    near: bool = True
+    own: bool = True

@@ -13,7 +13,6 @@ from pytest_anubis.core.events import (
     DamageFound,
     Event,
     HardwareFound,
-    LaneCores,
     LaneGivenUp,
     LanesPlaced,
     Resumed,
@@ -21,7 +20,7 @@ from pytest_anubis.core.events import (
     TestRepeated,
     WorkerDied,
 )
-from pytest_anubis.core.measurement import Measurement, PlannedTest, Purpose, TestResult
+from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Purpose, TestResult
 from pytest_anubis.core.verdict import (
     MetricVerdict,
     NodeVerdict,

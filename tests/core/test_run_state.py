@@ -20,7 +20,6 @@ from pytest_anubis.core.events import (
     HardwareFound,
     InternalErrorFound,
     Judged,
-    LaneCores,
     LaneGivenUp,
     LanesPlaced,
     LeftBehind,
@@ -32,7 +31,6 @@ from pytest_anubis.core.events import (
     RunFinished,
     RunStarted,
     RunTimed,
-    Slot,
     TestFinished,
     TestRan,
     TestRepeated,
@@ -41,7 +39,7 @@ from pytest_anubis.core.events import (
     UnknownEvent,
     WorkerDied,
 )
-from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
+from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Slot, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason

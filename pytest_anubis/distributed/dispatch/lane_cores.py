@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_anubis.core.events import LaneCores
+from pytest_anubis.core.measurement import LaneCores
 from pytest_anubis.distributed.dispatch.tasks import CPU, Lane
 from pytest_anubis.hardware.numa import Core, cpu_text
 

@@ -19,9 +19,9 @@ from pytest_anubis.core.events import (
     LaneGivenUp,
     PlanPredicted,
     RunTimed,
-    Slot,
     WorkerDied,
 )
+from pytest_anubis.core.measurement import Slot
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses

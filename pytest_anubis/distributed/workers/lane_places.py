@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.events import LaneCores, LanesPlaced
+from pytest_anubis.core.events import LanesPlaced
+from pytest_anubis.core.measurement import LaneCores
 from pytest_anubis.distributed.dispatch.lane_cores import (
     Place,
     as_events,

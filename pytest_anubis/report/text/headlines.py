@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.events import LaneCores
+from pytest_anubis.core.measurement import LaneCores
 
 
 def baseline_line(baseline: Baseline) -> str:
