@@ -96,11 +96,17 @@ def nvml_library() -> Path:
     if compiler is None:
         pytest.skip("no C compiler: the stand-in for NVML cannot be built")
     folder = Path(tempfile.mkdtemp(prefix="anubis-nvml-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     made = folder / "libnvidia-ml.so.1"
     options = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run([compiler, *options, "-o", str(made), str(SOURCE)], check=True)
     return made
+
+
+def _remove(folder: Path, maker: int) -> None:
+    """Remove a folder at the end of the process that made it; one that was forked from it may end sooner."""
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def use_nvml(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_a_run_is_strict_json_with_all_values() -> None:
     assert plain["measurements"][0]["telemetry"] == [["power (W)", [1.0, "-Infinity"]]]
     assert plain["events"][:3] == [
         {"event": "x", "x": ["NaN"]},
-        {"event": "blocker", "text": "cuda:1 is hidden"},
+        {"event": "blocker", "text": "cuda:1 is hidden", "found_anew": False, "file": ""},
         {"event": "selection", "risk_before": "NaN", "chosen": ["b"]},
     ]
     assert plain["events"][3]["event"] == "attempt"
