@@ -399,6 +399,8 @@ def test_killed_controller_leaves_a_journal_and_no_process(pytester: pytest.Pyte
     command = [sys.executable, "-m", "pytest", "--anubis", "-n0", "-p", "no:cacheprovider"]
     with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
         pid = wait_for(pytester.path / "worker.pid")
+        while not journal_of(pytester).measurements:  # on its way from the worker
+            time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
     assert gone(pid)
     record = journal_of(pytester)
