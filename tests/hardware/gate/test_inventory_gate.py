@@ -484,6 +484,12 @@ def test_what_only_a_minority_has_is_not_expected_of_the_others() -> None:
     assert check_inventory(NODE, golden_inventory([NODE, extra, NODE])) == []
 
 
+def test_a_port_that_is_named_by_its_own_address_is_expected_of_no_other_node() -> None:
+    named = Nic(name="enx0a1b2c3d4e5f", state="up", address="0a:1b:2c:3d:4e:5f")
+    learned = replace(NODE, nics=(*NODE.nics, named))
+    assert check_inventory(NODE, golden_inventory([learned])) == []
+
+
 def test_memory_of_a_fleet_is_its_median() -> None:
     sizes = [2010, 2014, 2015, 2016, 1500]
     golden = golden_inventory([memory(total=s << 30)(NODE) for s in sizes])

@@ -211,6 +211,16 @@ def test_counters_that_cannot_be_read_at_the_end_are_told(
     assert watched.sorts == [("card-silent", "GPU 2")]
 
 
+def test_a_driver_older_than_the_wanted_fields_is_asked_by_single_calls(
+    nvml_node: Node, watched: Watched
+) -> None:
+    nvml_node.set({"gpu2.error.nvmlDeviceGetFieldValues": 2})
+    watched.look()
+    nvml_node.set({"gpu2.ecc.uncorrected.volatile": 1})
+    watched.watch.finish()
+    assert watched.sorts == [("uncorrected-memory-error", "GPU 2")]
+
+
 def test_a_library_that_fails_where_the_inventory_could_be_read_is_told(
     nvml_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
