@@ -37,6 +37,10 @@ _SAME_INTERRUPT = 0.5
 _LOOK = 5.0
 """Seconds between two looks at whether the child could end: a wake-up that costs nothing."""
 
+_STUCK = 60.0
+"""Seconds after which a thread that keeps an ended process is taken to hang: a driver without persistence may
+need some for letting go of all cards."""
+
 _FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -145,7 +149,7 @@ def _once() -> Any:
 
 def _watch(child: int, reading: int) -> NoReturn:
     """Wait for the child, pass signals on, and end as it ended; a 0 must have been vouched for."""
-    hung = False
+    since: float | None = None  # when the child was first seen to have ended, but for a thread
     while True:
         info = signal.sigtimedwait((*_FORWARDED, signal.SIGCHLD), _LOOK)
         # What is sent to this process alone; a terminal's signals go to the child by themselves.
@@ -158,8 +162,8 @@ def _watch(child: int, reading: int) -> NoReturn:
             ended, status = child, 0
         if ended == child:
             _end(os.waitstatus_to_exitcode(status), reading)
-        before, hung = hung, _cannot_end(child)
-        if before and hung:
+        since = (since or time.monotonic()) if _cannot_end(child) else None
+        if since is not None and time.monotonic() - since > _STUCK:
             sys.stderr.write(
                 f"anubis: the run is over, but a thread of its process {child} hangs in the kernel, as in "
                 "the driver of a card that does not answer, and cannot end; look at the kernel log\n"

@@ -96,7 +96,7 @@ def test_an_acceptance_is_a_0_and_a_program_may_call_pytest(
 HANGS = """
 import ctypes, os, threading, time
 from pytest_anubis.session.running import exit_guard
-exit_guard._LOOK = 0.1
+exit_guard._LOOK = exit_guard._STUCK = 0.1
 channel = exit_guard._forked()
 said = os.environ["SAID"].encode()
 os.write(channel, said)
