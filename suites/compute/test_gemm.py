@@ -108,8 +108,8 @@ def _measure(
                 "energy for the same work will slow down where its power is limited",
                 rounds=WINDOWS,
             )
-        except CounterError as error:  # a sensor's fault is none of the device's work
-            sys.stdout.write(f"gemm_efficiency: not measured: {error}\n")
+        except CounterError as silent:  # a sensor's fault is none of the device's work
+            sys.stdout.write(f"gemm_efficiency: not measured: {silent}\n")
     error = gemm.relative_error()
     assert error < gemm.tolerance, (
         f"{dtype} product of size {size} is off by {error:.1e}, tolerance {gemm.tolerance:.0e}"

@@ -23,7 +23,7 @@ from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 from pytest_anubis.session.context import RunContext, cards_of
-from pytest_anubis.session.running import gate_plugin
+from pytest_anubis.session.running.gate_plugin import Gate
 from pytest_anubis.session.running.hardware_watch import HardwareWatch
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import save_baseline
@@ -312,7 +312,7 @@ def test_the_gate_looks_again_while_the_watch_still_keeps_the_driver_loaded(
 
         return inner
 
-    monkeypatch.setattr(gate_plugin, "read_inventory", noted("gate", gate_plugin.read_inventory))
+    monkeypatch.setattr(f"{Gate.__module__}.read_inventory", noted("gate", read_inventory))
     monkeypatch.setattr(CardWatch, "finish", noted("watch", CardWatch.finish))
     assert run(node).ret == 0
     assert order == ["gate", "watch"]
