@@ -91,11 +91,12 @@ def start(config: pytest.Config, settings: Settings) -> None:
     gate = None
     if context.refused and (not context.judging or settings.gate == "off"):
         raise pytest.UsageError("; ".join(context.refused))
+    # Before the gate: at the end it looks first, while the watch still keeps the driver loaded.
+    if settings.inventory is None:  # a recorded node's cards are not here
+        add_part(config, HardwareWatch(context, run.state, run.sink), "anubis-hardware")
     if context.judging:
         gate = Gate(context, run.sink, golden_of(context), _surroundings(config, settings))
         add_part(config, gate, "anubis-gate")
-    if settings.inventory is None:  # a recorded node's cards are not here
-        add_part(config, HardwareWatch(context, run.state, run.sink), "anubis-hardware")
     add_part(config, Terminal(config, run), "anubis-terminal")
     add_part(config, Judge(config, context), "anubis-judge")
     if config.getoption("xmlpath", None):

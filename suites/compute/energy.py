@@ -14,6 +14,10 @@ PATIENCE = 5.0
 """Seconds after which a counter that does not move under load is taken to stand still."""
 
 
+class CounterError(RuntimeError):
+    """The energy counter stands still under load, or does not answer any more."""
+
+
 class Efficiency:
     """Work per joule of a callable, over windows that begin and end when the counter moves.
 
@@ -37,7 +41,7 @@ class Efficiency:
         """Work until the counter moves; return whether it does: in some virtual machines it never does."""
         try:
             self._until_it_moves(0.0)
-        except RuntimeError:
+        except CounterError:
             return False
         return True
 
@@ -45,7 +49,7 @@ class Efficiency:
         """Return 10^9 work per joule of one window.
 
         Raises:
-            RuntimeError: The counter stands still under load, or cannot be read any more.
+            CounterError: The counter stands still under load, or cannot be read any more.
         """
         before, _ = self._until_it_moves(0.0)
         after, calls = self._until_it_moves(self._seconds)
@@ -72,10 +76,10 @@ class Efficiency:
             if joules > first:
                 return joules, done
             if now - begin > least + PATIENCE:
-                raise RuntimeError(f"the energy counter stood still for {PATIENCE:g} s under load")
+                raise CounterError(f"the energy counter stood still for {PATIENCE:g} s under load")
 
     def _joules(self) -> float:
         found = self._device.energy()
         if found is None:
-            raise RuntimeError("the energy counter does not answer any more")
+            raise CounterError("the energy counter does not answer any more")
         return found

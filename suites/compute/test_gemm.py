@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
@@ -72,7 +74,7 @@ def test_gemm_tf32(
 def _measure(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str
 ) -> None:
-    from suites.compute.energy import Efficiency
+    from suites.compute.energy import CounterError, Efficiency
     from suites.compute.kernels import Gemm
 
     on_cpu = anubis_device.kind == "cpu"
@@ -95,16 +97,19 @@ def _measure(
     anubis_metric.measure("gemm_rate", gemm.run, work=gemm.work, unit="TFLOP/s", better="higher")
     window = Efficiency(gemm.run, gemm.work, anubis_device, anubis_node.pick(**WINDOW))
     if anubis_device.energy() is not None and window.moves():
-        anubis_metric.collect(
-            "gemm_efficiency",
-            window.value,
-            unit="GFLOP/J",
-            better="higher",
-            question="How much energy does the device need for its work?",
-            action="Compare power, voltage and temperature with a healthy device: one that needs more "
-            "energy for the same work will slow down where its power is limited",
-            rounds=WINDOWS,
-        )
+        try:
+            anubis_metric.collect(
+                "gemm_efficiency",
+                window.value,
+                unit="GFLOP/J",
+                better="higher",
+                question="How much energy does the device need for its work?",
+                action="Compare power, voltage and temperature with a healthy device: one that needs more "
+                "energy for the same work will slow down where its power is limited",
+                rounds=WINDOWS,
+            )
+        except CounterError as silent:  # a sensor's fault is none of the device's work
+            sys.stdout.write(f"gemm_efficiency: not measured: {silent}\n")
     error = gemm.relative_error()
     assert error < gemm.tolerance, (
         f"{dtype} product of size {size} is off by {error:.1e}, tolerance {gemm.tolerance:.0e}"

@@ -183,6 +183,23 @@ def test_product_is_right_and_has_a_burst_and_a_sustained_rate(
     assert taken.asked["gemm_burst_rate"]["load"] == "short"
 
 
+@pytest.mark.usefixtures("card")
+def test_energy_counter_that_falls_silent_is_no_fault_of_the_card(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Silent(Counting):
+        def energy(self) -> float | None:  # type: ignore[override]
+            return super().energy() if Counting.looks < 8 else None
+
+    monkeypatch.setattr(Counting, "looks", 0)
+    monkeypatch.setattr(test_gemm, "SIZES", {"accelerator": {"smoke": 192}})
+    monkeypatch.setattr(test_gemm, "WINDOW", {"smoke": 0.01})
+    taken = Taken()
+    test_gemm.test_gemm(taken, Silent("cuda:0"), Node(), "float32")
+    assert "gemm_rate" in taken.asked
+    assert "gemm_efficiency: not measured: the energy counter" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("variable", accelerators.TF32_VARIABLES)
 def test_tf32_of_the_environment_is_ignored(
     card: Any, monkeypatch: pytest.MonkeyPatch, variable: str

@@ -17,7 +17,7 @@ from pytest_anubis.hardware.gate.card_checks import (
     card_place,
     with_serial,
 )
-from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory
+from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory, unheard
 from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
 from pytest_anubis.hardware.inventory.inventory_reading import REDACTED
 
@@ -102,14 +102,19 @@ def compare(before: Inventory, after: Inventory) -> list[GateFinding]:
 
     Returns:
         The findings, failures first. Uncorrected errors, failed replacements of rows, the vendor's limit
-        for the caches, lost lanes, links and cards are FAIL; what waits for a reset is INCONCLUSIVE.
+        for the caches, lost lanes, links and cards are FAIL; what waits for a reset is INCONCLUSIVE. Nothing
+        is said of cards that the later reading does not have because their vendor's library failed: the
+        gate tells that. But for those that have left the bus as well, they are lost.
     """
     found: list[GateFinding] = []
     now = {_key(card): card for card in after.accelerators}
-    minutes = _minutes(before, after)
+    minutes, silent = _minutes(before, after), unheard(after)
     for card in before.accelerators:
         later = now.get(_key(card))
-        found += [_lost(card)] if later is None else _happened(card, later, minutes)
+        if later is not None:
+            found += _happened(card, later, minutes)
+        elif card.vendor not in silent or _left_the_bus(card, before, after):
+            found.append(_lost(card))
     return sorted(found, key=lambda finding: finding.severity != "FAIL")
 
 
@@ -161,6 +166,11 @@ def _minutes(before: Inventory, after: Inventory) -> float | None:
     except (ValueError, TypeError):  # a made-up inventory has no time, or one without a zone
         return None
     return between.total_seconds() / 60
+
+
+def _left_the_bus(card: Accelerator, before: Inventory, after: Inventory) -> bool:
+    was, now = before.on_bus, after.on_bus
+    return was is not None and now is not None and card.pci in was and card.pci not in now
 
 
 def _lost(card: Accelerator) -> GateFinding:

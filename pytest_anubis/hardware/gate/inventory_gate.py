@@ -31,6 +31,9 @@ from pytest_anubis.hardware.inventory.nvidia_inventory import NOT_ASKED, SILENT
 _IDENTITIES = ("serial", "uuid", "part", "address")
 _LOST = ("(NVML error 15)", "(NVML error 16)")
 
+# Vendor -> how the notes begin that say why its library counted no cards, or not all of them.
+_LIBRARIES = {"nvidia": ("nvml: ", "accelerators: "), "amd": ("amdsmi: ", "accelerators: ")}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
@@ -78,6 +81,15 @@ def check_inventory(
     return sorted(found, key=lambda finding: finding.severity != "FAIL")
 
 
+def unheard(inventory: Inventory) -> set[str]:
+    """Return the vendors whose library failed as a whole: their missing cards are unknown, and not lost."""
+    return {
+        vendor
+        for vendor, begins in _LIBRARIES.items()
+        if any(note.startswith(begins) for note in inventory.unreadable)
+    }
+
+
 def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFinding]:
     found = len(inventory.accelerators)
     known = {card.pci for card in inventory.accelerators}
@@ -86,14 +98,18 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
         missing = [card.pci or f"number {card.index}" for card in golden.accelerators]
         missing = [slot for slot in missing if slot not in known]
         on_bus = [slot for slot in missing if slot in silent]
+        # A library that hangs or fails says nothing of cards that the bus still shows.
+        unknown = bool(unheard(inventory)) and len(silent) >= len(golden.accelerators) - found
         yield GateFinding(
             what="number of accelerators",
             slot=", ".join(missing) if len(missing) == len(golden.accelerators) - found else "",
             expected=str(len(golden.accelerators)),
             found=f"{found}" + (" (the bus shows it, its driver does not)" if on_bus else ""),
-            severity="FAIL",
+            severity="INCONCLUSIVE" if unknown else "FAIL",
             component="accelerator",
-            action="look for the card's last words in the kernel log, reseat or replace it",
+            action="find out why the driver's library does not answer, then test again"
+            if unknown
+            else "look for the card's last words in the kernel log, reseat or replace it",
         )
     elif golden is not None and found > len(golden.accelerators):
         yield GateFinding(

@@ -11,6 +11,7 @@ from pytest_anubis.core.inventory import Accelerator, GateFinding, Inventory
 from pytest_anubis.hardware.gate.card_checks import card_place
 from pytest_anubis.hardware.gate.single_checks import Severity, gib
 from pytest_anubis.hardware.gate.surroundings import Surroundings, Torch
+from pytest_anubis.hardware.inventory.visible_devices import NOTHING
 
 LEAST_SHARED_MEMORY = 256 << 20
 """Bytes of /dev/shm that ranks need: NCCL makes segments of up to 10 MB for a neighbour and a channel, so
@@ -25,13 +26,6 @@ _VARIABLES = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),
     "amd": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
 }
-_NOTHING = (
-    "",
-    "-1",
-    "NoDevFiles",
-    "none",
-    "void",
-)  # values by which people hide all cards on purpose
 
 
 def preflight(
@@ -91,7 +85,12 @@ def _hidden(
     for vendor, variables in _VARIABLES.items():
         for variable in variables:
             value = visibility.get(variable)
-            if not counts[vendor] or value is None or value.strip() in _NOTHING or variable in told:
+            if (
+                not counts[vendor]
+                or value is None
+                or value.strip().lower() in NOTHING
+                or variable in told
+            ):
                 continue
             told.add(variable)
             entries = [entry.strip() for entry in value.split(",")]

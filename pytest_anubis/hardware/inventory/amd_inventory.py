@@ -20,6 +20,7 @@ from pytest_anubis.hardware.inventory.host_inventory import pci_link
 from pytest_anubis.hardware.text_files import Files, key_values
 
 _KFD = "/sys/class/kfd/kfd/topology/nodes"
+_MODULES, _DRIVER = "/sys/module", "amdgpu"
 _WHOLE = "SPX"
 """Compute partition of a card that is not divided."""
 
@@ -34,7 +35,8 @@ def read_amd(
         module: Bindings to use in place of ``amdsmi``.
 
     Returns:
-        The cards, the version of the ``amdgpu`` driver, and what failed as a whole.
+        The cards, the version of the ``amdgpu`` driver, and what failed as a whole. A library that does not
+        start is no failure where that driver is not loaded.
     """
     smi = module if module is not None else _bindings()
     if smi is None:
@@ -43,6 +45,11 @@ def read_amd(
     try:
         smi.amdsmi_init()
     except Exception as error:
+        modules = files.names(_MODULES)
+        if (
+            modules and _DRIVER not in modules
+        ):  # such as ROCm's container on a node without its cards
+            return (), {}, ()
         return (), {}, (f"amdsmi: {error}",)
     try:
         handles = _ask(smi, notes, "accelerators", "amdsmi_get_processor_handles") or []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -54,6 +55,9 @@ OWN = {
     "quota",
     "limit",
 }
+
+# systemd names ports without a slot, as on USB, by their own address: no other node has one of that name.
+_NAMED_BY_ADDRESS = re.compile(r"(?:en|wl|ww|ib)x[0-9a-f]{12,}")
 
 # Measured rather than declared: a few bytes more or less do not make another value.
 _MEDIAN = {"total"}
@@ -137,7 +141,12 @@ def _accelerators(inventories: Sequence[Inventory]) -> tuple[Accelerator, ...]:
 
 
 def _nics(inventories: Sequence[Inventory]) -> tuple[Nic, ...]:
-    groups = _grouped(inventories, lambda i: {nic.name: nic for nic in i.nics})
+    groups = _grouped(
+        inventories,
+        lambda i: {
+            nic.name: nic for nic in i.nics if _NAMED_BY_ADDRESS.fullmatch(nic.name) is None
+        },
+    )
     return tuple(
         _part(Nic, nics, name=name, kind=nics[0].kind)
         for name, nics in groups.items()

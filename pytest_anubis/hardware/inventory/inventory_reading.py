@@ -29,9 +29,9 @@ SCHEMA = 1
 
 REDACTED = "redacted"
 
-VENDOR_SECONDS = 30.0
-"""Seconds within which a vendor's library must answer. Waking eight cards without a persistent driver takes
-some ten seconds; a wedged card never answers."""
+VENDOR_SECONDS = 60.0
+"""Seconds within which a vendor's library must answer. Without a persistent driver NVIDIA states 1 to 3 s for
+waking each card, and there are nodes with sixteen; a wedged card never answers."""
 
 
 class InventoryError(ValueError):

@@ -21,6 +21,9 @@ _RECOVERY = (
     "reboot the node",
     "drain peer-to-peer traffic, then reset the card",
     "drain and reset the card",
+    "recover the IMEX domain",
+    "reset the card by its bus",
+    "reboot the system",
 )
 # Fields: speed and recoveries of one NVLink; what the driver asks for.
 _LINK_SPEED, _LINK_RECOVERIES, _RECOVERY_ACTION = 164, 162, 230
@@ -34,6 +37,7 @@ _FABRIC_FAULTS = (
     (4, "unhealthy route"),
     (6, "recovery from an access time-out under way"),
 )
+_UNHEALTHY = 2  # the summary of newer drivers, which may know of more than the mask tells
 _CONFIGURATION_SHIFT, _CONFIGURED = 8, (0, 1)  # four bits: not supported, and none wrong
 
 SILENT, NOT_ASKED = "sensors", "not asked"
@@ -253,6 +257,8 @@ def _fabric(nvml: Nvml, handle: Any, notes: list[str]) -> dict[str, Any]:
     configuration = mask >> _CONFIGURATION_SHIFT & 0xF
     if configuration not in _CONFIGURED:
         faults.append(f"incorrect configuration {configuration} of NVML")
+    if not faults and getattr(info, "healthSummary", None) == _UNHEALTHY:
+        faults.append("unhealthy, and the driver does not say why")
     return {"fabric": state, "fabric_health": ", ".join(faults) or "healthy"}
 
 

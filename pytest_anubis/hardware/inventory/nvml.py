@@ -120,20 +120,25 @@ class Nvml:
             wanted: Number and scope of each; the scope is the link, or 0.
         """
         answer = self.ask("fields", [], "nvmlDeviceGetFieldValues", handle, list(wanted))
-        values = [_field_value(one) for one in answer or ()]
-        return [*values, *[None] * len(wanted)][: len(wanted)]
+        values = [field_value(one) for one in answer or ()]
+        known = [None if value is None else int(value) for value in values]
+        return [*known, *[None] * len(wanted)][: len(wanted)]
 
     def constant(self, name: str, default: int) -> int:
         """Return a constant of the bindings, `default` when they do not have it."""
         return int(getattr(self._module, name, default))
 
 
-def _field_value(field: Any) -> int | None:
-    """Return a field's value; which member of the union holds it depends on its type."""
+def field_value(field: Any) -> float | None:
+    """Return the value of one of NVML's field structures, None where the card does not have it.
+
+    Which member of the union holds it depends on its type.
+    """
     kind = int(field.valueType)
     if field.nvmlReturn != 0 or not 0 <= kind < len(VALUE_NAMES):
         return None
-    return int(getattr(field.value, VALUE_NAMES[kind]))
+    value: float = getattr(field.value, VALUE_NAMES[kind])
+    return value
 
 
 def code_of(error: BaseException) -> int:

@@ -18,7 +18,7 @@ CUDA, HIP, ROCR, ZE = (
     "ZE_AFFINITY_MASK",
 )
 
-_NOTHING = ("", "-1", "none", "void", "nodevfiles")
+NOTHING = ("", "-1", "none", "void", "nodevfiles")
 """Values by which users and batch systems hide all cards on purpose."""
 
 
@@ -116,7 +116,7 @@ def _as_counted(own: Sequence[int], accelerators: Sequence[Accelerator]) -> list
 
 def _chosen(text: str, cards: Sequence[int], accelerators: Sequence[Accelerator]) -> _Chosen:
     """Return which of some cards a variable's value names."""
-    if text.strip().lower() in _NOTHING:
+    if text.strip().lower() in NOTHING:
         return _Chosen(())
     found: list[int] = []
     stopped = ""

@@ -19,7 +19,6 @@ DEADLINE = 5.0
 
 _CLOCK_SM = 1
 _FIELD_POWER_INSTANT = 186
-_UNSIGNED_INT = 1  # NVML's number for the type of a field's value
 
 
 class CardMeter:
@@ -53,10 +52,8 @@ class CardMeter:
 
     def _power(self) -> Any:
         """Return the power of this moment in mW; on older cards the average of the last second."""
-        fields = self._ask("nvmlDeviceGetFieldValues", [_FIELD_POWER_INSTANT])
-        if fields and fields[0].nvmlReturn == 0 and int(fields[0].valueType) == _UNSIGNED_INT:
-            return fields[0].value.uiVal
-        return self._ask("nvmlDeviceGetPowerUsage")
+        (instant,) = self._nvml.fields(self._handle, [(_FIELD_POWER_INSTANT, 0)])
+        return self._ask("nvmlDeviceGetPowerUsage") if instant is None else instant
 
     def _ask(self, call: str, *arguments: Any) -> Any:
         return self._nvml.ask(call, [], call, self._handle, *arguments)

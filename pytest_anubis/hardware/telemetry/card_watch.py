@@ -86,6 +86,8 @@ class CardWatch:
         self._ready, self._done = threading.Event(), threading.Event()
         self._hurry, self._stop = threading.Event(), threading.Event()
         self._told: Counter[tuple[str, str, str]] = Counter()
+        self._saying = threading.Lock()
+        self._over = False  # what is heard now is no part of the run any more
         self._pending = False  # a look was asked for and has not begun to answer
         self._silent = False
         self._failed: list[str] = []  # sources that could not be opened
@@ -113,7 +115,10 @@ class CardWatch:
             self._requests.put("look")
 
     def finish(self) -> None:
-        """Take the last look, tell what it shows, and let go of everything; bounded by the deadline."""
+        """Take the last look, tell what it shows, and let go of everything; bounded by the deadline.
+
+        Nothing is told any more afterwards, whenever a driver that hangs may answer.
+        """
         if not self._thread.is_alive() and not self._ready.is_set():
             return  # never started
         self._hurry.set()
@@ -123,8 +128,15 @@ class CardWatch:
         self._stop.set()
         if self._log is not None:
             if not self._done.is_set():  # the thread hangs: what the kernel says is asked here
-                self._tell(list(log_facts(kernel_events(self._log.new_lines()))), False)
+                self._say(list(log_facts(kernel_events(self._log.new_lines()))), False)
             self._log.close()
+        with self._saying:
+            self._over = True
+
+    def _say(self, facts: Sequence[Fact], complete: bool) -> None:
+        with self._saying:
+            if not self._over:
+                self._tell(facts, complete)
 
     def _gave_up(self, limit: float) -> None:
         if not self._silent:
@@ -132,7 +144,7 @@ class CardWatch:
             text = (
                 f"the driver's library did not answer within {limit:g} s: no error counter was read"
             )
-            self._tell([Fact(sort="card-silent", name="error counters", text=text)], False)
+            self._say([Fact(sort="card-silent", name="error counters", text=text)], False)
 
     def _serve(self) -> None:
         for source in list(self._sources):
@@ -165,15 +177,18 @@ class CardWatch:
             if request == "last" and self._listener is not None:
                 self._listener.drain(self._deadline / 2)
             before = _kept(before, after)
-            self._tell(self._new(facts), True)
+            self._say(self._new(facts), True)
         self._done.set()
-        for source in self._sources:
-            source.close()
+        self._stop.set()
+        # A library that is closed under a thread which waits in it may take the process along.
+        if self._listener is None or self._listener.ended(self._deadline):
+            for source in self._sources:
+                source.close()
 
     def _heard(self, fact: Fact) -> None:
         """Tell what an event of NVML says."""
         if new := self._new([fact]):
-            self._tell(new, False)
+            self._say(new, False)
 
     def _new(self, facts: Sequence[Fact]) -> list[Fact]:
         """Return facts that are to be told: states once, errors and messages each time, but never a flood."""
@@ -231,6 +246,7 @@ class _Listener:
         self._wait = wait
         self._quiet = threading.Event()  # no event is waiting to be told
         self._set: Any = None
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Register for the events that each card has, and listen."""
@@ -245,7 +261,10 @@ class _Listener:
             self._nvml.ask("events", failed, "nvmlDeviceRegisterEvents", handle, wanted, self._set)
             registered = registered or not failed
         if registered:
-            threading.Thread(target=self._run, name="anubis-nvml-events", daemon=True).start()
+            self._thread = threading.Thread(
+                target=self._run, name="anubis-nvml-events", daemon=True
+            )
+            self._thread.start()
         else:
             self._set = None
 
@@ -254,6 +273,12 @@ class _Listener:
         if self._set is not None:
             self._quiet.clear()
             self._quiet.wait(seconds)
+
+    def ended(self, seconds: float) -> bool:
+        """Wait until nobody is inside the library any more, at most so long, and say whether that is so."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        return self._thread is None or not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from pytest_anubis.hardware.inventory.nvml import Nvml
+from pytest_anubis.hardware.inventory.nvml import Nvml, field_value
 from pytest_anubis.hardware.telemetry.host_sensors import (
     ENERGY,
     FAILED_REMAPPING,
@@ -63,7 +63,8 @@ _LINK_FIELDS = (
     (214, "failed recoveries"),
     (215, "recoveries"),
 )
-_VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+# What a driver that knows none of the wanted fields may answer for all of them together.
+_NO_SUCH_FIELD = "(NVML error 2)"
 # A field's own code that means failure; all others mean that this card or driver does not have it.
 _FAILED = {10: "Timeout", 15: "GPU is lost", 16: "GPU requires reset"}
 
@@ -232,13 +233,15 @@ class NvidiaSource:
 
     def _fields(self, handle: Any, wanted: list[tuple[int, int]], notes: list[str]) -> Fields:
         """Return NVML's field values, in one call."""
-        answers = self._nvml.ask("fields", notes, "nvmlDeviceGetFieldValues", handle, wanted)
+        tried: list[str] = []
+        answers = self._nvml.ask("fields", tried, "nvmlDeviceGetFieldValues", handle, wanted)
+        notes += [note for note in tried if not note.endswith(_NO_SUCH_FIELD)]
         found: Fields = {}
         failed: set[int] = set()
         for key, answer in zip(wanted, answers or (), strict=False):
-            kind, code = int(answer.valueType), int(answer.nvmlReturn)
-            if code == 0 and 0 <= kind < len(_VALUE_NAMES):
-                found[key] = float(getattr(answer.value, _VALUE_NAMES[kind]))
+            value, code = field_value(answer), int(answer.nvmlReturn)
+            if value is not None:
+                found[key] = value
             elif code in _FAILED:
                 failed.add(code)
         notes += [f"fields: {_FAILED[code]} (NVML error {code})" for code in sorted(failed)]

@@ -18,6 +18,7 @@ import sys
 import time
 import warnings
 from collections.abc import Generator
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -32,6 +33,13 @@ vouched_key = pytest.StashKey[bool]()
 
 _SAME_INTERRUPT = 0.5
 """Seconds within which a second SIGINT is the first one again: signals to a group meet parent and child."""
+
+_LOOK = 5.0
+"""Seconds between two looks at whether the child could end: a wake-up that costs nothing."""
+
+_STUCK = 60.0
+"""Seconds after which a thread that keeps an ended process is taken to hang: a driver without persistence may
+need some for letting go of all cards."""
 
 _FORWARDED = (
     signal.SIGINT,
@@ -141,10 +149,11 @@ def _once() -> Any:
 
 def _watch(child: int, reading: int) -> NoReturn:
     """Wait for the child, pass signals on, and end as it ended; a 0 must have been vouched for."""
+    since: float | None = None  # when the child was first seen to have ended, but for a thread
     while True:
-        info = signal.sigwaitinfo((*_FORWARDED, signal.SIGCHLD))
+        info = signal.sigtimedwait((*_FORWARDED, signal.SIGCHLD), _LOOK)
         # What is sent to this process alone; a terminal's signals go to the child by themselves.
-        if info.si_signo != signal.SIGCHLD and info.si_code <= 0:
+        if info is not None and info.si_signo != signal.SIGCHLD and info.si_code <= 0:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, info.si_signo)
         try:
@@ -153,6 +162,22 @@ def _watch(child: int, reading: int) -> NoReturn:
             ended, status = child, 0
         if ended == child:
             _end(os.waitstatus_to_exitcode(status), reading)
+        since = (since or time.monotonic()) if _cannot_end(child) else None
+        if since is not None and time.monotonic() - since > _STUCK:
+            sys.stderr.write(
+                f"anubis: the run is over, but a thread of its process {child} hangs in the kernel, as in "
+                "the driver of a card that does not answer, and cannot end; look at the kernel log\n"
+            )
+            _end(0, reading)
+
+
+def _cannot_end(child: int) -> bool:
+    """Return whether a process has ended but for a thread that the kernel cannot end; Linux only."""
+    try:
+        status = Path(f"/proc/{child}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[:1] == ["Z"]  # and yet nobody was told of its end
 
 
 def _end(code: int, reading: int) -> NoReturn:

@@ -7,6 +7,8 @@ else.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +21,8 @@ BENCHMARK = "hardware"
 
 SHOWN = 3
 """Tests named in a sentence; all of them are in the evidence."""
+
+_REPEATED = re.compile(r", (\d+) times$")  # how the kernel log's events say that they are several
 
 _RESET = "reset the card (nvidia-smi --gpu-reset, or reboot), then test again"
 _REPLACE = "take the card out of use; if it happens again after a reset, replace it"
@@ -202,13 +206,24 @@ def verdicts_of_hardware(run: RunRecord) -> list[MetricVerdict]:
     return sorted(verdicts, key=lambda verdict: worst.index(verdict.outcome))
 
 
+def _times(events: Sequence[HardwareFound]) -> int:
+    """Return how often something happened: what two sources tell of is one thing, not two."""
+    counts: Counter[str] = Counter()
+    for event in events:
+        said = _REPEATED.search(event.text)
+        counts[event.source] += int(said[1]) if said else 1
+    return max(counts.values())
+
+
 def _verdict(node: str, rule: Rule, events: Sequence[HardwareFound], room: str) -> MetricVerdict:
     first = events[0]
     tests = list(dict.fromkeys(test for event in events for test in event.tests))
     sources = " and ".join(dict.fromkeys(event.source for event in events if event.source))
-    text = f"{first.part}: {first.text}" if first.part else first.text
-    if len(events) > 1:
-        text += f", {len(events)} times"
+    what = _REPEATED.sub("", first.text)
+    text = f"{first.part}: {what}" if first.part else what
+    times = _times(events)
+    if times > 1:
+        text += f", {times} times"
     if tests:
         more = f" and {len(tests) - SHOWN} more tests" if len(tests) > SHOWN else ""
         text += f", while {', '.join(tests[:SHOWN])}{more} ran"

@@ -163,6 +163,22 @@ def test_lost_card_is_named_with_its_serial_number() -> None:
     assert f"serial number {BEFORE.accelerators[3].serial}" in finding.action
 
 
+@pytest.mark.parametrize(
+    "note", ["nvml: did not answer within 15 s", "accelerators: Unknown Error (NVML error 999)"]
+)
+@pytest.mark.parametrize("left", [0, 3])
+def test_library_that_fails_at_the_end_loses_no_card(note: str, left: int) -> None:
+    after = at("10:15:00")
+    after = replace(after, accelerators=after.accelerators[:left], unreadable=(note,))
+    found = check_again(BEFORE, after, GOLDEN)
+    assert {finding.severity for finding in found} == {"INCONCLUSIVE"}
+    assert any(note.partition(": ")[2] in finding.text for finding in found)
+    # What the bus does not show any more is gone, whatever the library does.
+    on_bus = tuple(slot for slot in after.on_bus or () if slot != "0000:5d:00.0")
+    (lost,) = compare(BEFORE, replace(after, on_bus=on_bus))
+    assert (lost.severity, lost.slot) == ("FAIL", SLOT)
+
+
 def test_cards_that_the_driver_counts_anew_are_the_same_cards() -> None:
     after = at("10:15:00")
     first, *rest = after.accelerators

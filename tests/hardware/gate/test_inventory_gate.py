@@ -432,6 +432,13 @@ def test_without_a_golden_inventory_a_card_without_driver_is_a_question() -> Non
     assert (finding.severity, finding.slot) == ("INCONCLUSIVE", "0000:5d:00.0")
 
 
+def test_cards_that_a_hanging_library_does_not_tell_of_are_a_question() -> None:
+    silent = replace(without_card(NODE), unreadable=("nvml: did not answer within 30 s",))
+    assert [f.severity for f in check_inventory(silent, GOLDEN)] == ["INCONCLUSIVE"] * 2
+    gone = replace(silent, on_bus=tuple(str(c.pci) for c in silent.accelerators))
+    assert check_inventory(gone, GOLDEN)[0].severity == "FAIL"
+
+
 def test_more_cards_than_expected_are_a_question() -> None:
     (finding,) = check_inventory(NODE, golden_inventory([without_card(NODE)]))
     assert (finding.severity, finding.found) == ("INCONCLUSIVE", "8")
@@ -475,6 +482,12 @@ def test_what_only_a_minority_has_is_not_expected_of_the_others() -> None:
         disks=(*NODE.disks, Disk(name="sda", model="Stick", size=1)),
     )
     assert check_inventory(NODE, golden_inventory([NODE, extra, NODE])) == []
+
+
+def test_a_port_that_is_named_by_its_own_address_is_expected_of_no_other_node() -> None:
+    named = Nic(name="enx0a1b2c3d4e5f", state="up", address="0a:1b:2c:3d:4e:5f")
+    learned = replace(NODE, nics=(*NODE.nics, named))
+    assert check_inventory(NODE, golden_inventory([learned])) == []
 
 
 def test_memory_of_a_fleet_is_its_median() -> None:

@@ -197,7 +197,7 @@ def test_cards_that_are_hidden_on_purpose_may_be_as_they_are() -> None:
     busy = card(memory_free=0, compute_mode="exclusive-process")(NODE)
     assert preflight(busy, FINE, {0, 1, 2}) == []
     assert len(preflight(busy, FINE, {3, 4})) == 2
-    cpu = around(torch=Torch(version="2.13.0+cpu"), visibility={"CUDA_VISIBLE_DEVICES": ""})
+    cpu = around(torch=Torch(version="2.13.0+cpu"), visibility={"CUDA_VISIBLE_DEVICES": "None"})
     assert preflight(NODE, cpu, set()) == []
     (finding,) = preflight(NODE, by(CUDA_VISIBLE_DEVICES="0"), set())
     assert finding.text == "CUDA_VISIBLE_DEVICES is hiding all cards, expected cards that are shown"

@@ -138,6 +138,13 @@ def test_failed_call_is_named_and_an_unsupported_one_is_absent(tmp_path: Path) -
 def test_library_that_does_not_start_is_named(tmp_path: Path) -> None:
     found = read_amd(Files(tmp_path), FakeSmi("amdsmi_init", "driver not loaded"))
     assert found == ((), {}, ("amdsmi: driver not loaded",))
+    (tmp_path / "sys/module/nvidia").mkdir(
+        parents=True
+    )  # ROCm's libraries on a node without its cards
+    broken = FakeSmi("amdsmi_init", "driver not loaded")
+    assert read_amd(Files(tmp_path), broken) == ((), {}, ())
+    (tmp_path / "sys/module/amdgpu").mkdir()
+    assert read_amd(Files(tmp_path), broken)[2] == ("amdsmi: driver not loaded",)
 
 
 @pytest.mark.parametrize("body", ["raise KeyError('libamd_smi.so')", "raise OSError('no library')"])

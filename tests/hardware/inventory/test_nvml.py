@@ -305,7 +305,9 @@ def test_no_code_of_any_call_stops_telemetry(call: str) -> None:
         found = read(fake)
         assert fake.open == 0
         named = any(f"(NVML error {code})" in note for note in found.lost)
-        if code in ABSENT:
+        # A driver older than all the fields that are wanted refuses them together: nothing has failed.
+        unknown = (call, code) == ("nvmlDeviceGetFieldValues", pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        if code in ABSENT or unknown:
             assert not named, (call, code)
         elif call in TELEMETRY_CALLS:
             assert named, (call, code)

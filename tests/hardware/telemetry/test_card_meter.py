@@ -31,14 +31,14 @@ def cards(**answers: Any) -> FakeNvml:
 def with_fields(fake: FakeNvml, fields: dict[int, int]) -> FakeNvml:
     """Let the cards have only these field values."""
 
-    def values(card: int, wanted: list[int]) -> list[Any]:
+    def values(card: int, wanted: list[tuple[int, int]]) -> list[Any]:
         return [
             SimpleNamespace(
                 nvmlReturn=0 if one in fields else pynvml.NVML_ERROR_NOT_SUPPORTED,
                 valueType=1,
                 value=pynvml.c_nvmlValue_t(uiVal=fields.get(one, 0)),
             )
-            for one in wanted
+            for one, _ in wanted
         ]
 
     fake.nvmlDeviceGetFieldValues = values  # type: ignore[attr-defined]

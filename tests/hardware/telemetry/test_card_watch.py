@@ -21,7 +21,7 @@ from tests.hardware.nvml_stand_in import nvml_node as nvml_node
 class Watched:
     """A watch that has begun, and everything it told."""
 
-    def __init__(self, log: Path | None = None, deadline: float = 10.0) -> None:
+    def __init__(self, log: Path | None = None, deadline: float = 10.0, wait: int = 20) -> None:
         self.facts: list[Fact] = []
         self.looks = threading.Semaphore(0)
         self.watch = CardWatch(
@@ -30,7 +30,7 @@ class Watched:
             log=KernelLog(log) if log is not None else None,
             deadline=deadline,
             pace=0.0,
-            wait=20,
+            wait=wait,
         )
         self.watch.start()
         assert self.watch.wait_ready()
@@ -165,12 +165,60 @@ def test_a_driver_that_hangs_is_told_and_holds_nobody_up(nvml_node: Node, tmp_pa
     assert "did not answer within 0.2 s" in watched.facts[0].text
 
 
+def test_what_a_driver_says_after_the_end_is_no_part_of_the_run(nvml_node: Node) -> None:
+    watched = Watched(deadline=0.2)
+    nvml_node.set({"gpu3.hang.nvmlDeviceGetFieldValues": 60})
+    watched.watch.look()
+    watched.watch.finish()
+    nvml_node.heal()
+    nvml_node.set({"gpu3.ecc.uncorrected.volatile": 1})
+    watched.watch._thread.join(20)  # it has its answer now
+    assert not watched.watch._thread.is_alive()
+    assert [fact.sort for fact in watched.facts] == ["card-silent"]
+
+
+def test_the_library_is_not_closed_under_whoever_waits_for_its_events(
+    nvml_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = threading.Event()
+    closed_under: list[bool] = []
+    wait, shutdown = pynvml.nvmlEventSetWait, pynvml.nvmlShutdown
+
+    def waits(*arguments: object) -> object:
+        waiting.set()
+        try:
+            return wait(*arguments)
+        finally:
+            waiting.clear()
+
+    def closes() -> None:
+        closed_under.append(waiting.is_set())
+        shutdown()
+
+    monkeypatch.setattr(pynvml, "nvmlEventSetWait", waits)
+    monkeypatch.setattr(pynvml, "nvmlShutdown", closes)
+    watched = Watched(wait=300)
+    watched.watch.finish()
+    watched.watch._thread.join(20)
+    assert closed_under == [False]
+
+
 def test_counters_that_cannot_be_read_at_the_end_are_told(
     nvml_node: Node, watched: Watched
 ) -> None:
     nvml_node.set({"gpu2.error.nvmlDeviceGetFieldValues": 999})
     watched.watch.finish()
     assert watched.sorts == [("card-silent", "GPU 2")]
+
+
+def test_a_driver_older_than_the_wanted_fields_is_asked_by_single_calls(
+    nvml_node: Node, watched: Watched
+) -> None:
+    nvml_node.set({"gpu2.error.nvmlDeviceGetFieldValues": 2})
+    watched.look()
+    nvml_node.set({"gpu2.ecc.uncorrected.volatile": 1})
+    watched.watch.finish()
+    assert watched.sorts == [("uncorrected-memory-error", "GPU 2")]
 
 
 def test_a_library_that_fails_where_the_inventory_could_be_read_is_told(

@@ -92,6 +92,34 @@ def test_an_acceptance_is_a_0_and_a_program_may_call_pytest(
     result.stdout.fnmatch_lines(["*mine 0"])
 
 
+# The main thread has ended, another one has not: so a process looks whose thread a driver keeps.
+HANGS = """
+import ctypes, os, threading, time
+from pytest_anubis.session.running import exit_guard
+exit_guard._LOOK = exit_guard._STUCK = 0.1
+channel = exit_guard._forked()
+said = os.environ["SAID"].encode()
+os.write(channel, said)
+libc = ctypes.CDLL(None)
+threading.Thread(target=libc.sleep, args=(60,), daemon=True).start()
+time.sleep(0.5)  # no end before its time
+libc.pthread_exit(None)
+"""
+
+
+@pytest.mark.parametrize(("said", "code"), [("1\n", 1), ("0\n", 0), ("", 20)])
+def test_a_thread_that_hangs_in_a_driver_keeps_nobody_waiting(said: str, code: int) -> None:
+    command = [sys.executable, "-c", HANGS]
+    environment = {**os.environ, "SAID": said}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            _, error = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == code
+    assert "hangs in the kernel" in error
+
+
 @pytest.mark.parametrize("option", ["--fixtures", "--collect-only", "--markers", "--setup-plan"])
 def test_what_runs_no_test_accepts_nothing(
     project: pytest.Pytester, learn: Learn, option: str

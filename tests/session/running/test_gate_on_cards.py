@@ -209,6 +209,20 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         SLOT,
         SERIAL,
     ),
+    "unhealthy fabric": (
+        {"gpu3.fabric.summary": 2},
+        "INCONCLUSIVE",
+        "NVSwitch fabric's health is unhealthy, and the driver does not say why, expected healthy",
+        SLOT,
+        SERIAL,
+    ),
+    "recovery of a newer driver": (
+        {"gpu3.recovery": 6},
+        "INCONCLUSIVE",
+        "recovery that the driver asks for is waiting: reset the card by its bus",
+        SLOT,
+        "the kernel log says why",
+    ),
     "recovery": (
         {"gpu3.recovery": 1},
         "INCONCLUSIVE",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 from pytest_anubis.session.context import RunContext, cards_of
+from pytest_anubis.session.running.gate_plugin import Gate
 from pytest_anubis.session.running.hardware_watch import HardwareWatch
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import save_baseline
@@ -297,6 +298,24 @@ def test_the_gate_runs_again_at_the_end(
     assert result.ret == code
     if said:
         result.stdout.fnmatch_lines([f"*at the end of the run: GPU 3 (0000:61:00.0): {said}"])
+
+
+def test_the_gate_looks_again_while_the_watch_still_keeps_the_driver_loaded(
+    node: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def inner(*arguments: Any, **named: Any) -> Any:
+            order.append(name)
+            return call(*arguments, **named)
+
+        return inner
+
+    monkeypatch.setattr(f"{Gate.__module__}.read_inventory", noted("gate", read_inventory))
+    monkeypatch.setattr(CardWatch, "finish", noted("watch", CardWatch.finish))
+    assert run(node).ret == 0
+    assert order == ["gate", "watch"]
 
 
 def test_a_gate_that_is_off_stays_off_at_the_end(

@@ -153,6 +153,19 @@ def test_repeats_are_one_verdict_with_a_count_and_all_tests() -> None:
     assert (verdict.benchmark, verdict.metric, verdict.device) == ("hardware", "XID 48", "cuda:3")
 
 
+def test_what_two_sources_tell_of_is_counted_once() -> None:
+    def told(source: str, text: str) -> HardwareFound:
+        return replace(found("xid-fault", name="XID 79"), source=source, text=text)
+
+    line, event = told("kernel log", "XID 79: lost"), told("NVML event", "XID 79: lost")
+    (verdict,) = verdicts_of_hardware(state(line, event).record())
+    assert " times" not in verdict.text
+    assert verdict.text.endswith("(kernel log and NVML event)")
+    several = told("kernel log", "XID 79: lost, 3 times")
+    (verdict,) = verdicts_of_hardware(state(several, line, event).record())
+    assert ": XID 79: lost, 4 times, while" in verdict.text
+
+
 def test_hardware_comes_before_what_its_tests_found() -> None:
     verdict = decided(state(found("uncorrected-memory-error"), slow=(3,)))
     assert verdict.headline.startswith("node n rejected: accelerator.memory, ")
