@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def named_card(card: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let torch tell the card's own name, by which its clock, power and energy are read; its slot it does not."""
+    """Let torch tell the card's own name, by which its clock, power and energy are read."""
     import torch
 
     uuid = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].removeprefix("GPU-")
