@@ -29,8 +29,9 @@ ROOT = Path(__file__).parents[1]
 LONGEST = 300.0
 """Seconds that a run may take: one whose driver hangs waits for it three times 15 s, on two shared cores."""
 
-NAMES = ("GPU 3", "0000:61:00.0", "cuda:3", "1650000003")
-"""By which of its names a line may name the card: number, slot, device, serial number."""
+NAMES = ("GPU 3", "0000:61:00.0", "1650000003")
+"""By which of its names a line may name the card: number, slot, serial number, not its device:
+that stands in ids of tests too."""
 
 BEGINS = {0: "ACCEPTED:", 1: "REJECTED:", 20: ""}
 """How the line begins that has to say it: a headline; what is undecided is told by the gate as well."""
@@ -222,8 +223,8 @@ CONDITIONS: dict[str, Condition] = {
     "one slow card of eight": Condition(
         code=1, says="copy is 90.18 GB/s, expected 100.2 GB/s: 10.0% worse", environment={"FACTOR": "0.9"}
     ),
-    "hang in NVML": struck(20, "gpu3.hang.nvmlDeviceGetFieldValues 600", "did not answer"),
-    "hang in NVML at the start": present(20, "gpu3.hang.nvmlDeviceGetVbiosVersion 600", "did not answer"),
+    "hang in NVML": struck(20, "gpu3.hang.nvmlDeviceGetFieldValues 600", "card is silent"),
+    "hang in NVML at the start": present(20, "gpu3.hang.nvmlDeviceGetVbiosVersion 600", "card is silent"),
     "card lost": struck(1, "gpu3.lost 1", "the card is lost"),
 }  # fmt: skip
 

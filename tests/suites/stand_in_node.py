@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     files = two_numa_nodes(Path(folder.name), homes)
     places = functools.partial(lane_places.LanePlaces, files=files, allowed=CPUS)
     for module in (start, controller):
-        module.LanePlaces = places  # type: ignore[assignment, misc, attr-defined]
+        module.LanePlaces = places  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)
