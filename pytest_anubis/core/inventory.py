@@ -14,6 +14,9 @@ from typing import Literal
 
 from pytest_anubis.core.field_types import compact
 
+REDACTED = "redacted"
+"""Stands for a serial number or unique id that is not to be told."""
+
 
 @compact("none")
 @dataclass(frozen=True, slots=True, kw_only=True)

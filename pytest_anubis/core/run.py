@@ -20,6 +20,7 @@ from pytest_anubis.core.events import (
     TestRepeated,
     WorkerDied,
 )
+from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Purpose, TestResult
 from pytest_anubis.core.verdict import (
     MetricVerdict,
@@ -58,6 +59,7 @@ class RunEvidence:
         caveats: What was switched off, for the headline.
         planned: Benchmark or plain test, and device, of every test that was to run.
         broken_off: Why nothing can be decided: none of the runs came to its end. Empty if one did.
+        cards: Device -> slot and serial number of its card, as far as they are known.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -68,6 +70,7 @@ class RunEvidence:
     caveats: tuple[str, ...] = ()
     planned: frozenset[tuple[str, str]] = frozenset()
     broken_off: str = ""
+    cards: Mapping[str, str] = field(default_factory=dict)
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
         """Return both; of two risks the larger one."""
@@ -81,6 +84,7 @@ class RunEvidence:
             caveats=tuple(dict.fromkeys((*self.caveats, *more.caveats))),
             planned=self.planned | more.planned,
             broken_off=self.broken_off and more.broken_off,
+            cards={**self.cards, **more.cards},
         )
 
 
@@ -173,6 +177,22 @@ class RunRecord:
     def hardware(self) -> tuple[HardwareFound, ...]:
         """What the hardware itself reported, in order; a resumed run keeps what its earlier part found."""
         return tuple(event for event in self.events if isinstance(event, HardwareFound))
+
+    @property
+    def cards(self) -> dict[str, str]:
+        """Device under test -> slot and serial number of its card in words, as far as they are known."""
+        found = {}
+        accelerators = self.inventory.get("accelerators") or ()
+        for device in self.devices:
+            position = device.partition(":")[2]
+            if position.isdecimal() and int(position) < len(accelerators):
+                slot, serial = (
+                    str(accelerators[int(position)].get(k) or "") for k in ("pci", "serial")
+                )
+                told = [f"slot {slot}"] if slot else []
+                told += [f"serial number {serial}"] if serial not in ("", REDACTED) else []
+                found[device] = ", ".join(told)
+        return {device: words for device, words in found.items() if words}
 
     @property
     def heat_of_the_room(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pytest_anubis.core.inventory import Accelerator, GateFinding
+from pytest_anubis.core.inventory import REDACTED, Accelerator, GateFinding
 from pytest_anubis.hardware.gate.single_checks import (
     Severity,
     at_least,
@@ -14,7 +14,6 @@ from pytest_anubis.hardware.gate.single_checks import (
     gib,
     no_reading,
 )
-from pytest_anubis.hardware.inventory.inventory_reading import REDACTED
 from pytest_anubis.hardware.inventory.nvidia_inventory import SILENT
 
 RESEAT = "reseat the card, then look at its slot, riser and the BIOS's bifurcation"

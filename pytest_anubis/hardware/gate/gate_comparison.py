@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from pytest_anubis.core.inventory import Accelerator, GateFinding, Inventory
+from pytest_anubis.core.inventory import REDACTED, Accelerator, GateFinding, Inventory
 from pytest_anubis.hardware.gate.card_checks import (
     REPLACE,
     RESEAT,
@@ -19,7 +19,6 @@ from pytest_anubis.hardware.gate.card_checks import (
 )
 from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory, unheard
 from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
-from pytest_anubis.hardware.inventory.inventory_reading import REDACTED
 
 REPLAYS_PER_MINUTE = 8
 """PCIe packets sent again a minute on a link that is well: NVIDIA's DCGM warns above it."""

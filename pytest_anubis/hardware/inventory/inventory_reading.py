@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.codec import CodecError, from_plain, shown, to_plain
-from pytest_anubis.core.inventory import Inventory
+from pytest_anubis.core.inventory import REDACTED, Inventory
 from pytest_anubis.hardware.inventory.amd_inventory import read_amd
 from pytest_anubis.hardware.inventory.frameworks import read_software
 from pytest_anubis.hardware.inventory.host_inventory import (
@@ -26,8 +26,6 @@ from pytest_anubis.hardware.inventory.periphery import read_disks, read_nics
 from pytest_anubis.hardware.text_files import Files, key_values
 
 SCHEMA = 1
-
-REDACTED = "redacted"
 
 VENDOR_SECONDS = 60.0
 """Seconds within which a vendor's library must answer. Without a persistent driver NVIDIA states 1 to 3 s for

@@ -39,7 +39,8 @@ def headline(
         more = f"; and {len(bad) - 1} more bad metrics" if len(bad) > 1 else ""
         more = more.removesuffix("s") if len(bad) == 2 else more
         step = f" Next step: {worst.action}" if worst.action else ""
-        return f"{subject} rejected: {', '.join(components)}. {worst.text}{more}.{step}"
+        text = f"{_where(worst, evidence)}{worst.text}"
+        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{step}"
     if decision is Decision.UNDECIDED:
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
         return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}"
@@ -51,6 +52,14 @@ def headline(
     judged = sum(map(judged_by_fleet, verdicts))
     good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
     return f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}{reserve}"
+
+
+def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
+    """Return whose value it is, with slot and serial number, where its own sentence does not say it."""
+    card = evidence.cards.get(verdict.device, "")
+    if not card or verdict.reason is Reason.HARDWARE:
+        return ""
+    return f"{verdict.device} ({card}): "
 
 
 def judged_by_fleet(verdict: MetricVerdict) -> bool:

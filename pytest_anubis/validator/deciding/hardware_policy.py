@@ -201,7 +201,7 @@ def verdicts_of_hardware(run: RunRecord) -> list[MetricVerdict]:
     for (sort, _, _), events in groups.items():
         rule = _ROOM if sort == THERMAL and room else RULES.get(sort, _UNKNOWN)
         if rule.outcome is not None:
-            verdicts.append(_verdict(run.node, rule, events, room if rule is _ROOM else ""))
+            verdicts.append(_verdict(run, rule, events, room if rule is _ROOM else ""))
     worst = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.MARGINAL)
     return sorted(verdicts, key=lambda verdict: worst.index(verdict.outcome))
 
@@ -215,8 +215,15 @@ def _times(events: Sequence[HardwareFound]) -> int:
     return max(counts.values())
 
 
-def _verdict(node: str, rule: Rule, events: Sequence[HardwareFound], room: str) -> MetricVerdict:
+def _verdict(
+    run: RunRecord, rule: Rule, events: Sequence[HardwareFound], room: str
+) -> MetricVerdict:
     first = events[0]
+    action = rule.action
+    # The text has the slot; the serial number is what a card is sent in by. A hot room is no card's.
+    serial = run.cards.get(first.device, "").partition("serial number ")[2]
+    if serial and rule is not _ROOM:
+        action += f" (serial number {serial})"
     tests = list(dict.fromkeys(test for event in events for test in event.tests))
     sources = " and ".join(dict.fromkeys(event.source for event in events if event.source))
     what = _REPEATED.sub("", first.text)
@@ -231,6 +238,8 @@ def _verdict(node: str, rule: Rule, events: Sequence[HardwareFound], room: str) 
         text += f" ({sources})"
     if room:
         text += f"; {room}: that is the cooling of room or chassis, not of the card"
+    if rule.outcome is Outcome.INCONCLUSIVE:  # has no headline of its own that tells the next step
+        text += f"; next step: {action}"
     return MetricVerdict(
         outcome=rule.outcome or Outcome.INCONCLUSIVE,
         reason=Reason.HARDWARE,
@@ -238,11 +247,11 @@ def _verdict(node: str, rule: Rule, events: Sequence[HardwareFound], room: str) 
         benchmark=BENCHMARK,
         metric=first.name,
         component=rule.component,
-        node=node,
+        node=run.node,
         device=first.device or first.part,
         evidence=(
             *dict.fromkeys(event.text for event in events),
             *(f"ran meanwhile: {test}" for test in tests),
         ),
-        action=rule.action,
+        action=action,
     )

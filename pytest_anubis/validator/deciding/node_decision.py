@@ -143,5 +143,6 @@ def _blockers(
 
 
 def _line(verdict: MetricVerdict) -> str:
-    what = " ".join(part for part in (verdict.benchmark, verdict.metric, verdict.device) if part)
+    device = "" if verdict.text.startswith(f"{verdict.device}: ") else verdict.device
+    what = " ".join(part for part in (verdict.benchmark, verdict.metric, device) if part)
     return f"{verdict.outcome.value} {what}: {verdict.text}"

@@ -98,6 +98,7 @@ def decide_run(
         devices=run.devices,
         caveats=run.switched_off,
         planned=frozenset(plan.place for plan in run.planned),
+        cards=run.cards,
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -165,6 +166,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         caveats=run.switched_off,
         planned=frozenset(plan.place for plan in run.planned),
         broken_off=end,
+        cards=run.cards,
     )
 
 

@@ -146,6 +146,41 @@ def test_the_next_step_of_a_pending_remap_is_a_reset() -> None:
     assert verdict.action.endswith("then test again")
 
 
+def test_what_is_undecided_tells_the_next_step_in_its_headline() -> None:
+    headline = decided(state(found("remap-pending"))).headline
+    assert "; next step: reset the card" in headline
+    assert headline.endswith("then test again")
+
+
+def numbered(made: RunState, serial: str = "165000000{}") -> RunRecord:
+    """Return what was recorded, on a node whose cards have slots and serial numbers."""
+    cards = [{"pci": f"0000:5{card}:00.0", "serial": serial.format(card)} for card in range(8)]
+    return replace(made.record(), inventory={"accelerators": cards})
+
+
+def test_a_card_is_named_by_its_serial_number_where_it_is_known() -> None:
+    record = numbered(state(found("xid-fault"), found("remap-pending", 5)))
+    actions = [verdict.action for verdict in verdicts_of_hardware(record)]
+    assert actions[0].endswith("replace it (serial number 1650000003)")
+    assert actions[1].endswith("then test again (serial number 1650000005)")
+    hidden = numbered(state(found("xid-fault")), serial="redacted")
+    assert "serial" not in verdicts_of_hardware(hidden)[0].action
+
+
+def test_a_hot_room_has_no_serial_number() -> None:
+    record = numbered(state(*(found("thermal-slowdown", card) for card in range(8))))
+    assert not [v.action for v in verdicts_of_hardware(record) if "serial" in v.action]
+
+
+def test_a_slow_card_is_named_by_device_slot_and_serial_number() -> None:
+    headline = decide_run(numbered(state(slow=(3,))), BASELINE).node_verdict.headline
+    assert headline.startswith(
+        "node n rejected: b. cuda:3 (slot 0000:53:00.0, serial number 1650000003): rate is 80"
+    )
+    evidence = evidence_of(numbered(state(slow=(3,))))
+    assert evidence.cards["cuda:3"] == "slot 0000:53:00.0, serial number 1650000003"
+
+
 def test_repeats_are_one_verdict_with_a_count_and_all_tests() -> None:
     twice = (found("xid-fault", name="XID 48"), found("xid-fault", name="XID 48", tests=("t",)))
     (verdict,) = verdicts_of_hardware(state(*twice).record())
