@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware import timing
@@ -130,3 +131,23 @@ def learn(pytester: pytest.Pytester, hardware_class: tuple[str, Mapping[str, str
         return baseline
 
     return do
+
+
+def baseline_of_copies(inventory: Inventory) -> Baseline:
+    """Return what twelve nodes of an inventory's class taught: ``test_copy`` has a rate of 100 GB/s."""
+    key, attributes = class_of(inventory, "smoke")
+    population = population_of(
+        [[100.0] * 5 for _ in range(12)],
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        benchmark="test_suite.py::test_copy",
+        devices=["cuda:0"] * 12,
+        hardware_class=key,
+        component="accelerator.memory",
+    )
+    return learn_baseline(
+        [population],
+        hardware_class=key,
+        attributes=attributes,
+        created="2026-01-01T00:00:00+00:00",
+        error_rate=None,
+    )

@@ -88,16 +88,15 @@ def _set_soft_limit(which: int, soft: int) -> None:
     resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
 
 
-def _torch_threads() -> int | None:
-    torch = sys.modules.get("torch")
-    count: Callable[[], int] | None = getattr(
-        torch, "get_num_threads", None
-    )  # while it is imported
+def torch_threads() -> int | None:
+    """Return how many threads torch computes with; None where it is not loaded, or only half."""
+    count: Callable[[], int] | None = getattr(sys.modules.get("torch"), "get_num_threads", None)
     return None if count is None else count()
 
 
-def _set_torch_threads(count: int | None) -> None:
-    if count is not None:
+def set_torch_threads(count: int | None) -> None:
+    """Let torch compute with so many threads; None, or torch not loaded, changes nothing."""
+    if count is not None and torch_threads() not in (None, count):
         sys.modules["torch"].set_num_threads(count)
 
 
@@ -163,7 +162,7 @@ class ProcessState:
                 lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
                 lambda _: _ignored(signal.setitimer(signal.ITIMER_REAL, 0)),
             ),
-            Aspect("threads of torch", _torch_threads, _set_torch_threads),
+            Aspect("threads of torch", torch_threads, set_torch_threads),
         ]
         for number in SIGNALS:
             label = "stack signal" if number == STACK_SIGNAL else signal.Signals(number).name

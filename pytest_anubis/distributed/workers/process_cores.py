@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.distributed.containment.process_state import set_torch_threads, torch_threads
 from pytest_anubis.hardware.numa import cpu_numbers
 from pytest_anubis.session.collecting.device_parameters import device_of
 
@@ -81,12 +82,12 @@ class NearCard:
         self._go_home()
 
     def _go(self, cpus: Collection[int]) -> None:
-        home = self._home or (os.sched_getaffinity(0), _torch_threads())
+        home = self._home or (os.sched_getaffinity(0), torch_threads())
         with suppress(OSError):  # taken away meanwhile: the test runs where it is
             if move(cpus):
                 _forget_host_buffers()
             self._home = home
-            _set_torch_threads(min(len(cpus), home[1] or _torch_threads() or len(cpus)))
+            set_torch_threads(min(len(cpus), home[1] or torch_threads() or len(cpus)))
 
     def _go_home(self) -> None:
         if self._home is None:
@@ -94,17 +95,7 @@ class NearCard:
         (cpus, threads), self._home = self._home, None
         with suppress(OSError):
             move(cpus)
-        _set_torch_threads(threads)
-
-
-def _torch_threads() -> int | None:
-    count = getattr(sys.modules.get("torch"), "get_num_threads", None)  # none while it is imported
-    return None if count is None else int(count())
-
-
-def _set_torch_threads(count: int | None) -> None:
-    if count is not None and _torch_threads() not in (None, count):
-        sys.modules["torch"].set_num_threads(count)
+        set_torch_threads(threads)
 
 
 def _forget_host_buffers() -> None:

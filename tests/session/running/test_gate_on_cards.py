@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 
 from pytest_anubis import start
-from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.inventory import Inventory
-from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware.gate import surroundings
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
-from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain, read_inventory
 from pytest_anubis.store.baselines.baseline_files import save_baseline
-from pytest_anubis.validator import learn_baseline
 from tests.hardware.nvml_stand_in import Node
 from tests.hardware.nvml_stand_in import nvml_node as nvml_node
+from tests.session.conftest import baseline_of_copies
 
 SUITE = """
 import pytest
@@ -35,17 +31,10 @@ SLOT = "GPU 3 (0000:61:00.0)"
 SERIAL = "serial number 1650000003"
 
 
-@pytest.fixture(scope="module")
-def learned() -> dict[str, Baseline]:
-    """Keep the class's baseline: it is learned once."""
-    return {}
-
-
 @pytest.fixture
 def eight(
     pytester: pytest.Pytester,
     nvml_node: Node,
-    learned: dict[str, Baseline],
     monkeypatch: pytest.MonkeyPatch,
 ) -> pytest.Pytester:
     """A suite for each of eight healthy cards, and the baseline of their class."""
@@ -53,24 +42,7 @@ def eight(
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     inventory = read_inventory()
-    if not learned:
-        key, attributes = hardware_class(inventory, "smoke")
-        population = population_of(
-            [[100.0] * 5 for _ in range(12)],
-            metric=Metric(name="rate", unit="GB/s", better="higher"),
-            benchmark="test_suite.py::test_copy",
-            devices=["cuda:0"] * 12,
-            hardware_class=key,
-            component="accelerator.memory",
-        )
-        learned[key] = learn_baseline(
-            [population],
-            hardware_class=key,
-            attributes=attributes,
-            created="2026-01-01T00:00:00+00:00",
-            error_rate=None,
-        )
-    (baseline,) = learned.values()
+    baseline = baseline_of_copies(inventory)
     golden = inventory_to_plain(golden_inventory([settled(inventory)] * 3))
     save_baseline(replace(baseline, inventory=golden), pytester.path / "baselines")
     # What this machine changes by itself is not what is tested here.

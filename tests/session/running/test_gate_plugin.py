@@ -8,15 +8,12 @@ import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
 
 import pytest
 
-from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
-from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain
 from pytest_anubis.hardware.telemetry.recorded_node import replay
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
-from pytest_anubis.validator import learn_baseline
 from tests.places import RECORDED
+from tests.session.conftest import baseline_of_copies
 
 SUITE = """
 import pytest
@@ -33,22 +30,7 @@ def eight(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
     inventory = replay(RECORDED).inventory
-    key, attributes = hardware_class(inventory, "smoke")
-    population = population_of(
-        [[100.0] * 5 for _ in range(12)],
-        metric=Metric(name="rate", unit="GB/s", better="higher"),
-        benchmark="test_suite.py::test_copy",
-        devices=["cuda:0"] * 12,
-        hardware_class=key,
-        component="accelerator.memory",
-    )
-    baseline = learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    baseline = baseline_of_copies(inventory)
     golden = inventory_to_plain(golden_inventory([inventory] * 3))
     save_baseline(dataclasses.replace(baseline, inventory=golden), pytester.path / "baselines")
     (pytester.path / "node.json").write_text(RECORDED.read_text())

@@ -13,10 +13,7 @@ import pytest
 from pytest_anubis.cli.main import main as anubis
 from pytest_anubis.core.events import Event, HardwareFound, TestsPlanned, TestStarted
 from pytest_anubis.core.measurement import PlannedTest
-from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.sample import population_of
-from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.hardware.telemetry.card_facts import Fact
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
@@ -27,9 +24,9 @@ from pytest_anubis.session.running.gate_plugin import Gate
 from pytest_anubis.session.running.hardware_watch import HardwareWatch
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import save_baseline
-from pytest_anubis.validator import learn_baseline
 from tests.hardware.nvml_stand_in import Node
 from tests.hardware.nvml_stand_in import nvml_node as nvml_node
+from tests.session.conftest import baseline_of_copies
 
 ADDRESSES = ("0000:18:00.0", "0000:5d:00.0")
 INVENTORY: dict[str, Any] = {
@@ -157,22 +154,7 @@ def node(pytester: pytest.Pytester, nvml_node: Node) -> pytest.Pytester:
     """A suite, and the baseline of the stand-in node's class."""
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_suite=SUITE)
-    key, attributes = hardware_class(read_inventory(), "smoke")
-    population = population_of(
-        [[100.0] * 5 for _ in range(12)],
-        metric=Metric(name="rate", unit="GB/s", better="higher"),
-        benchmark="test_suite.py::test_copy",
-        devices=["cuda:0"] * 12,
-        hardware_class=key,
-        component="accelerator.memory",
-    )
-    baseline = learn_baseline(
-        [population],
-        hardware_class=key,
-        attributes=attributes,
-        created="2026-01-01T00:00:00+00:00",
-        error_rate=None,
-    )
+    baseline = baseline_of_copies(read_inventory())
     save_baseline(baseline, pytester.path / "baselines")
     return pytester
 
