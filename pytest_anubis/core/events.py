@@ -16,6 +16,7 @@ from pytest_anubis.core.measurement import (
     Measurement,
     PlannedTest,
     Purpose,
+    QuietWait,
     Slot,
     TestResult,
 )
@@ -375,6 +376,7 @@ Event = (
     | TestStarted
     | Measured
     | Attempted
+    | QuietWait
     | Judged
     | PhaseFailed
     | TestFinished

@@ -99,6 +99,11 @@ _HARMLESS = frozenset(
     (
         *("active", "store", "history", "run_id", "resume", "explain", "redact", "goals_required"),
         *("duration", "timeout", "scratch"),
+        *(
+            "quiet_limits",
+            "quiet_wait",
+            "allowed_processes",
+        ),  # what was disturbed then says so itself
         *("baselines", "inventory"),  # compared by what they hold, wherever that lies
     )
 )
