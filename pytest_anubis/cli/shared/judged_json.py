@@ -29,8 +29,8 @@ def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int],
     Every verdict has node, device, benchmark, metric, scope, value, similarity, limit (the threshold that
     the similarity was held against; the key is older than the word), verdict, reason and the reference that
     decided (fleet, peers, self, none); one that is not PASS also has the sentence for people, and one of a
-    run that changed has onset, size and probability of the change. What does not exist is null. Findings
-    concern a class as a whole.
+    run that changed has onset, size and probability of the change; one that a waiver covers has
+    the waiver. What does not exist is null. Findings concern a class as a whole.
 
     Args:
         judged: What was judged.
@@ -97,6 +97,8 @@ def _rows(columns: JudgedColumns, baseline: Baseline | None) -> Iterator[str]:
             )
         if outcome != PASS:
             end += f', "text": {_quoted(columns.verdict(row, baseline).text)}'
+        if row in columns.waived:
+            end += f', "waiver": {json.dumps(to_plain(columns.waived[row].waiver, full=True))}'
         if row in columns.changes:
             end += f', "change": {json.dumps(to_plain(columns.changes[row].change, full=True))}'
         yield (

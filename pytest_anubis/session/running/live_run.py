@@ -27,7 +27,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import Decision, undecided_by
+from pytest_anubis.core.verdict import Decision, WaiversRead, undecided_by
 from pytest_anubis.session.context import RunContext, discard, judge_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.ends_of_tests import EndsOfTests
@@ -107,6 +107,11 @@ class Run:
             self._block(
                 "Python runs with -O (PYTHONOPTIMIZE): assert statements check nothing; unset it"
             )
+        waivers = context.waivers if context.judging else ()
+        if (
+            waivers or self.state.record().waivers
+        ):  # a resumed run may have others, or none any more
+            self.sink(WaiversRead(waivers=waivers))
         for note in context.hidden:
             self.sink(BlockerFound(text=f"{note} and not tested", found_anew=True))
 

@@ -12,6 +12,7 @@ from pytest_anubis.core.events import Event
 from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import baseline_line, waiting_line
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.running.live_run import Run
@@ -57,6 +58,10 @@ class Terminal:
         else:
             lines.append(f"anubis: {context.baseline_note}")
         settings = context.settings
+        if context.waivers:
+            expired = sum(waiver.expired for waiver in context.waivers)
+            over = f", {expired} of them expired" if expired else ""
+            lines.append(f"anubis: {count_text(len(context.waivers), 'waiver')}{over}")
         if settings.select:
             other = stands_down(self._config)
             if other:

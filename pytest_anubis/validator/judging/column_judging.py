@@ -43,6 +43,7 @@ class JudgedColumns:
         shift: The finding that the whole class has moved, if it has (see `population_shift.settle_shift`).
         changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
         unsearched: How many samples looked as if they had changed, but were not searched.
+        waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
     """
 
     population: Population
@@ -55,9 +56,12 @@ class JudgedColumns:
     shift: Finding | None = None
     changes: Mapping[int, Segments] = field(default_factory=dict)
     unsearched: int = 0
+    waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
+        if row in self.waived:
+            return self.waived[row]
         full = self.settled(row, baseline)
         found = self.changes.get(row)
         return full if found is None else with_segments(full, found)
