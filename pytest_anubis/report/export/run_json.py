@@ -21,6 +21,8 @@ def run_json(record: RunRecord) -> str:
     they count.
     """
     plain = to_plain(dataclasses.replace(record, events=()), full=True)
+    for verdict in plain["verdicts"]:
+        del verdict["waiver"]  # as it was reached, none has one
     plain |= {"schema": SCHEMA, "events": [_event(event) for event in record.events]}
     if record.waivers:
         told = [verdict for verdict in record.told if verdict.waiver is not None]
