@@ -71,8 +71,13 @@ AGAIN = replace(WRONG, reason=Reason.REPEATED)
 def test_what_is_wrong_and_not_slow_is_waived_by_its_name_only(
     verdict: MetricVerdict, name: str
 ) -> None:
-    for broad in ({"test": "*"}, {"metric": "*"}, {"component": "*"}, {"metric": f"{name[:-1]}?"}):
-        assert with_waiver(verdict, [replace(WAIVER, **broad)]) is verdict
+    for broad in (
+        replace(WAIVER, test="*"),
+        replace(WAIVER, metric="*"),
+        replace(WAIVER, component="*"),
+        replace(WAIVER, metric=f"{name[:-1]}?"),
+    ):
+        assert with_waiver(verdict, [broad]) is verdict
     found = with_waiver(verdict, [replace(WAIVER, metric=name)])
     assert (found.outcome, found.reason) == (Outcome.NOT_TESTED, Reason.WAIVED)
 

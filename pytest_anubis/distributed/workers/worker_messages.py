@@ -159,10 +159,12 @@ class Listener:
 
         How often it waits and repeats, and for how long, is bounded where it is done.
         """
-        if isinstance(event, QuietWait) and event.seconds is None:
-            more = self._waits[worker] = event.most
-        elif isinstance(event, QuietWait):
-            more = event.seconds - self._waits.pop(worker, 0.0)
+        if isinstance(event, QuietWait):
+            over = event.seconds is not None
+            # While it waits it may have to wait for all of it.
+            more = (event.seconds or 0.0) - self._waits.pop(worker, 0.0) if over else event.most
+            if not over:
+                self._waits[worker] = event.most
         elif isinstance(event, Attempted) and event.measurement.disturbance:
             more = event.measurement.seconds
         else:

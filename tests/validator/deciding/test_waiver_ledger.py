@@ -36,7 +36,7 @@ XID = replace(FAIL, reason=Reason.HARDWARE, benchmark="hardware", metric="XID 48
 
 
 def decided(
-    *verdicts: MetricVerdict, waivers: tuple[Waiver, ...] = (WAIVER,), **more: bool
+    *verdicts: MetricVerdict, waivers: tuple[Waiver, ...] = (WAIVER,), require_all: bool = False
 ) -> NodeVerdict:
     criteria = tuple(
         Criterion(benchmark="b", metric=Metric(name=name, unit="s", better="lower"), centre=(1.0,))
@@ -44,7 +44,9 @@ def decided(
     )
     baseline = Baseline(hardware_class="c", criteria=criteria, created="-", nodes=("x", "y", "z"))
     evidence = RunEvidence(waivers=waivers)
-    return judge_node(verdicts, baseline=baseline, node="n1", evidence=evidence, **more)
+    return judge_node(
+        verdicts, baseline=baseline, node="n1", evidence=evidence, require_all=require_all
+    )
 
 
 def test_a_waived_failure_rejects_nothing_and_stands_in_the_headline() -> None:
