@@ -218,11 +218,9 @@ class _Reader:
     def _samples(self, record: RunRecord) -> None:
         broken = _broken_tests(record)
         waived = dict.fromkeys(record.waived, "its test failed as its xfail mark expects")
-        answered = {
-            (v.test, v.metric): v.text
-            for v in record.told
-            if v.reason is Reason.WAIVED and v.waiver is not None and self.learning
-        }
+        if self.learning:  # where it is judged again, waivers are held against that
+            told = (v for v in record.told if v.reason is Reason.WAIVED and v.waiver is not None)
+            waived |= {f"{v.test} {v.metric}": v.text for v in told}
         recorded = {measurement.test for measurement in record.measurements}
         excused = dict.fromkeys(record.excused, record.heat_of_the_room)
         for measurement in record.measurements:
@@ -236,7 +234,7 @@ class _Reader:
                 device=measurement.device,
                 run=record.run,
                 values=measurement.values,
-                problem=_problem(measurement, broken, waived, excused, answered),
+                problem=_problem(measurement, broken, waived, excused),
                 looks=measurement.looks,
             )
         self.silent += [
@@ -342,12 +340,10 @@ def _problem(
     broken: Mapping[str, Problem],
     waived: Mapping[str, str],
     excused: Mapping[str, str],
-    answered: Mapping[tuple[str, str], str],
 ) -> Problem | None:
-    if measurement.test in waived:
-        return Problem(kind="waived", text=waived[measurement.test])
-    if text := answered.get((measurement.test, measurement.metric.name)):
-        return Problem(kind="waived", text=text)
+    for name in (measurement.test, f"{measurement.test} {measurement.metric.name}"):
+        if name in waived:
+            return Problem(kind="waived", text=waived[name])
     if measurement.test in broken:
         return broken[measurement.test]
     heat = excused.get(measurement.test, "")

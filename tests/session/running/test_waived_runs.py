@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 
@@ -9,6 +10,7 @@ import pytest
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.verdict import Outcome, Reason
+from pytest_anubis.report.pages.html_blocks import badge
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import Learn
@@ -60,7 +62,8 @@ def again(
 def test_a_waived_failure_is_accepted_and_told_wherever_the_run_is_told(
     slow: pytest.Pytester, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = run(slow, "--anubis-waivers=waivers.toml", "--junit-xml=out.xml")
+    options = ("--junit-xml=out.xml", "--html=out.html", "--self-contained-html")
+    result = run(slow, "--anubis-waivers=waivers.toml", *options)
     result.assert_outcomes(skipped=1)
     assert result.ret == 0
     who = "j.doe until 2999-01-01: cooler is ordered"
@@ -68,6 +71,9 @@ def test_a_waived_failure_is_accepted_and_told_wherever_the_run_is_told(
         ["anubis: 1 waiver", f"ACCEPTED: *1 waived: test_suite.py::test_speed speed cpu ({who})*"]
     )
     assert 'failures="0"' in (slow.path / "out.xml").read_text()
+    page = html.unescape((slow.path / "out.html").read_text()).replace('\\"', '"')
+    assert badge("NOT_TESTED") in page
+    assert badge("FAIL") not in page
 
     journal = slow.path / ".anubis/runs/r/journal.jsonl"
     record = read_journal(journal)
