@@ -76,6 +76,7 @@ class LoadReader:
         self._group = ControlGroup(self._files)
         self.quota = self._group.quota()
         self._idle_threads: set[str] = set()
+        self._kernel: list[str] = []  # ids of the kernel's threads
         self._processes = ProcessReader(self._files, TICK)
 
     def read(self) -> Load:
@@ -98,7 +99,7 @@ class LoadReader:
             disk=self._disk(),
             own_disk=own_disk,
             running=self.running(),
-            processes=self._processes.read(tree) if busy is not None else None,
+            processes=None if busy is None else self._processes.read([*tree, *self._kernel]),
         )
 
     def rates(self) -> tuple[float, float, float, float]:
@@ -180,7 +181,8 @@ class LoadReader:
         if self._files.quick(f"{parent}/comm").strip() != "kthreadd":
             return None
         ticks = 0
-        for thread in self._files.quick(f"{parent}/task/{_KERNEL_PARENT}/children").split():
+        self._kernel = self._files.quick(f"{parent}/task/{_KERNEL_PARENT}/children").split()
+        for thread in self._kernel:
             if thread in self._idle_threads:
                 continue
             name, _, rest = self._files.quick(f"/proc/{thread}/stat").rpartition(")")

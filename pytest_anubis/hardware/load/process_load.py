@@ -99,16 +99,16 @@ class ProcessReader:
         self._used: dict[int, float] = {}  # process -> what it had used at the last look
         self._busy: dict[int, float] = {}  # process -> what it used between the last two
 
-    def read(self, ours: Collection[str]) -> Snapshot:
-        """Look at all processes but ours, the busiest of the last look first.
+    def read(self, known: Collection[str]) -> Snapshot:
+        """Look at the processes that are strangers, the busiest of the last look first.
 
         Args:
-            ours: Ids of our own processes.
+            known: Ids of our own processes, and of kernel threads as far as they are known.
         """
         begin, spent = time.monotonic(), time.thread_time()
         when = _since_boot()
-        pids = [int(name) for name in self._files.names("/proc") if name.isdigit()]
-        mine = set(map(int, ours))
+        pids = [int(name) for name in self._files.entries("/proc") if name.isdigit()]
+        mine = set(map(int, known))
         pids = [p for p in pids if p not in mine and self._kernel.get(p, 0.0) <= begin]
         # Among equals the newest first: whoever came beside us is younger than the daemons.
         pids.sort(key=lambda pid: (-self._busy.get(pid, 0.0), -pid))

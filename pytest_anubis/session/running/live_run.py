@@ -291,7 +291,7 @@ class Run:
         if not self._broken:
             session.exitstatus = node_verdict.decision.exit_code
         self._config.hook.pytest_anubis_verdict(
-            config=self._config, verdict=node_verdict, verdicts=list(self.state.record().verdicts)
+            config=self._config, verdict=node_verdict, verdicts=list(self.state.record().told)
         )
 
     def _history(self) -> Sequence[Population]:

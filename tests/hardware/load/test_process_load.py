@@ -36,7 +36,7 @@ def test_other_processes_are_read_without_our_own_and_the_kernels(tmp_path: Path
         "/proc/15/stat": "",  # it has just ended
         "/proc/self/stat": "1 (no) S",
     }
-    found = ProcessReader(Files(lay_out(tmp_path, files)), 0.01).read(ours=["14"])
+    found = ProcessReader(Files(lay_out(tmp_path, files)), 0.01).read(["14"])
     assert {pid: (one.name, one.own) for pid, one in found.processes.items()} == {
         11: ("dcgm-exporter", 3.0),
         12: ("a (b) ?[31mc", 0.05),
