@@ -156,16 +156,25 @@ def strangers(begin: Snapshot, end: Snapshot, seconds: float) -> tuple[Stranger,
         end: The second.
         seconds: Wall time between the readings that they belong to.
     """
-    gone: dict[int, float] = {}  # parent -> what its ended children had used before
-    for pid, one in begin.processes.items():
-        if end.complete and not _same(one, end.processes.get(pid)):
-            gone[one.parent] = gone.get(one.parent, 0.0) + one.own + one.children
+    # Of what was not seen the first time nobody knows what it had used by then.
+    known = begin.complete and end.complete
+    ended = {p for p, one in begin.processes.items() if not _same(one, end.processes.get(p))}
+    gone: dict[int, float] = {}  # process -> what its children that ended meanwhile had used before
+    for pid in ended:
+        one = begin.processes[pid]
+        heir, seen = one.parent, {pid}
+        while (
+            heir in ended and heir not in seen
+        ):  # its parent ended as well: its parent's parent has it
+            seen.add(heir)
+            heir = begin.processes[heir].parent
+        gone[heir] = gone.get(heir, 0.0) + one.own + one.children
     found = []
     for pid, now in end.processes.items():
         before = begin.processes.get(pid)
         if before is not None and _same(before, now):
             children = max(0.0, now.children - before.children - gone.get(pid, 0.0))
-            used = now.own - before.own + children
+            used = now.own - before.own + (children if known else 0.0)
         elif now.started >= begin.when - START:
             used = now.own + now.children
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,20 @@ def test_what_ended_meanwhile_is_found_with_its_parent_and_counts_once() -> None
     end = look(102.0, p7=process(1.2, children=31.0), p9=process(0.5, started=101.0))
     found = strangers(begin, end, 2.0)
     assert [(one.pid, round(one.cpus, 6)) for one in found] == [(7, 0.6), (9, 0.25)]
+
+
+def test_what_a_whole_family_had_used_before_it_ended_is_not_counted() -> None:
+    begin = look(
+        100.0,
+        p7=process(1.0),
+        p8=process(0.0, parent=7),
+        p9=process(90.0, parent=8),
+    )
+    end = look(102.0, p7=process(1.0, children=91.0))
+    (found,) = strangers(begin, end, 2.0)
+    assert (found.pid, round(found.cpus, 6)) == (7, 0.5)
+    cut = replace(begin, processes={7: begin.processes[7]}, complete=False)
+    assert strangers(cut, end, 2.0) == ()
 
 
 def test_of_who_was_not_seen_at_first_nothing_is_said() -> None:
