@@ -53,7 +53,7 @@ MAY_IMPORT = {
 # Room -> its shelves in reading order: a shelf may import those before it, never those after it. Modules
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first.
 SHELVES = {
-    "validator": ("similarity", "changes", "learning", "judging", "deciding"),
+    "validator": ("similarity", "changes", "limits", "learning", "judging", "deciding"),
     "selector": (".", "risk", "choice", "simulation"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": (

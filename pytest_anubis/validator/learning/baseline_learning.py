@@ -24,17 +24,13 @@ from pytest_anubis.validator.changes.steady_state import shortest_window
 from pytest_anubis.validator.learning.criterion_learning import (
     LearnedCriterion,
     LearnError,
-    detectable,
     learn_criterion,
 )
-from pytest_anubis.validator.learning.fleet_thresholds import (
-    CONFIDENCE,
-    HealthyTail,
-    fleet_thresholds,
-    healthy_tail,
-)
+from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
+from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tail, sick_nodes
 from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds
 from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
+from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.similarity.centre import Method
 
 Progress = Callable[[int, int], None]
@@ -50,7 +46,6 @@ def learn_baseline(
     alpha: float = ALPHA,
     method: Method = "median",
     error_rate: float | None = ERROR_RATE,
-    confidence: float | None = CONFIDENCE,
     node_attributes: Mapping[str, Mapping[str, str]] | None = None,
     one_machine: bool | None = None,
     progress: Progress | None = None,
@@ -66,7 +61,6 @@ def learn_baseline(
         alpha: Practical threshold.
         method: ``median`` or ``medoid``.
         error_rate: Chance that a healthy node is beyond any learned threshold; None for alpha alone.
-        confidence: Wanted confidence of that rate.
         node_attributes: Node -> attributes, to name what separates a subpopulation.
         one_machine: Whether all units are runs of one machine; None: they are, if there is one node and
             more than one run of it.
@@ -89,20 +83,18 @@ def learn_baseline(
             progress(len(results), len(tasks))
     found = [result for result in results if result[0].criterion is not None]
     if single:
-        criteria, factor, reached, notes = _machine(found, error_rate), None, None, ""
+        criteria, factor, notes = _machine(found, error_rate), None, ""
     else:
+        tails = [tail for _, tail in found]
+        sick = sick_nodes(tails)
+        if sick:
+            tails = [healthy_tail(item, sick) for item, _ in found]
         fleet = fleet_thresholds(
             [item for item, _ in found],
-            [tail for _, tail in found],
+            tails,
             error_rate=error_rate,
-            confidence=confidence,
         )
-        criteria, factor, reached, notes = (
-            fleet.criteria,
-            fleet.factor,
-            fleet.confidence,
-            fleet.note,
-        )
+        criteria, factor, notes = fleet.criteria, fleet.factor, fleet.note
     criteria, useless = _that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
@@ -113,7 +105,6 @@ def learn_baseline(
         runs=tuple(sorted({run for p in populations for run in set(p.runs)} - {""})),
         one_machine=single,
         error_rate=error_rate,
-        confidence=reached,
         factor=factor,
         method=method,
         exclusions=_exclusions(results),
@@ -136,7 +127,7 @@ def _learn(
     if learned.criterion is not None and scope == "unit" and population.metric.better != "equal":
         window = shortest_window(population, learned.rows.usable & ~learned.flagged)
         learned = replace(learned, criterion=replace(learned.criterion, window=window))
-    return learned, healthy_tail(learned, criteria=together) if together else None
+    return learned, healthy_tail(learned) if together else None
 
 
 def _tasks(populations: Sequence[Population], single: bool) -> list[tuple[Population, Scope]]:
@@ -220,7 +211,7 @@ def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criter
                 unconfirmed=threshold.unconfirmed,
                 spread=threshold.scale,
                 detectable=detectable(
-                    criterion.metric.better, criterion.alpha, threshold.confirmed
+                    criterion.metric.better, min(criterion.alpha, threshold.confirmed)
                 ),
                 notes=(
                     *criterion.notes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,13 +11,14 @@ from pytest_anubis.core.baseline import ALPHA, MOST_MEDIANS, Criterion, Exclusio
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.exact_metrics import learn_constant
+from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
+from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.learning.machine_thresholds import (
     RunSpread,
     machine_thresholds,
     run_spread,
 )
 from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
-from pytest_anubis.validator.learning.tails import in_healthy_tail
 from pytest_anubis.validator.similarity.centre import (
     FEWEST,
     Method,
@@ -25,7 +26,7 @@ from pytest_anubis.validator.similarity.centre import (
     medoid_row,
     repeatability,
 )
-from pytest_anubis.validator.similarity.distance import uniformly_worse, worse
+from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
@@ -62,6 +63,7 @@ class LearnedCriterion:
         exclusions: Units that took no part, or were found too far from the centre.
         findings: What people should look at.
         losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
+        gains: Shape (n,), the distance on the other side, where a unit is better than the centre.
         flagged: Shape (n,), True where the loss is beyond the practical threshold.
         rows: The usable rows, sorted.
         spread: Run-to-run spread, for one machine only.
@@ -73,6 +75,7 @@ class LearnedCriterion:
     exclusions: tuple[Exclusion, ...] = ()
     findings: tuple[Finding, ...] = ()
     losses: FloatArray
+    gains: FloatArray = field(default_factory=lambda: np.zeros(0))
     flagged: BoolArray
     rows: Rows
     spread: RunSpread | None = None
@@ -146,7 +149,7 @@ def _of_fleet(
         members = members & ~flagged
     healthy = rows.usable & ~flagged
     excluded = exclusions + tuple(_too_far(population, losses, flagged, alpha))
-    minority = _no_majority(population, rows.usable, healthy, losses)
+    minority = _no_majority(population, rows.usable, healthy, below + above, losses)
     if minority:
         return _without(population, rows, minority, excluded)
     criterion = _criterion(population, rows, columns, centre, healthy, alpha, scope)
@@ -156,6 +159,7 @@ def _of_fleet(
         exclusions=excluded,
         findings=subpopulation_findings(population, rows, centre, alpha, sides=(below, above)),
         losses=losses,
+        gains=below + above - losses,
         flagged=flagged,
         rows=rows,
     )
@@ -257,7 +261,7 @@ def _criterion(
         centre=tuple(centre.tolist()),
         alpha=alpha,
         repeatability=1.0 if exact else repeatability(columns, healthy),
-        detectable=None if exact else detectable(population.metric.better, alpha, None),
+        detectable=None if exact else detectable(population.metric.better, alpha),
         medians=tuple(medians.tolist()),
         nodes=nodes,
         units=units,
@@ -265,15 +269,6 @@ def _criterion(
         least=max(1, min(ENOUGH_VALUES, smallest // SHORTER)),
         weak=count <= WEAK,
     )
-
-
-def detectable(better: Direction, alpha: float, learned: float | None) -> float:
-    """Return the smallest uniform loss of a typical unit that gives FAIL, as a fraction of its value.
-
-    For ``higher`` that is a value lower by this share; for ``lower`` one that is larger by it.
-    """
-    threshold = alpha if learned is None else min(alpha, learned)
-    return abs(uniformly_worse(1.0, threshold, better) - 1)
 
 
 def _count(population: Population, members: BoolArray) -> tuple[int, int]:
@@ -307,7 +302,11 @@ def _too_few(population: Population, usable: BoolArray) -> str:
 
 
 def _no_majority(
-    population: Population, usable: BoolArray, healthy: BoolArray, losses: FloatArray
+    population: Population,
+    usable: BoolArray,
+    healthy: BoolArray,
+    apart: FloatArray,
+    losses: FloatArray,
 ) -> str:
     """Return why the healthy units are no majority, or ''.
 
@@ -323,7 +322,8 @@ def _no_majority(
     if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
         return ""
     if after >= FEWEST:
-        own = in_healthy_tail(losses, healthy, usable)
+        null = healthy_null(np.where(usable, 2 * losses - apart, np.nan), healthy)
+        own = usable & (null.healthy >= HALF)
         mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= MOSTLY * int(own.sum())
         if mostly and losses[usable & ~own].min(initial=1.0) > GAP * losses[own].max():
             return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,85 +26,108 @@ SEPARATES = 0.95
 twenty may be mislabelled or sick."""
 
 
-def subpopulation_findings(
+class Cluster(NamedTuple):
+    """A coherent group of units beside the majority.
+
+    Attributes:
+        side: ``lower`` or ``higher`` than the majority.
+        members: Shape (n,), which units belong to it.
+        close: Shape (n,), those of them that are close to its own centre.
+        typical: Median of its own centre.
+        count: How many nodes (of one node: units) it has.
+        whole: Of how many.
+    """
+
+    side: str
+    members: BoolArray
+    close: BoolArray
+    typical: float
+    count: int
+    whole: int
+
+
+def clusters(
     population: Population,
     rows: Rows,
-    centre: FloatArray,
     alpha: float,
-    attributes: Mapping[str, Mapping[str, str]] | None = None,
-    *,
-    sides: tuple[FloatArray, FloatArray] | None = None,
-) -> tuple[Finding, ...]:
-    """Find a cluster of more than a tenth of the nodes beside the majority, worse or better.
+    sides: tuple[FloatArray, FloatArray],
+) -> tuple[Cluster, ...]:
+    """Return the clusters of more than a tenth of the nodes beside the majority, at most one on each side.
 
     Args:
         population: What was learned from.
         rows: Its usable rows.
-        centre: The majority's centre.
         alpha: Units less alike than this (two-sided) are aside.
-        attributes: Node -> attributes of its hardware class, to name what separates it from the majority.
-        sides: The units' distances below and above the centre, if they are known already.
-
-    Returns:
-        At most one finding for each side.
+        sides: The units' distances below and above the centre.
     """
-    below, above = sides if sides is not None else rows.sides(centre)
+    below, above = sides
     with np.errstate(invalid="ignore"):
         aside = rows.usable & (below + above > 1 - alpha)
     if int(aside.sum()) <= SHARE * int(rows.usable.sum()):
         return ()
-    findings = []
-    for name, mask in (
-        ("lower", aside & (np.nan_to_num(below) >= np.nan_to_num(above))),
-        ("higher", aside & (np.nan_to_num(above) > np.nan_to_num(below))),
-    ):
-        found = _cluster(population, rows, mask, name, float(np.median(centre)), alpha, attributes)
-        findings.extend(found)
-    return tuple(findings)
+    lower = np.nan_to_num(below) >= np.nan_to_num(above)
+    found = []
+    for side, mask in (("lower", aside & lower), ("higher", aside & ~lower)):
+        cluster = _cluster(population, rows, mask, side, alpha)
+        if cluster is not None:
+            found.append(cluster)
+    return tuple(found)
 
 
 def _cluster(
-    population: Population,
-    rows: Rows,
-    mask: BoolArray,
-    side: str,
-    middle: float,
-    alpha: float,
-    attributes: Mapping[str, Mapping[str, str]] | None,
-) -> list[Finding]:
+    population: Population, rows: Rows, mask: BoolArray, side: str, alpha: float
+) -> Cluster | None:
     _, codes = name_codes(population.nodes)
     everyone = len(distinct_codes(codes[rows.usable]))
     nodes = distinct_codes(codes[mask])
-    one_node = everyone == 1
-    members = int(mask.sum()) if one_node else len(nodes)
-    whole = int(rows.usable.sum()) if one_node else everyone
+    members = int(mask.sum()) if everyone == 1 else len(nodes)
+    whole = int(rows.usable.sum()) if everyone == 1 else everyone
     if members < FEWEST or members <= SHARE * whole:
-        return []
+        return None
     own = median_centre(rows.quantile_columns(rows.grid()), mask)
     below, above = rows.sides(own)
     close = mask & (np.nan_to_num(below + above, nan=1.0) <= 1 - alpha)
     if close.sum() < max(FEWEST, COHERENT * mask.sum()):
-        return []  # scattered defects are no population
-    who = f"{members} of {whole} {'units' if one_node else 'nodes'}"
+        return None  # scattered defects are no population
+    return Cluster(side, mask, close, float(np.median(own)), members, whole)
+
+
+def cluster_finding(
+    population: Population,
+    rows: Rows,
+    cluster: Cluster,
+    middle: float,
+    attributes: Mapping[str, Mapping[str, str]] | None = None,
+) -> Finding:
+    """Say what a cluster is, and which attribute separates it.
+
+    Args:
+        population: What was learned from.
+        rows: Its usable rows.
+        cluster: One of `clusters`.
+        middle: What is typical of the majority.
+        attributes: Node -> attributes of its hardware class.
+    """
+    mask = cluster.members
+    _, codes = name_codes(population.nodes)
+    one_node = len(distinct_codes(codes[rows.usable])) == 1
+    nodes = distinct_codes(codes[mask])
+    who = f"{cluster.count} of {cluster.whole} {'units' if one_node else 'nodes'}"
     mixed = np.isin(nodes, distinct_codes(codes[rows.usable & ~mask]))
-    if (
-        mixed.mean() > COHERENT and not one_node
-    ):  # some devices of most of these nodes, not the nodes
+    if not one_node and mixed.mean() > COHERENT:  # some devices of most of these nodes, not the nodes
         who = f"{int(mask.sum())} of {int(rows.usable.sum())} devices, on {who},"
     text = (
-        f"{population.metric.name}: {who} form a second population, {side} than "
-        f"the majority (typical {np.median(own):.6g} against {middle:.6g} {population.metric.unit})"
+        f"{population.metric.name}: {who} form a second population, {cluster.side} than "
+        f"the majority (typical {cluster.typical:.6g} against {middle:.6g} {population.metric.unit})"
     )
-    separating = separating_attribute(population, close, rows.usable & ~mask, attributes)
+    separating = separating_attribute(population, cluster.close, rows.usable & ~mask, attributes)
     text += f"; {separating}" if separating else "; no known attribute of the nodes separates them"
-    return [
-        Finding(
-            kind="second-population",
-            benchmark=population.benchmark,
-            metric=population.metric.name,
-            text=text,
-        )
-    ]
+    return Finding(
+        kind="second-population",
+        benchmark=population.benchmark,
+        metric=population.metric.name,
+        text=text,
+    )
 
 
 def separating_attribute(
