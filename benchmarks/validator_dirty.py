@@ -1,12 +1,13 @@
 """Learned limits on dirty fleets: healthy nodes rejected, sick ones found, beside rules that teams use.
 
-Simulated fleets of 41 metrics on 8 devices, a third of the metrics heavy-tailed. A share of the nodes that are
-learned from is sick: each has one to five metrics that lose 3 to 60 %, on one device or on all, each node its
-own (``alone``) or all sick nodes the same (``batch``). Judged are other nodes of the same fleet: healthy ones,
-and healthy ones with one metric of one device made slower. What each rule rejects stands as it is set by
-default; ``claimed`` is the rate that the baseline states of itself.
+Simulated fleets of 41 metrics on 8 devices, a third of the metrics heavy-tailed. A share of the nodes that
+are learned from is sick: each has one to five metrics that lose 3 to 60 %, on one device or on all, each node
+its own (``alone``) or all sick nodes the same (``batch``). Judged are other nodes of the same fleet: healthy
+ones, and healthy ones with one metric of one device made slower. What each rule rejects stands as it is set
+by default; ``claimed`` is the rate that the baseline states of itself.
 
-Usage: python benchmarks/validator_dirty.py [--nodes 60 120 300 1000] [--sick 0 .05 .1 .2 .3] [--fleets 3] [--only ours]
+Usage: python benchmarks/validator_dirty.py [--nodes 60 120 300 1000] [--sick 0 .05 .1 .2 .3] [--fleets 3]
+[--only ours]
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Fleet:
     def values(self, metric: int, nodes: int) -> Values:
         """Return times, shape (nodes, DEVICES, STEPS)."""
         shape = (nodes, DEVICES)
-        device = self.rng.standard_t(3, shape) if self.heavy[metric] else self.rng.normal(size=shape)
+        device = (
+            self.rng.standard_t(3, shape) if self.heavy[metric] else self.rng.normal(size=shape)
+        )
         shift = self.node[metric] * self.rng.normal(size=(nodes, 1)) + self.device[metric] * device
         noise = self.within[metric] * self.rng.normal(size=(*shape, STEPS))
         if self.heavy[metric]:
@@ -60,7 +63,9 @@ class Fleet:
             noise = noise + np.where(hit, self.rng.exponential(0.1, noise.shape), 0)
         return np.asarray(100 * np.exp(shift[:, :, None] + noise))
 
-    def sick(self, nodes: int, share: float, batch: bool) -> Iterator[tuple[int, int, slice, float]]:
+    def sick(
+        self, nodes: int, share: float, batch: bool
+    ) -> Iterator[tuple[int, int, slice, float]]:
         """Yield (node, metric, devices, loss) of the sick ones among so many nodes."""
         rng = self.rng
         common = rng.permutation(METRICS)[: rng.integers(1, 6)]
@@ -137,16 +142,20 @@ class OnMedians:
 
     @staticmethod
     def _student(x: Values) -> float:
-        """Return the limit of a mixture of two Student-t distributions (3 degrees), the larger one healthy."""
+        """Return the limit of the larger one of two Student-t distributions with three degrees."""
         from scipy.stats import t
 
         place, scale, weight = np.percentile(x, [50, 95]), np.array([x.std() / 3, x.std()]), 0.9
         for _ in range(60):
-            dense = np.array([weight, 1 - weight])[:, None] * t.pdf(x, 3, place[:, None], scale[:, None])
+            dense = np.array([weight, 1 - weight])[:, None] * t.pdf(
+                x, 3, place[:, None], scale[:, None]
+            )
             share = dense / np.maximum(dense.sum(axis=0), 1e-300)
             pull = share * 4 / (3 + ((x - place[:, None]) / scale[:, None]) ** 2)
             place = (pull * x).sum(axis=1) / np.maximum(pull.sum(axis=1), 1e-300)
-            scale = np.sqrt((pull * (x - place[:, None]) ** 2).sum(axis=1) / share.sum(axis=1).clip(1e-9))
+            scale = np.sqrt(
+                (pull * (x - place[:, None]) ** 2).sum(axis=1) / share.sum(axis=1).clip(1e-9)
+            )
             scale = np.maximum(scale, 1e-6)
             weight = float(np.clip(share[0].mean(), 0.01, 0.99))
         main = int(weight < 0.5)
@@ -223,7 +232,9 @@ def simulated(options: argparse.Namespace) -> None:
         if share or not batch
         for seed in range(options.fleets)
     ]
-    print(f"{METRICS} metrics x {DEVICES} devices, {HELD} held-out nodes, {options.fleets} fleets a row")
+    print(
+        f"{METRICS} metrics x {DEVICES} devices, {HELD} held-out nodes, {options.fleets} fleets a row"
+    )
     print(f"{'nodes':>5} {'sick':>5} {'how':6} {'rule':18} {'healthy rejected':>17} "
           f"{'10 to 60 % found':>17} {'5 % found':>10}  claimed")  # fmt: skip
     with ProcessPoolExecutor(options.jobs) as pool:

@@ -300,7 +300,9 @@ def _healthy(populations: Sequence[Population]) -> set[str]:
     for p in populations:
         tail = healthy_tail(learn_criterion(p))
         if tail is not None:
-            nodes -= {name for name, trust in zip(tail.nodes, tail.trust, strict=True) if trust < 0.5}
+            nodes -= {
+                name for name, trust in zip(tail.nodes, tail.trust, strict=True) if trust < 0.5
+            }
     return nodes
 
 

@@ -72,7 +72,8 @@ class Criterion:
         spread: Scale of the healthy one-sided distances (the per-metric scale of the max-T method).
         repeatability: Mean pairwise two-sided similarity of the healthy samples.
         detectable: Smallest uniform relative loss that gives FAIL in 95 % of cases, as a fraction.
-        second: A slower group of units that may be as healthy; its losses are MARGINAL until somebody decides.
+        second: A slower group of units that may be as healthy; its losses are MARGINAL until
+            somebody decides.
         medians: Medians of the healthy units, ascending (at most `MOST_MEDIANS` quantiles): for percentiles.
         nodes: How many distinct healthy nodes the criterion rests on.
         units: How many healthy units (devices of nodes, or runs of one machine).
@@ -198,7 +199,7 @@ class RejectedBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCheck:
-    """What the limits do to the very fleet that they were learned from, each node judged without its own part.
+    """What the limits do to the very fleet that they were learned from, each node judged without itself.
 
     Attributes:
         nodes: How many nodes were judged.

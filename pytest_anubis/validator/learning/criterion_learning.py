@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import ALPHA, MOST_MEDIANS, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.baseline import (
+    ALPHA,
+    MOST_MEDIANS,
+    Criterion,
+    Exclusion,
+    Finding,
+    Scope,
+)
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.exact_metrics import learn_constant
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
+from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds, run_spread
+from pytest_anubis.validator.learning.subpopulations import (
+    cluster_finding,
+    clusters,
+)
+from pytest_anubis.validator.learning.undecided_groups import with_undecided
 from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
 from pytest_anubis.validator.limits.power import detectable
-from pytest_anubis.validator.learning.machine_thresholds import (
-    RunSpread,
-    machine_thresholds,
-    run_spread,
-)
-from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
 from pytest_anubis.validator.similarity.centre import (
     FEWEST,
     Method,
@@ -43,42 +51,11 @@ MOSTLY, GAP = 0.75, 1.2
 tail's units is within alpha, and the next one outside is this much further away: a noisy metric, not two
 populations. A judgement: of ten strong healthy units three may be noise, and a fifth more is a gap that noise
 rarely leaves."""
+EVEN = 0.35
+"""Of two groups that each have at least this share of the nodes, which is the larger one is luck."""
 ENOUGH_VALUES, SHORTER = 5, 4
 """A sample with this many values, or a quarter of the smallest one learned from, can be judged: its median is
 then no single value's, and a run that was cut short is told from one that was not."""
-
-
-class LearnError(ValueError):
-    """Populations from which nothing can be learned because they contradict each other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LearnedCriterion:
-    """A criterion with what the learning saw; arrays are over the rows of ``population``.
-
-    Attributes:
-        population: What was learned from; pooled per node if the scope is ``node``.
-        criterion: None when there is none; then `reason` says why.
-        reason: Why there is no criterion, empty if there is one.
-        exclusions: Units that took no part, or were found too far from the centre.
-        findings: What people should look at.
-        losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
-        gains: Shape (n,), the distance on the other side, where a unit is better than the centre.
-        flagged: Shape (n,), True where the loss is beyond the practical threshold.
-        rows: The usable rows, sorted.
-        spread: Run-to-run spread, for one machine only.
-    """
-
-    population: Population
-    criterion: Criterion | None
-    reason: str = ""
-    exclusions: tuple[Exclusion, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    losses: FloatArray
-    gains: FloatArray = field(default_factory=lambda: np.zeros(0))
-    flagged: BoolArray
-    rows: Rows
-    spread: RunSpread | None = None
 
 
 def learn_criterion(
@@ -138,31 +115,58 @@ def _of_fleet(
 ) -> LearnedCriterion:
     columns = rows.quantile_columns(rows.grid())
     better = population.metric.better
-    members = rows.usable.copy()
-    while True:
-        centre = _centre(rows, columns, members, method)
-        below, above = rows.sides(centre)
-        losses = worse(below, above, better)
-        flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
-        if not (members & flagged).any():
-            break
-        members = members & ~flagged
+    centre, (below, above) = _settled_centre(rows, columns, rows.usable, better, alpha, method)
+    beside = clusters(population, rows, alpha, (below, above))
+    findings = tuple(
+        cluster_finding(population, rows, one, float(np.median(centre))) for one in beside
+    )
+    slower = np.zeros(rows.total, dtype=np.bool_)
+    even = next((one for one in beside if EVEN <= one.count / one.whole <= 1 - EVEN), None)
+    if even is not None:
+        # Of two groups of nearly one size, which is the larger one is luck: the faster one is the centre.
+        faster = even.side == better
+        slower = rows.usable & ~even.members if faster else even.members
+        centre, (below, above) = _settled_centre(
+            rows, columns, rows.usable & ~slower, better, alpha, method
+        )
+    losses = worse(below, above, better)
+    flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
+    slower = slower & flagged
     healthy = rows.usable & ~flagged
-    excluded = exclusions + tuple(_too_far(population, losses, flagged, alpha))
-    minority = _no_majority(population, rows.usable, healthy, below + above, losses)
+    excluded = exclusions + tuple(_too_far(population, losses, flagged & ~slower, alpha))
+    minority = _no_majority(population, rows.usable & ~slower, healthy, below + above, losses)
     if minority:
         return _without(population, rows, minority, excluded)
-    criterion = _criterion(population, rows, columns, centre, healthy, alpha, scope)
-    return LearnedCriterion(
+    learned = LearnedCriterion(
         population=population,
-        criterion=criterion,
+        criterion=_criterion(population, rows, columns, centre, healthy, alpha, scope),
         exclusions=excluded,
-        findings=subpopulation_findings(population, rows, centre, alpha, sides=(below, above)),
+        findings=findings,
         losses=losses,
         gains=below + above - losses,
         flagged=flagged,
         rows=rows,
+        clusters=beside,
     )
+    return with_undecided(learned, slower) if slower.any() else learned
+
+
+def _settled_centre(
+    rows: Rows,
+    columns: FloatArray,
+    members: BoolArray,
+    better: Direction,
+    alpha: float,
+    method: Method,
+) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
+    """Return the centre of those that are close to it, and all units' distances below and above it."""
+    while True:
+        centre = _centre(rows, columns, members, method)
+        below, above = rows.sides(centre)
+        flagged = rows.usable & (np.nan_to_num(worse(below, above, better)) > 1 - alpha)
+        if not (members & flagged).any():
+            return centre, (below, above)
+        members = members & ~flagged
 
 
 def _of_machine(

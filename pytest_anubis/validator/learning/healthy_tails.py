@@ -9,20 +9,20 @@ from typing import NamedTuple
 import numpy as np
 
 from pytest_anubis.core.sample import FloatArray
-from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion
-from pytest_anubis.validator.learning.leave_one_out import leave_one_out_losses
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
+from pytest_anubis.validator.limits.leave_one_out import leave_one_out_losses
 from pytest_anubis.validator.limits.power import luck
 from pytest_anubis.validator.limits.tails import Tail, fit_tail
 from pytest_anubis.validator.similarity.centre import FEWEST
 from pytest_anubis.validator.similarity.usable_rows import distinct_codes, name_codes
 
 SURE = 1e-4
-"""A unit with a smaller chance to be healthy makes its node a sick one for all metrics: among ten thousand units
-one such is no accident any more."""
+"""A unit with a smaller chance to be healthy makes its node a sick one for all metrics: among ten thousand
+units one such is no accident any more."""
 MOST_SICK = 0.35
-"""Largest share of the nodes that can be sick: beyond a third nobody can tell the sick from the healthy, and it is
-likelier that a metric is not what it seems."""
+"""Largest share of the nodes that can be sick: beyond a third nobody can tell the sick from the healthy, and
+it is likelier that a metric is not what it seems."""
 
 
 class HealthyTail(NamedTuple):
@@ -68,13 +68,17 @@ def healthy_tail(
         return None
     names, codes = name_codes(learned.population.nodes)
     usable = learned.rows.usable
+    if learned.undecided is not None:
+        usable = usable & ~learned.undecided
     if without:
         usable = usable & ~np.array([name in without for name in names], dtype=np.bool_)[codes]
     if int(usable.sum()) < FEWEST:
         return None
     signed = np.where(usable, learned.losses - learned.gains, np.nan)
     null = healthy_null(signed, ~learned.flagged)
-    losses = leave_one_out_losses(learned, usable & (null.healthy >= HALF))[usable]
+    losses = leave_one_out_losses(
+        learned.population, learned.rows, learned.losses, usable & (null.healthy >= HALF)
+    )[usable]
     weight, prior, here = null.healthy[usable], 1 / null.degrees, codes[usable]
     tail = fit_tail(losses, weight, prior)
     rare = tail.rarity_without(losses, here, weight, prior)

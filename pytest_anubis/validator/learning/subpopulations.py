@@ -114,7 +114,9 @@ def cluster_finding(
     nodes = distinct_codes(codes[mask])
     who = f"{cluster.count} of {cluster.whole} {'units' if one_node else 'nodes'}"
     mixed = np.isin(nodes, distinct_codes(codes[rows.usable & ~mask]))
-    if not one_node and mixed.mean() > COHERENT:  # some devices of most of these nodes, not the nodes
+    if (
+        not one_node and mixed.mean() > COHERENT
+    ):  # some devices of most of these nodes, not the nodes
         who = f"{int(mask.sum())} of {int(rows.usable.sum())} devices, on {who},"
     text = (
         f"{population.metric.name}: {who} form a second population, {cluster.side} than "

@@ -1,4 +1,4 @@
-"""From the losses of healthy units to limits: who is healthy, how far their tail reaches, what shows beyond it.
+"""From the losses of healthy units to limits: who is healthy, how far they reach, what shows.
 
 Arrays only: nothing here knows populations, criteria or nodes. Open ``healthy_null.py`` first.
 

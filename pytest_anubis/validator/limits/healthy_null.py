@@ -1,11 +1,11 @@
 """The healthy part of a metric's losses: a null distribution that sick units cannot widen.
 
 Two groups share the losses of a fleet: healthy units, whose losses fall off on both sides of the centre, and
-sick ones, whose losses lie anywhere. The healthy ones are described by what lies in the bulk, an *empirical null*
-(Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad side of the centre, its scale bound to
-that of the good side, where no fault ever lands, and its degrees of freedom bounded from below, so that no tail is
-heavier than noise makes it. Both are fitted together with the share of the sick by EM; the chance of a unit to be
-a healthy one is one less its local false discovery rate.
+sick ones, whose losses lie anywhere. The healthy ones are described by what lies in the bulk, an *empirical
+null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad side of the centre, its scale
+bound to that of the good side, where no fault ever lands, and its degrees of freedom bounded from below, so
+that no tail is heavier than noise makes it. Both are fitted together with the share of the sick by EM; the
+chance of a unit to be a healthy one is one less its local false discovery rate.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ QUARTILES = np.array([0.7649, 0.7407, 0.7176, 0.6998, 0.6828])
 """Third quartile of Student's t for each of `DEGREES`: the median of its absolute value."""
 ASYMMETRY = 3.0
 """The bad side's scale is at most this many times the good side's, and at least this part of it: of an
-exponential distribution, as skewed as noise gets, the quartiles lie 1.7 times as far from the median on one side
-as on the other, and scales of a few dozen units differ by chance too."""
+exponential distribution, as skewed as noise gets, the quartiles lie 1.7 times as far from the median on one
+side as on the other, and scales of a few dozen units differ by chance too."""
 FLOOR = 2e-4
 """Least scale: differences of a hundredth of a percent mean nothing."""
 STEPS = 25
 """Steps of EM: twice as many move the share of the sick by less than a tenth of itself."""
 MOST_SICK = 0.7
-"""Largest share of the bad side that may be sick: with a third of all units sick half of it is, and beyond this
-nobody can say which group is healthy."""
+"""Largest share of the bad side that may be sick: with a third of all units sick half of it is, and beyond
+this nobody can say which group is healthy."""
 HALF = 0.5
 """Units are taken for healthy ones from here on: likelier healthy than not."""
 EXACT, BINS = 64, 64
@@ -78,9 +78,11 @@ def healthy_null(signed: FloatArray, bulk: BoolArray) -> HealthyNull:
     healthy[known] = 1.0
     if not len(bad):
         return HealthyNull(middle, FLOOR, float(DEGREES[-1]), healthy)
-    scale, degrees, share = _fit(*_compressed(np.sort(bad)), float(np.median(good)) if len(good) else 0.0)
+    scale, degrees, share = _fit(
+        *_compressed(np.sort(bad)), float(np.median(good)) if len(good) else 0.0
+    )
     chance = np.ones(len(away))
-    log = _LOG[DEGREES == degrees][0]
+    log = _LOG[degrees == DEGREES][0]
     dense = np.exp(log - (degrees + 1) / 2 * np.log1p((bad / scale) ** 2 / degrees)) / scale
     chance[away > 0] = (1 - share) * dense / ((1 - share) * dense + share)
     healthy[known] = chance
@@ -88,7 +90,7 @@ def healthy_null(signed: FloatArray, bulk: BoolArray) -> HealthyNull:
 
 
 def _compressed(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return points and weights that stand for ascending losses: the largest as they are, the rest in bins."""
+    """Return points and weights that stand for ascending losses: only the largest as they are."""
     if len(ordered) <= EXACT + BINS:
         return ordered, np.ones(len(ordered))
     body = ordered[:-EXACT]

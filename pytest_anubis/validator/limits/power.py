@@ -33,8 +33,8 @@ def luck(signed: FloatArray, healthy: FloatArray) -> float:
 def detectable(better: Direction, threshold: float, lucky: float = 0.0) -> float:
     """Return the smallest uniform loss that fails in 95 % of cases, as a fraction of the value.
 
-    A unit that was better than typical by `lucky` (`luck`) and then loses x is ``(1 + lucky) (1 - x)`` as good as
-    typical; of those one in twenty is better still.
+    A unit that was better than typical by `lucky` (`luck`) and then loses x is ``(1 + lucky) (1 - x)`` as
+    good as typical; of those one in twenty is better still.
 
     Args:
         better: Direction of the metric; for ``higher`` the fraction is what is missing, for ``lower`` what is
@@ -46,6 +46,6 @@ def detectable(better: Direction, threshold: float, lucky: float = 0.0) -> float
 
 
 def promised_threshold(better: Direction, promise: float, lucky: float) -> float:
-    """Return the similarity below which a unit must fail so that a promised loss is found: `detectable`, inverted."""
+    """Return the threshold that finds a promised loss: `detectable`, inverted."""
     alike = 1 - promise if better == "higher" else 1 / (1 + promise)
     return min(max(alike * (1 + lucky), 0.0), MOST_ALIKE)

@@ -26,6 +26,8 @@ PLOTTING = 0.35
 MOST_REFITTED = 1000
 """Excesses up to which a tail is fitted anew without each node: time and memory grow with the square; of
 more, one node's few hardly bend the shape."""
+FARTHEST = 64.0
+"""No tail is followed further: the largest loss is 1."""
 ROUNDING = 1e-9
 """Whole numbers of nodes that are missed by less are meant: 1 / .01 - 1 is 99 but for rounding."""
 
@@ -108,7 +110,7 @@ class Tail(NamedTuple):
             return self.start * max(rarity / self.level, 0.0) if self.level else self.start
         more = rarity - self.level
         low = high = 0.0
-        while self._beyond(high) < more and high < 1:
+        while self._beyond(high) < more and high < FARTHEST:
             low, high = high, 2 * high + FLOOR
         for _ in range(30):  # halves the interval each time: to a billionth of it
             middle = (low + high) / 2
@@ -139,15 +141,11 @@ def _far(excess: FloatArray, mean: FloatArray, shape: FloatArray, error: FloatAr
     for place, share in PLACES:
         xi = np.clip(shape + place * error, 0.0, HEAVIEST)
         x = excess / np.maximum(mean * (1 - xi), FLOOR)
-        chance += share * np.exp(
-            -np.where(xi > 0, np.log1p(xi * x) / np.where(xi > 0, xi, 1.0), x)
-        )
+        chance += share * np.exp(-np.where(xi > 0, np.log1p(xi * x) / np.where(xi > 0, xi, 1.0), x))
     return np.asarray(-np.log(np.maximum(chance, 1e-300)))
 
 
-def fit_tail(
-    distances: FloatArray, weight: FloatArray | None = None, prior: float = SHAPE
-) -> Tail:
+def fit_tail(distances: FloatArray, weight: FloatArray | None = None, prior: float = SHAPE) -> Tail:
     """Fit the tail of healthy distances by probability-weighted moments.
 
     With b0 the mean of the excesses and b1 their mean weighted by 1 - rank/n, the shape is
@@ -213,5 +211,5 @@ def weighted_limit(values: FloatArray, weight: FloatArray, rate: float) -> float
         return None
     order = np.argsort(-values, kind="stable")
     above = np.cumsum(weight[order])
-    place = int((above < rate * (total + 1) - ROUNDING).sum())
-    return float(values[order][min(place, len(values) - 1)])
+    place = int((above <= rate * (total + 1) + ROUNDING).sum()) - 1
+    return float(values[order][max(place, 0)])
