@@ -42,6 +42,7 @@ class SecondPopulation:
         alpha: Practical threshold that holds for the faster group.
         separates: What tells the groups apart, in words; empty if nothing known does.
         decided: ``both`` are accepted, the ``faster`` one only, or nothing yet.
+        before: Learned threshold before both were accepted.
     """
 
     typical: NotNegative
@@ -51,6 +52,7 @@ class SecondPopulation:
     alpha: Share
     separates: str = ""
     decided: Literal["", "both", "faster"] = ""
+    before: Share | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,9 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
 
+LOSSES = (0.05, 0.1, 0.25)
+"""Losses whose power is told: the practical one, twice it, and one that nobody should miss."""
+
 
 def headline(
     name: str,
@@ -51,7 +54,10 @@ def headline(
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
     judged = sum(map(judged_by_fleet, verdicts))
     good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
-    return f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}{reserve}"
+    return (
+        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}"
+        f"{_power(baseline, verdicts)}{reserve}"
+    )
 
 
 def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
@@ -68,12 +74,40 @@ def judged_by_fleet(verdict: MetricVerdict) -> bool:
     return judged and verdict.reference is Reference.FLEET
 
 
+def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
+    """Return which losses would have shown, and in how many metrics."""
+    if baseline is None:
+        return ""
+    smallest: dict[tuple[str, str], float] = {}
+    judged = {(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)}
+    for criterion in baseline.criteria:
+        key = (criterion.benchmark, criterion.metric.name)
+        if criterion.detectable is None or key not in judged:
+            continue
+        lower = criterion.metric.better == "lower"
+        loss = criterion.detectable / (1 + criterion.detectable) if lower else criterion.detectable
+        smallest[key] = max(smallest.get(key, 0.0), loss)
+    if not smallest:
+        return ""
+    shown = [
+        f"{loss:.0%} in {count}".replace("%", " %")
+        for loss in LOSSES
+        if (count := sum(least <= loss for least in smallest.values()))
+    ]
+    blind = f", {len(baseline.unjudged)} could not be judged here" if baseline.unjudged else ""
+    if not shown:
+        return f"; no loss below {max(LOSSES):.0%} would have shown{blind}".replace("%", " %")
+    return f"; a loss of {', of '.join(shown)} of {len(smallest)} would have shown{blind}"
+
+
 def _basis(baseline: Baseline | None) -> str:
     if baseline is None or not (baseline.one_machine or baseline.nodes):
         return ""
     if baseline.one_machine:
         return " (learned on this one machine)"
-    return f" (learned from {len(baseline.nodes)} nodes)"
+    check = baseline.self_check
+    doubt = "" if check is None or check.holds else ", whose stated error rate does not hold"
+    return f" (learned from {len(baseline.nodes)} nodes{doubt})"
 
 
 def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[str]:

@@ -10,7 +10,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
-from pytest_anubis.validator.deciding.ledger import Answers, unanswered, unplanned
+from pytest_anubis.validator.deciding.ledger import Answers, unanswered, uncovered, unplanned
 
 
 def judge_node(
@@ -64,6 +64,7 @@ def judge_node(
     explained = len(blocking)
     blocking += unanswered(verdicts, criteria, devices=evidence.devices, answers=answers)
     blocking += unplanned(verdicts, checks, evidence.planned)
+    blocking += uncovered(baseline) if baseline is not None else []
     if baseline is None and expected is None:
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):

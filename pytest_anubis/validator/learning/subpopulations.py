@@ -21,6 +21,9 @@ SHARE = 0.1
 """Smallest share of the nodes that is worth a finding: less are defects, which the learning leaves out."""
 COHERENT = 0.5
 """More than this share of those aside must be alike: scattered defects are no population."""
+VALLEY = 0.5
+"""Half-way between two populations lie at most this many times as many units as about the smaller one's
+middle: of one broad population the ends are thinner than what is between."""
 SEPARATES = 0.95
 """Share of a subpopulation that an attribute's value must name, and of the majority that it must not: one in
 twenty may be mislabelled or sick."""
@@ -89,7 +92,22 @@ def _cluster(
     close = mask & (np.nan_to_num(below + above, nan=1.0) <= 1 - alpha)
     if close.sum() < max(FEWEST, COHERENT * mask.sum()):
         return None  # scattered defects are no population
+    if not _valley(rows, mask, float(np.median(own))):
+        return None  # the end of one broad population is no second one
     return Cluster(side, mask, close, float(np.median(own)), members, whole)
+
+
+def _valley(rows: Rows, mask: BoolArray, typical: float) -> bool:
+    """Return whether there are fewer units half-way to the majority than about the cluster's own middle."""
+    medians = rows.medians()
+    rest = medians[rows.usable & ~mask]
+    if not len(rest):
+        return True
+    other = float(np.median(rest))
+    width = abs(other - typical) / 3
+    between = np.abs(medians - (other + typical) / 2) < width / 2
+    about = np.abs(medians - typical) < width / 2
+    return int((rows.usable & between).sum()) <= VALLEY * int((mask & about).sum())
 
 
 def cluster_finding(

@@ -26,7 +26,7 @@ PLOTTING = 0.35
 MOST_REFITTED = 1000
 """Excesses up to which a tail is fitted anew without each node: time and memory grow with the square; of
 more, one node's few hardly bend the shape."""
-FARTHEST = 64.0
+FARTHEST = 1e12
 """No tail is followed further: the largest loss is 1."""
 ROUNDING = 1e-9
 """Whole numbers of nodes that are missed by less are meant: 1 / .01 - 1 is 99 but for rounding."""
