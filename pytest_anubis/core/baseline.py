@@ -206,7 +206,7 @@ class SelfCheck:
     Attributes:
         nodes: How many nodes were judged.
         rejected: How many of them are rejected.
-        sick: How many are no part of the healthy population, estimated.
+        sick: How many nodes are likely no part of the healthy population.
         rate: Share of the healthy ones that is rejected.
         upper: Upper end of its 95 % interval.
         holds: Whether the stated rate lies within what was seen.
@@ -215,7 +215,7 @@ class SelfCheck:
 
     nodes: Count
     rejected: Count
-    sick: NotNegative
+    sick: Count
     rate: Share
     upper: Share
     holds: bool

@@ -10,12 +10,12 @@ import numpy as np
 
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
-from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
+from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF, healthy_null, step_of
 from pytest_anubis.validator.limits.leave_one_out import leave_one_out_losses
 from pytest_anubis.validator.limits.power import luck
 from pytest_anubis.validator.limits.tails import Tail, fit_tail
 from pytest_anubis.validator.similarity.centre import FEWEST
-from pytest_anubis.validator.similarity.usable_rows import distinct_codes, name_codes
+from pytest_anubis.validator.similarity.usable_rows import Rows, distinct_codes, name_codes
 
 SURE = 1e-4
 """A unit with a smaller chance to be healthy makes its node a sick one for all metrics: among ten thousand
@@ -75,7 +75,7 @@ def healthy_tail(
     if int(usable.sum()) < FEWEST:
         return None
     signed = np.where(usable, learned.losses - learned.gains, np.nan)
-    null = healthy_null(signed, ~learned.flagged)
+    null = healthy_null(signed, ~learned.flagged, max(FLOOR, _step(learned.rows) / 2))
     losses = leave_one_out_losses(
         learned.population, learned.rows, learned.losses, usable & (null.healthy >= HALF)
     )[usable]
@@ -101,6 +101,13 @@ def healthy_tail(
         loss=loss[present],
         trust=trust[present],
     )
+
+
+def _step(rows: Rows) -> float:
+    """Return the relative step of samples that are single values, 0 for others."""
+    if len(rows.blocks) != 1 or rows.blocks[0].values.shape[1] != 1:
+        return 0.0
+    return step_of(rows.blocks[0].values[:, 0].astype(np.float64))
 
 
 def sick_nodes(tails: Sequence[HealthyTail | None]) -> frozenset[str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
+from pytest_anubis.validator.limits.healthy_null import HALF
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 
 INTERVAL = 0.05
@@ -71,11 +72,12 @@ def self_check(
     healthy = sum(trust.values())
     false = sum(trust[name] for name in times)
     lower, upper = _interval(false, healthy)
+    unlike = {name for name in times if trust[name] < HALF} | set(sick)
     rejected = len(set(times) | set(sick))
     check = SelfCheck(
         nodes=every,
         rejected=rejected,
-        sick=round(every - healthy, 1),
+        sick=len(unlike),
         rate=false / healthy if healthy else 0.0,
         upper=upper,
         holds=rate is None or (lower <= rate and rejected <= MOST_SICK * every),

@@ -35,6 +35,9 @@ MOST_SICK = 0.7
 this nobody can say which group is healthy."""
 HALF = 0.5
 """Units are taken for healthy ones from here on: likelier healthy than not."""
+FEW = 4
+"""Values come in steps where each of them is shared by this many units on average: measured ones hardly
+repeat."""
 EXACT, BINS = 64, 64
 """Losses that count one by one, the largest; as many quantiles stand for all others."""
 
@@ -62,12 +65,13 @@ class HealthyNull(NamedTuple):
     healthy: FloatArray
 
 
-def healthy_null(signed: FloatArray, bulk: BoolArray) -> HealthyNull:
+def healthy_null(signed: FloatArray, bulk: BoolArray, floor: float = FLOOR) -> HealthyNull:
     """Fit the healthy part of the signed losses of one metric.
 
     Args:
         signed: Shape (n,), loss less gain of every unit against the centre, in [-1, 1]; NaN leaves one out.
         bulk: Shape (n,), units that were close enough to the centre to make it; at least one of them is in.
+        floor: Least scale; more where values come in steps (`step_of`).
     """
     known = ~np.isnan(signed)
     within = signed[bulk & known]
@@ -77,16 +81,30 @@ def healthy_null(signed: FloatArray, bulk: BoolArray) -> HealthyNull:
     healthy = np.zeros(len(signed))
     healthy[known] = 1.0
     if not len(bad):
-        return HealthyNull(middle, FLOOR, float(DEGREES[-1]), healthy)
-    scale, degrees, share = _fit(
-        *_compressed(np.sort(bad)), float(np.median(good)) if len(good) else 0.0
-    )
+        return HealthyNull(middle, floor, float(DEGREES[-1]), healthy)
+    inner = float(np.median(good)) if len(good) else 0.0
+    scale, degrees, share = _fit(*_compressed(np.sort(bad)), inner, floor)
     chance = np.ones(len(away))
     log = _LOG[degrees == DEGREES][0]
     dense = np.exp(log - (degrees + 1) / 2 * np.log1p((bad / scale) ** 2 / degrees)) / scale
     chance[away > 0] = (1 - share) * dense / ((1 - share) * dense + share)
     healthy[known] = chance
     return HealthyNull(middle, scale, degrees, healthy)
+
+
+def step_of(values: FloatArray) -> float:
+    """Return the step in which single values come, relative to their median; 0 where they do not.
+
+    A clock of whole microseconds shows 8 or 9 for what is 8.5: one step more or less is no loss.
+
+    Args:
+        values: Shape (n,), one value a unit.
+    """
+    distinct = np.unique(values)
+    middle = float(np.median(values))
+    if len(distinct) < 2 or len(distinct) * FEW > len(values) or middle <= 0:
+        return 0.0
+    return float(np.diff(distinct).min()) / middle
 
 
 def _compressed(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -102,17 +120,20 @@ def _compressed(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
     )
 
 
-def _fit(x: FloatArray, weight: FloatArray, inner: float) -> tuple[float, float, float]:
+def _fit(
+    x: FloatArray, weight: FloatArray, inner: float, floor: float
+) -> tuple[float, float, float]:
     """Return the scale, the degrees of freedom and the share of the sick that are likeliest, by EM.
 
     Args:
         x: Shape (k,), losses beyond the middle.
         weight: Shape (k,), how many units each stands for.
         inner: Median gain on the good side.
+        floor: Least scale.
     """
     total = float(weight.sum())
-    reference = np.maximum(inner / QUARTILES, FLOOR)
-    low, high = np.maximum(reference / ASYMMETRY, FLOOR), reference * ASYMMETRY
+    reference = np.maximum(inner / QUARTILES, floor)
+    low, high = np.maximum(reference / ASYMMETRY, floor), reference * ASYMMETRY
     scale, share = reference.copy(), np.full(len(DEGREES), 0.05)  # anywhere to begin with
     squares = x**2
     power, degrees = ((DEGREES + 1) / 2)[:, None], DEGREES[:, None]

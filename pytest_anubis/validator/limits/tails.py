@@ -41,6 +41,7 @@ class Tail(NamedTuple):
         mean: Mean of the excesses.
         shape: 0 for an exponential tail, positive for a heavier one.
         error: Standard error of the shape.
+        doubt: Relative standard error of the mean.
     """
 
     start: float
@@ -48,6 +49,7 @@ class Tail(NamedTuple):
     mean: float
     shape: float
     error: float = 0.0
+    doubt: float = 0.0
 
     @property
     def scale(self) -> float:
@@ -60,7 +62,7 @@ class Tail(NamedTuple):
         Beyond the start it is the chance of a *next* one: the mean over the shapes that the data leave open.
         """
         excess = np.maximum(distance - self.start, 0.0)
-        far = _far(excess, np.full(1, self.mean), np.full(1, self.shape), np.full(1, self.error))
+        far = self._far(excess, np.full(1, self.mean), np.full(1, self.shape))
         body = self.level * np.minimum(distance / max(self.start, FLOOR), 1.0)
         return np.where(distance > self.start, self.level + far, body)
 
@@ -100,7 +102,7 @@ class Tail(NamedTuple):
             count = np.bincount(holders, heavy)
             others = np.maximum(heavy.sum() - count, 1)
             mean = np.maximum(((excess @ heavy) - total) / others, FLOOR)[holders]
-        far = _far(excess, mean, shape, np.full(len(excess), self.error))
+        far = self._far(excess, mean, shape)
         out[np.flatnonzero(beyond)[order]] = self.level + far
         return out
 
@@ -125,24 +127,33 @@ class Tail(NamedTuple):
         chance = 0.0
         for place, share in PLACES:
             xi = min(max(self.shape + place * self.error, 0.0), HEAVIEST)
-            x = excess / max(self.mean * (1 - xi), FLOOR)
-            chance += share * math.exp(-math.log1p(xi * x) / xi if xi else -x)
+            for other, part in PLACES:
+                mean = self.mean * math.exp(other * self.doubt)
+                x = excess / max(mean * (1 - xi), FLOOR)
+                chance += share * part * math.exp(-math.log1p(xi * x) / xi if xi else -x)
         return -math.log(max(chance, 1e-300))
+
+    def _far(self, excess: FloatArray, mean: FloatArray, shape: FloatArray) -> FloatArray:
+        """Return -log of the mean chance of an excess over the shapes and means that are left open.
+
+        Args:
+            excess: Shape (n,).
+            mean: Shape (n,) or (1,), mean of the excesses.
+            shape: The same, of the tail.
+        """
+        chance = np.zeros(len(excess))
+        for place, share in PLACES:
+            xi = np.clip(shape + place * self.error, 0.0, HEAVIEST)
+            for other, part in PLACES:
+                x = excess / np.maximum(mean * math.exp(other * self.doubt) * (1 - xi), FLOOR)
+                heavy = np.log1p(xi * x) / np.where(xi > 0, xi, 1.0)
+                chance += share * part * np.exp(-np.where(xi > 0, heavy, x))
+        return np.asarray(-np.log(np.maximum(chance, 1e-300)))
 
 
 PLACES = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
-"""Places, in standard errors, and weights of the three shapes that stand for a normal error of it
+"""Places, in standard errors, and weights of the three values that stand for a normal error
 (Gauss-Hermite quadrature)."""
-
-
-def _far(excess: FloatArray, mean: FloatArray, shape: FloatArray, error: FloatArray) -> FloatArray:
-    """Return -log of the mean chance of an excess over the shapes that are left open; all shapes (n,)."""
-    chance = np.zeros(np.broadcast_shapes(excess.shape, mean.shape))
-    for place, share in PLACES:
-        xi = np.clip(shape + place * error, 0.0, HEAVIEST)
-        x = excess / np.maximum(mean * (1 - xi), FLOOR)
-        chance += share * np.exp(-np.where(xi > 0, np.log1p(xi * x) / np.where(xi > 0, xi, 1.0), x))
-    return np.asarray(-np.log(np.maximum(chance, 1e-300)))
 
 
 def fit_tail(distances: FloatArray, weight: FloatArray | None = None, prior: float = SHAPE) -> Tail:
@@ -167,7 +178,8 @@ def fit_tail(distances: FloatArray, weight: FloatArray | None = None, prior: flo
     start, count = float(ordered[first - 1]), float(behind[first])
     means, shapes = _mean_and_shape(ordered[first:] - start, share[None, first:], prior)
     error = (1 + float(shapes[0])) / math.sqrt(count + SHRINK)
-    return Tail(start, -math.log(count / total), float(means[0]), float(shapes[0]), error)
+    doubt = 1 / math.sqrt(count)  # of a mean of so many exponential excesses
+    return Tail(start, -math.log(count / total), float(means[0]), float(shapes[0]), error, doubt)
 
 
 def _mean_and_shape(
