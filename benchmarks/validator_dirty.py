@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,7 +167,7 @@ class OnMedians:
 
 def rules(train: Sequence[Values], only: Sequence[str]) -> dict[str, Ours | OnMedians]:
     """Return the rules, learned, by their names."""
-    makers = {
+    makers: dict[str, Callable[[], Ours | OnMedians]] = {
         "ours": lambda: Ours(train),
         "alpha alone": lambda: Ours(train, None),
         "median + k MAD": lambda: OnMedians(train, "mad"),
@@ -296,8 +296,8 @@ def wide(nodes: int, metrics: int, sick: float, seed: int = 0) -> None:
           f"nodes accepted {1 - rejected[~bad].mean():.1%}, sick ones rejected {rejected[bad].mean():.1%}; "
           f"{undecided} metrics undecided; {took:.0f} s to learn and check itself")  # fmt: skip
     if check is not None:
-        print(f"  self-check: {check.rejected} of {check.nodes} rejected, {check.sick} no part of the healthy, "
-              f"healthy rejected {check.rate:.2%} (at most {check.upper:.1%}), holds: {check.holds}")  # fmt: skip
+        print(f"  self-check: {check.rejected} of {check.nodes} rejected, {check.sick} no part of the "
+              f"healthy; of these {check.rate:.2%} (at most {check.upper:.1%}); holds: {check.holds}")  # fmt: skip
 
 
 def _wide_population(metric: int, values: Values) -> Population:

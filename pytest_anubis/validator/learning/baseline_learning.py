@@ -16,6 +16,7 @@ from pytest_anubis.core.baseline import (
     Exclusion,
     Finding,
     Scope,
+    SelfCheck,
     Unjudged,
     cannot_fail,
 )
@@ -90,7 +91,8 @@ def learn_baseline(
     limits = _machine(found, error_rate) if single else _fleet(found, error_rate)
     criteria, tightened = with_promises(limits.criteria, limits.lucky, limits.tails, promises or {})
     nodes = tuple(sorted({node for p in populations for node in set(p.nodes)}))
-    check, seen = None, ()
+    check: SelfCheck | None = None
+    seen: tuple[Finding, ...] = ()
     if not single:
         check, seen = self_check(
             criteria, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick

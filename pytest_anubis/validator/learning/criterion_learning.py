@@ -121,7 +121,7 @@ def _of_fleet(
         cluster_finding(population, rows, one, float(np.median(centre))) for one in beside
     )
     slower = np.zeros(rows.total, dtype=np.bool_)
-    even = next((one for one in beside if EVEN <= one.count / one.whole <= 1 - EVEN), None)
+    even = next((one for one in beside if EVEN <= one.size / one.whole <= 1 - EVEN), None)
     if even is not None:
         # Of two groups of nearly one size, which is the larger one is luck: the faster one is the centre.
         faster = even.side == better

@@ -37,7 +37,7 @@ class Cluster(NamedTuple):
         members: Shape (n,), which units belong to it.
         close: Shape (n,), those of them that are close to its own centre.
         typical: Median of its own centre.
-        count: How many nodes (of one node: units) it has.
+        size: How many nodes (of one node: units) it has.
         whole: Of how many.
     """
 
@@ -45,7 +45,7 @@ class Cluster(NamedTuple):
     members: BoolArray
     close: BoolArray
     typical: float
-    count: int
+    size: int
     whole: int
 
 
@@ -130,7 +130,7 @@ def cluster_finding(
     _, codes = name_codes(population.nodes)
     one_node = len(distinct_codes(codes[rows.usable])) == 1
     nodes = distinct_codes(codes[mask])
-    who = f"{cluster.count} of {cluster.whole} {'units' if one_node else 'nodes'}"
+    who = f"{cluster.size} of {cluster.whole} {'units' if one_node else 'nodes'}"
     mixed = np.isin(nodes, distinct_codes(codes[rows.usable & ~mask]))
     if (
         not one_node and mixed.mean() > COHERENT
