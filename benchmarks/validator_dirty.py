@@ -296,8 +296,8 @@ def wide(nodes: int, metrics: int, sick: float, seed: int = 0) -> None:
           f"nodes accepted {1 - rejected[~bad].mean():.1%}, sick ones rejected {rejected[bad].mean():.1%}; "
           f"{undecided} metrics undecided; {took:.0f} s to learn and check itself")  # fmt: skip
     if check is not None:
-        print(f"  self-check: {check.rejected} of {check.nodes} rejected, {check.sick} no part of the "
-              f"healthy; of these {check.rate:.2%} (at most {check.upper:.1%}); holds: {check.holds}")  # fmt: skip
+        print(f"  self-check: {check.rejected} of {check.nodes} rejected, {check.sick} not healthy, "
+              f"of the others {check.rate:.2%} (at most {check.upper:.1%}); holds: {check.holds}")  # fmt: skip
 
 
 def _wide_population(metric: int, values: Values) -> Population:

@@ -141,7 +141,7 @@ class Tail(NamedTuple):
             mean: Shape (n,) or (1,), mean of the excesses.
             shape: The same, of the tail.
         """
-        chance = np.zeros(len(excess))
+        chance = np.zeros(excess.shape)
         for place, share in PLACES:
             xi = np.clip(shape + place * self.error, 0.0, HEAVIEST)
             for other, part in PLACES:
