@@ -297,7 +297,7 @@ def wide(nodes: int, metrics: int, sick: float, seed: int = 0) -> None:
           f"{undecided} metrics undecided; {took:.0f} s to learn and check itself")  # fmt: skip
     if check is not None:
         print(f"  self-check: {check.rejected} of {check.nodes} rejected, {check.sick} not healthy, "
-              f"of the others {check.rate:.2%} (at most {check.upper:.1%}); holds: {check.holds}")  # fmt: skip
+              f"of the rest {check.rate:.2%} (at most {check.upper:.1%}); holds: {check.holds}")  # fmt: skip
 
 
 def _wide_population(metric: int, values: Values) -> Population:
