@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats
+from pytest_anubis.selector.risk.models.covariates import Floats
 
 DAY = 86_400.0
 

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, NodeRecord
-from pytest_anubis.selector.risk.cox import CoxPH
-from pytest_anubis.selector.risk.cox_time import CoxTime
-from pytest_anubis.selector.risk.hazard import ExtrapolationWarning, HazardModel, load_model
+from pytest_anubis.selector.risk.models.cox import CoxPH
+from pytest_anubis.selector.risk.models.cox_time import CoxTime
+from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel, load_model
+from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.risk.node_risk import NodeRisk
 from pytest_anubis.selector.risk.node_status import HOUR, status_at, status_rows
-from pytest_anubis.selector.risk.parametric import Exponential, Weibull
 from pytest_anubis.selector.selector_error import SelectorError
 
 ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats
-from pytest_anubis.selector.risk.hazard import checked
+from pytest_anubis.selector.risk.models.covariates import Floats
+from pytest_anubis.selector.risk.models.hazard import checked
 
 
 def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) -> float:

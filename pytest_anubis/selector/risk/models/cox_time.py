@@ -18,11 +18,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats, items, numbers
-from pytest_anubis.selector.risk.cox import slopes
-from pytest_anubis.selector.risk.cox_time_network import Clock, Network, make_clock
-from pytest_anubis.selector.risk.cox_time_training import Recipe, sorted_rows, stop, train
-from pytest_anubis.selector.risk.hazard import HazardModel
+from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
+from pytest_anubis.selector.risk.models.cox import slopes
+from pytest_anubis.selector.risk.models.cox_time_network import Clock, Network, make_clock
+from pytest_anubis.selector.risk.models.cox_time_training import Recipe, sorted_rows, stop, train
+from pytest_anubis.selector.risk.models.hazard import HazardModel
 from pytest_anubis.selector.selector_error import SelectorError
 
 _GRID = 100  # times at which the baseline steps, at most

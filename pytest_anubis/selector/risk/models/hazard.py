@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import (
+from pytest_anubis.selector.risk.models.covariates import (
     Floats,
     Preparation,
     items,
@@ -246,7 +246,7 @@ def load_model(plain: Mapping[str, Any]) -> HazardModel:
         raise SelectorError(
             f"model file: model {str(plain.get('model'))[:40]!r} is none of {', '.join(_MODELS)}"
         )
-    maker = getattr(import_module(f"pytest_anubis.selector.risk.{home[0]}"), home[1])
+    maker = getattr(import_module(f"pytest_anubis.selector.risk.models.{home[0]}"), home[1])
     model: HazardModel = maker(beyond=plain.get("beyond", "warn"))
     model._read(plain)
     return model
