@@ -1,0 +1,262 @@
+"""Backtests in time: what would each model have said at earlier moments, and what came?
+
+At each origin models know what was known then, and are judged on *everything* that came after, not on the
+next stretch only: a network that has learned the months of a fleet by heart is still good for the next
+month, and only the far future shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.risk.choosing.model_accuracy import (
+    calibration,
+    harrell,
+    integrated_brier,
+    kaplan_meier,
+)
+from pytest_anubis.selector.risk.models.covariates import Floats
+from pytest_anubis.selector.risk.models.hazard import HazardModel
+
+ORIGINS = (0.35, 0.5, 0.65, 0.8)
+"""Shares of the incidents that are known at each origin: enough before it to learn, and after it to judge."""
+FOLDS = 5
+"""Parts that rows without any time are dealt to, each held back once."""
+LEAST = 20
+"""Incidents that an origin needs after it: a concordance of fewer is noise."""
+_MOST_ROWS = 6_000  # judged at an origin: C of that many is known to .01, and a network reads them in a second
+_LANDMARKS = 6  # moments after an origin at which the nodes under way are judged
+_PARTS = 3  # of the horizon, at which the Brier score is integrated
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """Rows of one interval each, to learn from.
+
+    Attributes:
+        x: Covariates at the start, shape (n, d).
+        duration: Shape (n,).
+        event: Whether each ended with an incident, shape (n,).
+        began: When each began, shape (n,), in the unit of the durations.
+        names: Names of the covariates.
+        timed: Whether `began` means anything; otherwise the rows come in no order.
+    """
+
+    x: Floats
+    duration: Floats
+    event: npt.NDArray[np.bool_]
+    began: Floats
+    names: tuple[str, ...] | None = None
+    timed: bool = True
+
+    @property
+    def incidents(self) -> int:
+        """How many ended with an incident."""
+        return int(self.event.sum())
+
+    def only(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Intervals:
+        """Return some of the rows."""
+        return replace(
+            self,
+            x=self.x[rows],
+            duration=self.duration[rows],
+            event=self.event[rows],
+            began=self.began[rows],
+        )
+
+    def known_at(self, moment: float) -> Intervals:
+        """Return the rows that had begun, with everything after the moment not seen yet."""
+        rows = self.only(self.began < moment)
+        seen = moment - rows.began
+        over = rows.duration > seen
+        return replace(rows, duration=np.where(over, seen, rows.duration), event=rows.event & ~over)
+
+    def thinned(self, most: int, seed: int) -> Intervals:
+        """Return a random share of the rows, with about as many incidents; all if there are fewer."""
+        if self.incidents <= most:
+            return self
+        rng = np.random.default_rng(seed)
+        return self.only(rng.random(len(self.event)) < most / self.incidents)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """What was known at a moment, and what came after it.
+
+    Attributes:
+        known: To learn from.
+        x: Covariates of the n rows that are judged.
+        entry: How long each had been under way when it was judged, shape (n,).
+        follow: How long it was watched from then on, at most the horizon, shape (n,).
+        event: Whether that ended with an incident, shape (n,).
+    """
+
+    known: Intervals
+    x: Floats
+    entry: Floats
+    follow: Floats
+    event: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How good a model was after one origin.
+
+    Attributes:
+        concordance: Harrell's C at the horizon.
+        skill: 1 - integrated Brier score / that of the same rows' own Kaplan-Meier curve.
+        calibration: Predicted / observed incidents until the horizon.
+    """
+
+    concordance: float
+    skill: float
+    calibration: float
+
+
+def origins(rows: Intervals, horizon: float, *, ongoing: bool, seed: int) -> list[Origin]:
+    """Return what can be backtested.
+
+    Args:
+        rows: The history.
+        horizon: How far ahead predictions are judged.
+        ongoing: Whether it will be asked about intervals that are under way (the nodes of a fleet now);
+            otherwise about new ones, where enough of them begin after the origins.
+        seed: Seed of what is drawn where there are too many rows, and of folds without time.
+    """
+    if not rows.timed:
+        return _dealt(rows, horizon, seed)
+    ends = (rows.began + rows.duration)[rows.event]
+    found = []
+    for share in ORIGINS:
+        moment = float(np.quantile(ends, share))
+        new = None if ongoing else _judged(rows, rows.began >= moment, rows.began, horizon, seed)
+        if new is None or new[-1].sum() < LEAST:
+            new = _under_way(rows, moment, horizon, seed, several=ongoing)
+        if new[-1].sum() >= LEAST:
+            found.append(Origin(rows.known_at(moment), *new))
+    return found
+
+
+Judged = tuple[Floats, Floats, Floats, npt.NDArray[np.bool_]]
+
+
+def _judged(
+    rows: Intervals,
+    which: npt.NDArray[np.bool_],
+    since: Floats,
+    horizon: float,
+    seed: int,
+    most: int = _MOST_ROWS,
+) -> Judged:
+    """Return covariates, entry, follow and event of rows that are judged from moments on, shape (n,)."""
+    chosen = np.flatnonzero(which)
+    if len(chosen) > most:
+        chosen = np.sort(np.random.default_rng(seed).choice(chosen, most, replace=False))
+    entry = np.maximum(0.0, since - rows.began)[chosen]
+    left = rows.duration[chosen] - entry
+    over = left > horizon
+    return rows.x[chosen], entry, np.where(over, horizon, left), rows.event[chosen] & ~over
+
+
+def _under_way(
+    rows: Intervals, moment: float, horizon: float, seed: int, *, several: bool
+) -> Judged:
+    """Return what is judged of rows under way at one moment, or at several until the end."""
+    last = float((rows.began + rows.duration).max()) - horizon
+    count = _LANDMARKS if several and last > moment else 1
+    if (
+        not several
+    ):  # nothing is asked about the same row twice: those under way, and all that begin later
+        since = np.maximum(rows.began, moment)
+        return _judged(rows, rows.began + rows.duration > moment, since, horizon, seed)
+    parts = []
+    for number, mark in enumerate(np.linspace(moment, max(moment, last), count)):
+        there = (rows.began <= mark) & (rows.began + rows.duration > mark)
+        since = np.full(len(rows.event), mark)
+        parts.append(_judged(rows, there, since, horizon, seed + number, _MOST_ROWS // count))
+    x, entry, follow, event = zip(*parts, strict=True)
+    return np.concatenate(x), np.concatenate(entry), np.concatenate(follow), np.concatenate(event)
+
+
+def _dealt(rows: Intervals, horizon: float, seed: int) -> list[Origin]:
+    """Return folds of rows that nobody knows the time of, incidents and others dealt evenly."""
+    rng = np.random.default_rng(seed)
+    fold = np.empty(len(rows.event), dtype=np.int64)
+    for group in (np.flatnonzero(rows.event), np.flatnonzero(~rows.event)):
+        fold[rng.permutation(group)] = np.arange(len(group)) % FOLDS
+    found = []
+    for number in range(FOLDS):
+        held = fold == number
+        new = _judged(rows, held, rows.began, horizon, seed)
+        if new[-1].sum() >= LEAST:
+            found.append(Origin(rows.only(~held), *new))
+    return found
+
+
+def ahead(model: HazardModel, origin: Origin, horizon: float) -> Floats:
+    """Return the cumulative hazard from each row's entry on at parts of the horizon, shape (n, parts)."""
+    steps = np.linspace(0, horizon, _PARTS + 1)
+    hazard = model.cumulative(origin.entry[:, None] + steps, origin.x)
+    found: Floats = hazard[:, 1:] - hazard[:, :1]
+    return found
+
+
+def score(hazard: Floats, origin: Origin, horizon: float) -> Score:
+    """Judge what `ahead` gave."""
+    times = np.linspace(0, horizon, _PARTS + 1)[1:]
+    curves = np.exp(-hazard)
+    flat = np.tile(kaplan_meier(origin.follow, origin.event, times), (len(curves), 1))
+    # What was watched for the whole horizon survived it.
+    usual = integrated_brier(times, flat, origin.follow, origin.event)
+    return Score(
+        concordance=harrell(hazard[:, -1], origin.follow, origin.event),
+        skill=1 - integrated_brier(times, curves, origin.follow, origin.event) / usual,
+        calibration=calibration(curves[:, -1], origin.follow, origin.event, horizon),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskGroup:
+    """Rows of like risk, as a backtest saw them.
+
+    Attributes:
+        rows: How many.
+        predicted: Their mean predicted probability of an incident within the horizon.
+        observed: The share that had one (Kaplan-Meier).
+    """
+
+    rows: int
+    predicted: float
+    observed: float
+
+
+def risk_groups(
+    hazards: Sequence[Floats], found: Sequence[Origin], horizon: float, count: int
+) -> list[RiskGroup]:
+    """Return groups of rows by predicted risk, least first, over all origins.
+
+    Args:
+        hazards: Of each origin, what `ahead` gave.
+        found: The origins.
+        horizon: The horizon.
+        count: How many groups of equal size.
+    """
+    chance = -np.expm1(-np.concatenate([hazard[:, -1] for hazard in hazards]))
+    follow = np.concatenate([origin.follow for origin in found])
+    event = np.concatenate([origin.event for origin in found])
+    groups = []
+    for part in np.array_split(np.argsort(chance, kind="stable"), count):
+        if len(part) and follow[part].max() > 0:
+            left = kaplan_meier(follow[part], event[part], np.array([horizon]))
+            groups.append(
+                RiskGroup(
+                    rows=len(part),
+                    predicted=float(chance[part].mean()),
+                    observed=1 - float(left[0]),
+                )
+            )
+    return groups

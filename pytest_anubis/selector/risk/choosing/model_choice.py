@@ -1,0 +1,395 @@
+"""Which model does a history deserve? The one that earlier moments of it would have been served best by.
+
+The simplest of the proportional models that no other beats in skill by more than the backtests' own error
+and by more than `SKILL_GAIN`; Cox-Time in its place where it ranks better by more than `RANK_GAIN`, again
+beyond the error, and costs no skill. The margins are there because the next shift of a fleet is one more
+draw: what was only just better over a few origins is as often only just worse after the next one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from pytest_anubis.selector.risk.choosing.backtest import (
+    Intervals,
+    Origin,
+    RiskGroup,
+    Score,
+    ahead,
+    origins,
+    risk_groups,
+    score,
+)
+from pytest_anubis.selector.risk.models.covariates import Floats
+from pytest_anubis.selector.risk.models.cox import CoxPH
+from pytest_anubis.selector.risk.models.cox_time import CoxTime
+from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel
+from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
+from pytest_anubis.selector.risk.models.stacked import Stacked
+from pytest_anubis.selector.selector_error import SelectorError
+
+SIMPLE = ("exponential", "weibull", "cox")
+"""Proportional models, simplest first."""
+SHAPE_FROM = 10
+"""Incidents from which on the hazard may change with time."""
+COVARIATES_FROM = 100
+"""Incidents from which on covariates are trusted, about ten for each column, and models are compared."""
+NETWORK_FROM = 200
+"""Incidents from which on Cox-Time is tried: a third of them are known at the first origin."""
+SKILL_GAIN = 0.01
+"""What a richer proportional model must gain in skill: on public histories less did not last a year."""
+RANK_GAIN = 0.005
+"""What Cox-Time must gain in concordance, for the same reason."""
+_BACKTEST_INCIDENTS = (
+    1_500  # that a backtest's network learns from: its C is within .005 of that from all
+)
+_BACKTEST_NETWORKS = 3  # the fewest that are stopped by stretches of the history
+_FINAL_INCIDENTS = (
+    6_000  # that the kept network learns from; more take minutes and change C by < .003
+)
+_GROUPS = 5  # groups of risk whose calibration is shown
+_CELLS = 3  # groups of risk at each origin that the error of a risk is taken from
+_SHARES = (
+    0.25,
+    0.5,
+    0.75,
+)  # of Cox-Time in a stack: finer ones are not told apart by a few origins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A model in the backtest.
+
+    Attributes:
+        model: Its kind.
+        scores: At each origin; empty where it could not be tried.
+        chosen: Whether it was taken.
+        why: Why it was not tried; empty where it was.
+    """
+
+    model: str
+    scores: tuple[Score, ...] = ()
+    chosen: bool = False
+    why: str = ""
+
+    def mean(self, field: str) -> float:
+        """Return the mean of a score over origins."""
+        return float(np.mean([getattr(each, field) for each in self.scores]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtest:
+    """Why a model was chosen, and how good it was.
+
+    Attributes:
+        candidates: The models; empty where there was too little to compare them.
+        reason: Why this one, in words.
+        horizon: How far ahead it was judged, in the unit of the durations.
+        timed: Whether in time; otherwise rows of unknown time were held back in turn.
+        incidents: How many were judged, over all origins.
+        groups: Predicted and observed, by predicted risk.
+        error: Root mean square of the logarithm of observed / predicted incidents, over groups of risk at
+            each origin: what a predicted hazard is off by.
+        degrees: How many origins the error is known from.
+    """
+
+    reason: str
+    error: float
+    degrees: int
+    candidates: tuple[Candidate, ...] = ()
+    horizon: float = 0.0
+    timed: bool = True
+    incidents: int = 0
+    groups: tuple[RiskGroup, ...] = ()
+
+    def interval(self, probability: float) -> tuple[float, float]:
+        """Return where an incident probability lies in nine of ten cases, after the backtests' error."""
+        from scipy.special import stdtrit
+
+        factor = float(np.exp(stdtrit(max(1, self.degrees), 0.95) * self.error))
+        hazard = -np.log1p(-min(probability, 1 - 1e-9))
+        return float(-np.expm1(-hazard / factor)), float(-np.expm1(-hazard * factor))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return numbers, strings, lists and dicts, fit for JSON."""
+        plain: dict[str, Any] = asdict(self)
+        for each in plain["candidates"]:
+            each["scores"] = list(each["scores"])
+        return plain | {
+            "candidates": list(plain["candidates"]),
+            "groups": list(plain["groups"]),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Backtest:
+        """Read back what `to_plain` gave.
+
+        Raises:
+            SelectorError: It does not hold what it should.
+        """
+        try:
+            facts = dict(plain)
+            facts["candidates"] = tuple(
+                Candidate(**{**each, "scores": tuple(Score(**one) for one in each["scores"])})
+                for each in facts["candidates"]
+            )
+            facts["groups"] = tuple(RiskGroup(**each) for each in facts["groups"])
+            found = cls(**facts)
+            numbers = [found.error, found.horizon, found.degrees, found.incidents]
+            numbers += [
+                n for one in found.candidates for s in one.scores for n in asdict(s).values()
+            ]
+            numbers += [n for each in found.groups for n in asdict(each).values()]
+            words = [found.reason, *(w for one in found.candidates for w in (one.model, one.why))]
+            if not np.isfinite(np.array(numbers, dtype=np.float64)).all() or found.error < 0:
+                raise ValueError
+            if not all(isinstance(word, str) for word in words):
+                raise ValueError
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+            raise SelectorError("model file: the record of the choice is damaged") from None
+        return found
+
+
+def choose_model(
+    rows: Intervals,
+    *,
+    horizon: float,
+    ongoing: bool = False,
+    quick: bool = False,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[HazardModel, Backtest]:
+    """Choose a model by backtests, and fit it to all rows.
+
+    Its cost is bounded: networks learn from a sample where there are many incidents.
+
+    Args:
+        rows: The history.
+        horizon: How far ahead predictions are judged, positive.
+        ongoing: See `backtest.origins`.
+        quick: Leave Cox-Time out: no torch, and done in a second.
+        seed: Seed of everything random; equal seeds and rows give equal choices on one machine.
+        say: Gets words about the progress.
+
+    Raises:
+        SelectorError: The rows make no sense.
+    """
+    few = _too_few(rows)
+    if few is not None:
+        model, reason = few
+        return _fit(model, rows), Backtest(
+            reason=reason, error=1 / (rows.incidents + 0.5) ** 0.5, degrees=max(1, rows.incidents)
+        )
+    found = origins(rows, horizon, ongoing=ongoing, seed=seed)
+    found = [origin for origin in found if origin.known.incidents >= CoxTime.needs_events]
+    if len(found) < 2:
+        reason = (
+            f"weibull: {rows.incidents} incidents do not suffice for two backtests; the models could not "
+            "be compared"
+        )
+        error = 1 / (rows.incidents + 0.5) ** 0.5
+        return _fit(Weibull(), rows), Backtest(reason=reason, error=error, degrees=len(found) + 1)
+    hazards = {name: _foresee(name, found, horizon, seed, say) for name in SIMPLE}
+    missing = _no_network(rows, quick)
+    if not missing:
+        try:
+            hazards["cox-time"] = _foresee("cox-time", found, horizon, seed, say)
+        except ImportError:
+            missing = "torch is not installed"
+    scores = {
+        name: tuple(score(h, o, horizon) for h, o in zip(each, found, strict=True))
+        for name, each in hazards.items()
+    }
+    name, reason = _choose(scores, timed=rows.timed)
+    share = _stack(name, hazards, scores, found, horizon) if name == "cox-time" else None
+    if share is not None:
+        partner = _simplest(scores, timed=rows.timed)
+        stack = [
+            share * a + (1 - share) * b
+            for a, b in zip(hazards["cox-time"], hazards[partner], strict=True)
+        ]
+        hazards["stacked"] = stack
+        scores["stacked"] = tuple(score(h, o, horizon) for h, o in zip(stack, found, strict=True))
+        reason = f"stacked: {share:.0%} cox-time and {1 - share:.0%} {partner}, better than either"
+        name = "stacked"
+        parts = ((share, "cox-time"), (1 - share, partner))
+        say(f"fitting {reason}")
+        model = Stacked([(w, _fitted(kind, rows, seed)) for w, kind in parts])
+    else:
+        say(f"fitting {name} to {rows.incidents} incidents")
+        model = _fitted(name, rows, seed)
+    candidates = [
+        Candidate(model=kind, scores=each, chosen=kind == name) for kind, each in scores.items()
+    ]
+    if missing:
+        candidates.append(Candidate(model="cox-time", why=missing))
+    return model, Backtest(
+        candidates=tuple(candidates),
+        reason=reason,
+        horizon=horizon,
+        timed=rows.timed,
+        incidents=sum(int(origin.event.sum()) for origin in found),
+        groups=tuple(risk_groups(hazards[name], found, horizon, _GROUPS)),
+        error=_error(hazards[name], found, horizon),
+        degrees=len(found),
+    )
+
+
+def _too_few(rows: Intervals) -> tuple[HazardModel, str] | None:
+    """Return the model of a history that is too small to compare models on, and why."""
+    count = rows.incidents
+    if count < SHAPE_FROM:
+        return Exponential(use_covariates=False), (
+            f"exponential, one rate for all nodes: {count} incident{'s' if count != 1 else ''}; from "
+            f"{SHAPE_FROM} on the hazard may change with time"
+        )
+    if count < COVARIATES_FROM:
+        return Weibull(use_covariates=False), (
+            f"weibull, one curve for all nodes: {count} incidents; models are compared from "
+            f"{COVARIATES_FROM} on"
+        )
+    return None
+
+
+def _no_network(rows: Intervals, quick: bool) -> str:
+    """Say why Cox-Time is not tried; nothing where it is."""
+    if quick:
+        return "not tried here, it takes too long; 'anubis risk --save' compares it as well"
+    if rows.incidents < NETWORK_FROM:
+        return f"needs {NETWORK_FROM} incidents, there are {rows.incidents}"
+    return ""
+
+
+def _foresee(
+    name: str, found: Sequence[Origin], horizon: float, seed: int, say: Callable[[str], None]
+) -> list[Floats]:
+    """Return what a model would have said at each origin."""
+    said = []
+    for number, origin in enumerate(found):
+        say(f"backtest {number + 1} of {len(found)}: {name}")
+        known = origin.known
+        if name == "cox-time":
+            known = known.thinned(_BACKTEST_INCIDENTS, seed)
+            model: HazardModel = CoxTime(seed=seed, networks=_BACKTEST_NETWORKS)
+        else:
+            model = _new(name, seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)  # the far future is what is asked
+            said.append(ahead(_fit(model, known), origin, horizon))
+    return said
+
+
+def _new(name: str, seed: int) -> HazardModel:
+    if name == "exponential":
+        return Exponential()
+    if name == "weibull":
+        return Weibull()
+    return CoxPH() if name == "cox" else CoxTime(seed=seed)
+
+
+def _fit(model: HazardModel, rows: Intervals) -> HazardModel:
+    return model.fit(
+        rows.x,
+        rows.duration,
+        rows.event,
+        names=rows.names,
+        order=rows.began if rows.timed else None,
+    )
+
+
+def _fitted(name: str, rows: Intervals, seed: int) -> HazardModel:
+    known = rows.thinned(_FINAL_INCIDENTS, seed) if name == "cox-time" else rows
+    model = _fit(_new(name, seed), known)
+    if known is not rows:
+        model.notes += (f"learned from {known.incidents} of {rows.incidents} incidents, drawn",)
+    return model
+
+
+def _gain(one: Sequence[Score], other: Sequence[Score], field: str) -> tuple[float, float]:
+    """Return the mean gain of a score over paired origins, and its standard error."""
+    gains = np.array(
+        [getattr(a, field) - getattr(b, field) for a, b in zip(one, other, strict=True)]
+    )
+    return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5)
+
+
+def _simplest(scores: Mapping[str, Sequence[Score]], *, timed: bool) -> str:
+    """Return the simplest proportional model that no other beats in skill beyond margin and error."""
+    best = max(SIMPLE, key=lambda name: float(np.mean([each.skill for each in scores[name]])))
+    for name in SIMPLE[: SIMPLE.index(best)]:
+        gain, error = _gain(scores[best], scores[name], "skill")
+        if gain <= max(error, SKILL_GAIN * timed):
+            return name
+    return best
+
+
+def _choose(scores: Mapping[str, Sequence[Score]], *, timed: bool) -> tuple[str, str]:
+    """Return the model and why it is taken."""
+    simple = _simplest(scores, timed=timed)
+    count = len(scores[simple])
+    where = f"over {count} {'earlier moments' if timed else 'parts held back in turn'}"
+    if simple == SIMPLE[0]:
+        reason = f"{simple}: no richer one predicted better {where}"
+    else:
+        gain, error = _gain(scores[simple], scores[SIMPLE[0]], "skill")
+        reason = f"{simple}: its skill beats exponential's by {gain:.3f} (± {error:.3f}) {where}"
+    if "cox-time" not in scores:
+        return simple, reason
+    gain, error = _gain(scores["cox-time"], scores[simple], "concordance")
+    cost, doubt = _gain(scores[simple], scores["cox-time"], "skill")
+    words = f"cox-time's C against {simple}'s {gain:+.3f} (± {error:.3f}) {where}"
+    if gain <= max(error, RANK_GAIN * timed):
+        return simple, f"{reason}; {words}: not enough to trust a network with the next shift"
+    if cost > max(doubt, SKILL_GAIN):
+        return simple, f"{reason}; {words}, but its skill is {cost:.3f} worse"
+    return "cox-time", f"{words}, its skill {-cost:+.3f}"
+
+
+def _stack(
+    name: str,
+    hazards: Mapping[str, Sequence[Floats]],
+    scores: Mapping[str, Sequence[Score]],
+    found: Sequence[Origin],
+    horizon: float,
+) -> float | None:
+    """Return Cox-Time's share in a stack with the best proportional model; None if that is not better.
+
+    Each origin is judged with the share that the others prefer.
+    """
+    if len(found) < 3:
+        return None
+    partner = _simplest(scores, timed=True)
+    tried = {
+        share: [
+            score(share * a + (1 - share) * b, origin, horizon)
+            for a, b, origin in zip(hazards[name], hazards[partner], found, strict=True)
+        ]
+        for share in _SHARES
+    }
+
+    def best(without: int) -> float:
+        kept = [place for place in range(len(found)) if place != without]
+        return max(_SHARES, key=lambda w: float(np.mean([tried[w][at].skill for at in kept])))
+
+    honest = [tried[best(place)][place] for place in range(len(found))]
+    gain, error = _gain(honest, scores[name], "skill")
+    rank, _ = _gain(honest, scores[name], "concordance")
+    if gain <= max(error, SKILL_GAIN) or rank < -RANK_GAIN / 2:
+        return None
+    return best(-1)
+
+
+def _error(hazards: Sequence[Floats], found: Sequence[Origin], horizon: float) -> float:
+    """Return the root mean square of log(observed / predicted) over groups of risk at each origin."""
+    misses = []
+    for hazard, origin in zip(hazards, found, strict=True):
+        for group in risk_groups([hazard], [origin], horizon, _CELLS):
+            # Half an incident on both sides keeps groups without any finite, and shrinks small ones.
+            seen, said = group.rows * group.observed + 0.5, group.rows * group.predicted + 0.5
+            misses.append(float(np.log(seen / said)))
+    return float(np.sqrt(np.mean(np.square(misses)))) if misses else 1.0
