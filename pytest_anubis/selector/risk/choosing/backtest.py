@@ -28,7 +28,9 @@ FOLDS = 5
 """Parts that rows without any time are dealt to, each held back once."""
 LEAST = 20
 """Incidents that an origin needs after it: a concordance of fewer is noise."""
-_MOST_ROWS = 6_000  # judged at an origin: C of that many is known to .01, and a network reads them in a second
+_MOST_ROWS = (
+    6_000  # judged at an origin: C is known to .01 from them, and a network reads them in a second
+)
 _LANDMARKS = 6  # moments after an origin at which the nodes under way are judged
 _PARTS = 3  # of the horizon, at which the Brier score is integrated
 

@@ -54,6 +54,7 @@ _FINAL_INCIDENTS = (
 )
 _GROUPS = 5  # groups of risk whose calibration is shown
 _CELLS = 3  # groups of risk at each origin that the error of a risk is taken from
+_FARTHEST = 20.0  # of a log hazard: beyond it every probability is possible
 _SHARES = (
     0.25,
     0.5,
@@ -108,12 +109,17 @@ class Backtest:
     groups: tuple[RiskGroup, ...] = ()
 
     def interval(self, probability: float) -> tuple[float, float]:
-        """Return where an incident probability lies in nine of ten cases, after the backtests' error."""
-        from scipy.special import stdtrit
-
-        factor = float(np.exp(stdtrit(max(1, self.degrees), 0.95) * self.error))
+        """Return where an incident probability lies in 95 % of cases, after the backtests' error."""
+        factor = float(np.exp(min(self.reach, _FARTHEST)))
         hazard = -np.log1p(-min(probability, 1 - 1e-9))
         return float(-np.expm1(-hazard / factor)), float(-np.expm1(-hazard * factor))
+
+    @property
+    def reach(self) -> float:
+        """How far the logarithm of a hazard may be off in 95 % of cases (Student's t)."""
+        from scipy.special import stdtrit
+
+        return float(stdtrit(max(1, self.degrees), 0.975)) * self.error
 
     def to_plain(self) -> dict[str, Any]:
         """Return numbers, strings, lists and dicts, fit for JSON."""
