@@ -85,9 +85,10 @@ def main() -> None:
     warnings.simplefilter("ignore")  # figures beyond the last time are wanted here
     for name in arguments.task:
         data = Path(arguments.data)
-        table(
-            name, rows_task(TASKS[name](data)) if name in TASKS else fleet_task(FLEETS[name](data))
-        )
+        if name in TASKS:
+            table(name, rows_task(TASKS[name](data), arguments.splits))
+        else:
+            table(name, fleet_task(FLEETS[name](data)))
 
 
 def rows_task(task: Task, most: int) -> dict[str, list[Judged]]:

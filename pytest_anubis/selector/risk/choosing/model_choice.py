@@ -148,13 +148,21 @@ class Backtest:
             found = cls(**facts)
             numbers = [found.error, found.horizon, found.degrees, found.incidents]
             numbers += [
-                n for one in found.candidates for s in one.scores for n in asdict(s).values()
+                n for c in found.candidates for each in c.scores for n in asdict(each).values()
             ]
-            numbers += [n for each in found.groups for n in asdict(each).values()]
-            words = [found.reason, *(w for one in found.candidates for w in (one.model, one.why))]
-            if not np.isfinite(np.array(numbers, dtype=np.float64)).all() or found.error < 0:
-                raise ValueError
-            if not all(isinstance(word, str) for word in words):
+            words = [
+                found.reason,
+                *(w for each in found.candidates for w in (each.model, each.why)),
+            ]
+            sound = (
+                np.isfinite(np.array(numbers, dtype=np.float64)).all()
+                and found.error >= 0
+                and found.degrees >= 1
+                and all(isinstance(word, str) for word in words)
+                and all(isinstance(n, int) and n >= 1 for n in (each.rows for each in found.groups))
+                and all(0 <= p <= 1 for g in found.groups for p in (g.predicted, g.observed))
+            )
+            if not sound:
                 raise ValueError
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
             raise SelectorError("model file: the record of the choice is damaged") from None
