@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         load_model,
     )
     from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
+    from pytest_anubis.selector.risk.models.stacked import Stacked
     from pytest_anubis.selector.risk.node_risk import NodeRisk
     from pytest_anubis.selector.risk.node_status import StatusRows, status_at, status_rows
     from pytest_anubis.selector.selector_error import SelectorError
@@ -50,6 +51,7 @@ _HOME = {
     "Plan": "choice.choice_plan",
     "Pruned": "choice.choice_plan",
     "SelectorError": "selector_error",
+    "Stacked": "risk.models.stacked",
     "StatusRows": "risk.node_status",
     "Weibull": "risk.models.parametric",
     "antolini": "risk.choosing.model_accuracy",
@@ -82,6 +84,7 @@ __all__ = [
     "Plan",
     "Pruned",
     "SelectorError",
+    "Stacked",
     "StatusRows",
     "Weibull",
     "antolini",

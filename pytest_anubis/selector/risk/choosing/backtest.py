@@ -32,6 +32,9 @@ _MOST_ROWS = (
     6_000  # judged at an origin: C is known to .01 from them, and a network reads them in a second
 )
 _LANDMARKS = 6  # moments after an origin at which the nodes under way are judged
+_LEAST_RATIO = (
+    1e-3  # of predicted to observed: a model that predicts nothing is not levelled to anything
+)
 _PARTS = 3  # of the horizon, at which the Brier score is integrated
 
 
@@ -110,13 +113,23 @@ class Score:
 
     Attributes:
         concordance: Harrell's C at the horizon.
-        skill: 1 - integrated Brier score / that of the same rows' own Kaplan-Meier curve.
+        brier: Integrated Brier score.
+        levelled: The same, had the model known how many incidents would come: what is left is how it tells
+            rows apart. All models alike miss a shift of the level, and the next fit mends it.
+        usual: That of the same rows' own Kaplan-Meier curve.
         calibration: Predicted / observed incidents until the horizon.
     """
 
     concordance: float
-    skill: float
+    brier: float
+    levelled: float
+    usual: float
     calibration: float
+
+    @property
+    def skill(self) -> float:
+        """Return 1 - Brier score / the usual one."""
+        return 1 - self.brier / self.usual
 
 
 def origins(rows: Intervals, horizon: float, *, ongoing: bool, seed: int) -> list[Origin]:
@@ -210,14 +223,19 @@ def ahead(model: HazardModel, origin: Origin, horizon: float) -> Floats:
 def score(hazard: Floats, origin: Origin, horizon: float) -> Score:
     """Judge what `ahead` gave."""
     times = np.linspace(0, horizon, _PARTS + 1)[1:]
-    curves = np.exp(-hazard)
-    flat = np.tile(kaplan_meier(origin.follow, origin.event, times), (len(curves), 1))
-    # What was watched for the whole horizon survived it.
-    usual = integrated_brier(times, flat, origin.follow, origin.event)
+    watched = origin.follow, origin.event
+
+    def brier(curves: Floats) -> float:
+        return integrated_brier(times, curves, *watched)
+
+    ratio = calibration(np.exp(-hazard[:, -1]), *watched, horizon)
+    flat = np.tile(kaplan_meier(*watched, times), (len(hazard), 1))
     return Score(
-        concordance=harrell(hazard[:, -1], origin.follow, origin.event),
-        skill=1 - integrated_brier(times, curves, origin.follow, origin.event) / usual,
-        calibration=calibration(curves[:, -1], origin.follow, origin.event, horizon),
+        concordance=harrell(hazard[:, -1], *watched),
+        brier=brier(np.exp(-hazard)),
+        levelled=brier(np.exp(-hazard / max(ratio, _LEAST_RATIO))),
+        usual=brier(flat),
+        calibration=ratio,
     )
 
 

@@ -1,9 +1,10 @@
 """Which model does a history deserve? The one that earlier moments of it would have been served best by.
 
 The simplest of the proportional models that no other beats in skill by more than the backtests' own error
-and by more than `SKILL_GAIN`; Cox-Time in its place where it ranks better by more than `RANK_GAIN`, again
-beyond the error, and costs no skill. The margins are there because the next shift of a fleet is one more
-draw: what was only just better over a few origins is as often only just worse after the next one.
+and by more than `SKILL_GAIN`, or the mean of those that cannot be told apart; Cox-Time in their place where
+it ranks better by more than `RANK_GAIN`, again beyond the error, and costs no skill. The margins are there
+because the next shift of a fleet is one more draw: what was only just better over a few origins is as often
+only just worse after the next one.
 """
 
 from __future__ import annotations
@@ -43,23 +44,17 @@ NETWORK_FROM = 200
 """Incidents from which on Cox-Time is tried: a third of them are known at the first origin."""
 SKILL_GAIN = 0.01
 """What a richer proportional model must gain in skill: on public histories less did not last a year."""
+_VAGUE = (
+    0.03  # standard error of a gain in skill beyond which backtests are too unlike to choose by
+)
 RANK_GAIN = 0.005
 """What Cox-Time must gain in concordance, for the same reason."""
-_BACKTEST_INCIDENTS = (
-    1_500  # that a backtest's network learns from: its C is within .005 of that from all
-)
+_BACKTEST_INCIDENTS = 1_500  # that a backtest's network learns from: seconds instead of minutes
 _BACKTEST_NETWORKS = 3  # the fewest that are stopped by stretches of the history
-_FINAL_INCIDENTS = (
-    6_000  # that the kept network learns from; more take minutes and change C by < .003
-)
+_FINAL_INCIDENTS = 6_000  # that the kept network learns from, for the same reason
 _GROUPS = 5  # groups of risk whose calibration is shown
 _CELLS = 3  # groups of risk at each origin that the error of a risk is taken from
 _FARTHEST = 20.0  # of a log hazard: beyond it every probability is possible
-_SHARES = (
-    0.25,
-    0.5,
-    0.75,
-)  # of Cox-Time in a stack: finer ones are not told apart by a few origins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,24 +214,18 @@ def choose_model(
         name: tuple(score(h, o, horizon) for h, o in zip(each, found, strict=True))
         for name, each in hazards.items()
     }
-    name, reason = _choose(scores, timed=rows.timed)
-    share = _stack(name, hazards, scores, found, horizon) if name == "cox-time" else None
-    if share is not None:
-        partner = _simplest(scores, timed=rows.timed)
-        stack = [
-            share * a + (1 - share) * b
-            for a, b in zip(hazards["cox-time"], hazards[partner], strict=True)
+    names, reason = _choose(scores, timed=rows.timed)
+    name = names[0] if len(names) == 1 else "stacked"
+    if len(names) > 1:
+        together = [
+            sum(each, np.zeros(())) / len(names)
+            for each in zip(*(hazards[n] for n in names), strict=True)
         ]
-        hazards["stacked"] = stack
-        scores["stacked"] = tuple(score(h, o, horizon) for h, o in zip(stack, found, strict=True))
-        reason = f"stacked: {share:.0%} cox-time and {1 - share:.0%} {partner}, better than either"
-        name = "stacked"
-        parts = ((share, "cox-time"), (1 - share, partner))
-        say(f"fitting {reason}")
-        model = Stacked([(w, _fitted(kind, rows, seed)) for w, kind in parts])
-    else:
-        say(f"fitting {name} to {rows.incidents} incidents")
-        model = _fitted(name, rows, seed)
+        hazards[name] = together
+        scores[name] = tuple(score(h, o, horizon) for h, o in zip(together, found, strict=True))
+    say(f"fitting {' and '.join(names)} to {rows.incidents} incidents")
+    fitted = [_fitted(each, rows, seed) for each in names]
+    model = fitted[0] if len(fitted) == 1 else Stacked([(1 / len(fitted), m) for m in fitted])
     candidates = [
         Candidate(model=kind, scores=each, chosen=kind == name) for kind, each in scores.items()
     ]
@@ -324,78 +313,71 @@ def _fitted(name: str, rows: Intervals, seed: int) -> HazardModel:
     return model
 
 
-def _gain(one: Sequence[Score], other: Sequence[Score], field: str) -> tuple[float, float]:
-    """Return the mean gain of a score over paired origins, and its standard error."""
-    gains = np.array(
-        [getattr(a, field) - getattr(b, field) for a, b in zip(one, other, strict=True)]
-    )
+def _gain(losses: Sequence[float], better: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of paired differences over origins, and its standard error."""
+    gains = np.asarray(losses) - np.asarray(better)
     return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5)
 
 
-def _simplest(scores: Mapping[str, Sequence[Score]], *, timed: bool) -> str:
-    """Return the simplest proportional model that no other beats in skill beyond margin and error."""
-    best = max(SIMPLE, key=lambda name: float(np.mean([each.skill for each in scores[name]])))
-    for name in SIMPLE[: SIMPLE.index(best)]:
-        gain, error = _gain(scores[best], scores[name], "skill")
-        if gain <= max(error, SKILL_GAIN * timed):
-            return name
-    return best
+def _skills(scores: Sequence[Score], *, levelled: bool = False) -> list[float]:
+    """Return what each origin takes from skill.
 
-
-def _choose(scores: Mapping[str, Sequence[Score]], *, timed: bool) -> tuple[str, str]:
-    """Return the model and why it is taken."""
-    simple = _simplest(scores, timed=timed)
-    count = len(scores[simple])
-    where = f"over {count} {'earlier moments' if timed else 'parts held back in turn'}"
-    if simple == SIMPLE[0]:
-        reason = f"{simple}: no richer one predicted better {where}"
-    else:
-        gain, error = _gain(scores[simple], scores[SIMPLE[0]], "skill")
-        reason = f"{simple}: its skill beats exponential's by {gain:.3f} (± {error:.3f}) {where}"
-    if "cox-time" not in scores:
-        return simple, reason
-    gain, error = _gain(scores["cox-time"], scores[simple], "concordance")
-    cost, doubt = _gain(scores[simple], scores["cox-time"], "skill")
-    words = f"cox-time's C against {simple}'s {gain:+.3f} (± {error:.3f}) {where}"
-    if gain <= max(error, RANK_GAIN * timed):
-        return simple, f"{reason}; {words}: not enough to trust a network with the next shift"
-    if cost > max(doubt, SKILL_GAIN):
-        return simple, f"{reason}; {words}, but its skill is {cost:.3f} worse"
-    return "cox-time", f"{words}, its skill {-cost:+.3f}"
-
-
-def _stack(
-    name: str,
-    hazards: Mapping[str, Sequence[Floats]],
-    scores: Mapping[str, Sequence[Score]],
-    found: Sequence[Origin],
-    horizon: float,
-) -> float | None:
-    """Return Cox-Time's share in a stack with the best proportional model; None if that is not better.
-
-    Each origin is judged with the share that the others prefer.
+    By the mean of the usual scores: that of a quiet stretch is next to nothing and would outweigh all others.
     """
-    if len(found) < 3:
-        return None
-    partner = _simplest(scores, timed=True)
-    tried = {
-        share: [
-            score(share * a + (1 - share) * b, origin, horizon)
-            for a, b, origin in zip(hazards[name], hazards[partner], found, strict=True)
-        ]
-        for share in _SHARES
-    }
+    usual = float(np.mean([each.usual for each in scores]))
+    return [(each.levelled if levelled else each.brier) / usual for each in scores]
 
-    def best(without: int) -> float:
-        kept = [place for place in range(len(found)) if place != without]
-        return max(_SHARES, key=lambda w: float(np.mean([tried[w][at].skill for at in kept])))
 
-    honest = [tried[best(place)][place] for place in range(len(found))]
-    gain, error = _gain(honest, scores[name], "skill")
-    rank, _ = _gain(honest, scores[name], "concordance")
-    if gain <= max(error, SKILL_GAIN) or rank < -RANK_GAIN / 2:
-        return None
-    return best(-1)
+def _simplest(scores: Mapping[str, Sequence[Score]], *, timed: bool) -> tuple[tuple[str, ...], str]:
+    """Return the simplest proportional model that no other beats beyond margin and error, and why.
+
+    Several where the backtests cannot tell them apart, for their error is larger than the margin: their
+    mean is never far from the best of them.
+    """
+    losses = {name: _skills(scores[name]) for name in SIMPLE}
+    best = min(SIMPLE, key=lambda name: float(np.mean(losses[name])))
+    behind = {name: _gain(losses[name], losses[best]) for name in SIMPLE}
+    count = len(losses[best])
+    where = f"over {count} {'earlier moments' if timed else 'parts held back in turn'}"
+    vague = [name for name, (gain, error) in behind.items() if gain <= error > _VAGUE]
+    if vague:
+        names = tuple(name for name in SIMPLE if name in (*vague, best))
+        worst = max(behind[name][1] for name in vague)
+        return names, (
+            f"the mean of {', '.join(names)}: {where} their skills cannot be told apart (± {worst:.2f})"
+        )
+    for name in SIMPLE:
+        gain, error = behind[name]
+        if gain <= max(error, SKILL_GAIN * timed):
+            break
+    if name == SIMPLE[0]:
+        return (name,), f"{name}: no richer one predicted better {where}"
+    gain, error = _gain(losses[SIMPLE[0]], losses[name])
+    return (name,), (f"{name}: its skill beats {SIMPLE[0]}'s by {gain:.3f} (± {error:.3f}) {where}")
+
+
+def _choose(scores: Mapping[str, Sequence[Score]], *, timed: bool) -> tuple[tuple[str, ...], str]:
+    """Return the models whose mean is taken, mostly one, and why."""
+    names, reason = _simplest(scores, timed=timed)
+    if "cox-time" not in scores:
+        return names, reason
+    network = scores["cox-time"]
+    rank, error = _gain(
+        [each.concordance for each in network],
+        np.mean([[each.concordance for each in scores[name]] for name in names], axis=0).tolist(),
+    )
+    cost, doubt = _gain(
+        _skills(network, levelled=True),
+        np.mean([_skills(scores[name], levelled=True) for name in names], axis=0).tolist(),
+    )
+    words = f"cox-time's C against {'theirs' if len(names) > 1 else names[0]} {rank:+.3f} (± {error:.3f})"
+    if rank <= max(error, RANK_GAIN * timed):
+        return names, f"{reason}; {words}: not enough to trust a network with the next shift"
+    if cost > max(doubt, SKILL_GAIN):
+        return names, f"{reason}; {words}, but its skill at equal level is {cost:.3f} worse"
+    return (
+        "cox-time",
+    ), f"{words} over {len(network)} backtests, its skill at equal level {-cost:+.3f}"
 
 
 def _error(hazards: Sequence[Floats], found: Sequence[Origin], horizon: float) -> float:

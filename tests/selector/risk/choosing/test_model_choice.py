@@ -26,32 +26,49 @@ def fleet(count: int = 1200, *, shape: float = 0.5, slope: float = 1.0, seed: in
 
 def scores(*pairs: tuple[float, float]) -> tuple[Score, ...]:
     """Scores at as many origins, of concordance and skill."""
-    return tuple(Score(concordance=c, skill=s, calibration=1.0) for c, s in pairs)
+    return tuple(
+        Score(concordance=c, brier=1 - s, levelled=1 - s, usual=1.0, calibration=1.0)
+        for c, s in pairs
+    )
 
 
 PLAIN = scores((0.60, 0.10), (0.62, 0.12), (0.61, 0.09), (0.63, 0.11))
 
 
-def against(cox_time: tuple[Score, ...]) -> dict[str, tuple[Score, ...]]:
-    return {"exponential": PLAIN, "weibull": PLAIN, "cox": PLAIN, "cox-time": cox_time}
+def chosen(
+    simple: dict[str, tuple[Score, ...]], cox_time: tuple[Score, ...], timed: bool = True
+) -> tuple[tuple[str, ...], str]:
+    every = dict.fromkeys(model_choice.SIMPLE, PLAIN) | simple | {"cox-time": cox_time}
+    return model_choice._choose(every, timed=timed)
 
 
 def test_a_network_is_believed_beyond_the_error_of_the_backtests_only() -> None:
     better = scores((0.63, 0.10), (0.64, 0.13), (0.63, 0.10), (0.66, 0.12))
-    assert model_choice._choose(against(better), timed=True)[0] == "cox-time"
-    mixed = scores((0.67, 0.10), (0.60, 0.13), (0.58, 0.10), (0.67, 0.12))  # as good on average
-    name, why = model_choice._choose(against(mixed), timed=True)
-    assert name == "exponential"
+    assert chosen({}, better)[0] == ("cox-time",)
+    mixed = scores((0.67, 0.10), (0.60, 0.13), (0.58, 0.10), (0.67, 0.12))  # now better, now worse
+    names, why = chosen({}, mixed)
+    assert names == ("exponential",)
     assert "not enough to trust a network" in why
     bold = scores(
         (0.63, 0.04), (0.64, 0.05), (0.63, 0.03), (0.66, 0.04)
     )  # ranks better, exaggerates
-    name, why = model_choice._choose(against(bold), timed=True)
-    assert name == "exponential"
-    assert "skill is 0.065 worse" in why
+    names, why = chosen({}, bold)
+    assert names == ("exponential",)
+    assert "skill at equal level is 0.065 worse" in why
     little = scores(*((each.concordance + 0.003, each.skill) for each in PLAIN))
-    assert model_choice._choose(against(little), timed=True)[0] == "exponential"
-    assert model_choice._choose(against(little), timed=False)[0] == "cox-time"  # no shift to fear
+    assert chosen({}, little)[0] == ("exponential",)
+    assert chosen({}, little, timed=False)[0] == ("cox-time",)  # no shift to fear
+
+
+def test_a_richer_model_must_gain_and_those_that_nobody_can_tell_apart_are_averaged() -> None:
+    gains = {"weibull": scores((0.6, 0.15), (0.6, 0.16), (0.6, 0.14), (0.6, 0.15))}
+    assert chosen(gains, PLAIN)[0] == ("weibull",)
+    hardly = {"weibull": scores((0.6, 0.105), (0.6, 0.125), (0.6, 0.095), (0.6, 0.115))}
+    assert chosen(hardly, PLAIN)[0] == ("exponential",)
+    torn = {"cox": scores((0.6, 0.4), (0.62, -0.2), (0.61, 0.3), (0.63, 0.1))}
+    names, why = chosen(torn, PLAIN)
+    assert names == ("exponential", "weibull", "cox")
+    assert "cannot be told apart" in why
 
 
 def test_the_shape_of_the_hazard_is_found_and_the_choice_repeats() -> None:
