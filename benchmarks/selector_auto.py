@@ -41,8 +41,8 @@ from pytest_anubis.selector import (
     integrated_brier,
     kaplan_meier,
 )
-from pytest_anubis.selector.risk.choosing.backtest import Intervals
 from pytest_anubis.selector.risk.choosing.model_choice import choose_model
+from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.forecast import fit_risk
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.node_status import HOUR, status_at

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, NodeRecord
-from pytest_anubis.selector.risk.choosing.backtest import Intervals
 from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
+from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.cox import CoxPH
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel, load_model

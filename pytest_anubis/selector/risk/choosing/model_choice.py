@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_anubis.selector.risk.choosing.backtest import (
+from pytest_anubis.selector.risk.choosing.risk_backtest import (
     Intervals,
     Origin,
     RiskGroup,
@@ -180,7 +180,7 @@ def choose_model(
     Args:
         rows: The history.
         horizon: How far ahead predictions are judged, positive.
-        ongoing: See `backtest.origins`.
+        ongoing: See `risk_backtest.origins`.
         quick: Leave Cox-Time out: no torch, and done in a second.
         seed: Seed of everything random; equal seeds and rows give equal choices on one machine.
         say: Gets words about the progress.

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_anubis.selector import CoxTime, SelectorError, load_model
 from pytest_anubis.selector.risk.choosing import model_choice
-from pytest_anubis.selector.risk.choosing.backtest import Intervals, Score, origins
 from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
+from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals, Score, origins
 
 
 def fleet(count: int = 1200, *, shape: float = 0.5, slope: float = 1.0, seed: int = 0) -> Intervals:
