@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_anubis.selector import CoxTime, SelectorError, load_model
+from pytest_anubis.selector import CoxTime, SelectorError, Stacked, load_model
 from pytest_anubis.selector.risk.choosing import model_choice
 from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals, Score, origins
@@ -150,7 +150,7 @@ def test_a_stack_adds_hazards_and_survives_plain_data() -> None:
     one, two = (
         model_choice._fit(model_choice._new(kind, 0), rows) for kind in ("exponential", "cox")
     )
-    stack = model_choice.Stacked([(0.25, one), (0.75, two)])
+    stack = Stacked([(0.25, one), (0.75, two)])
     at = np.array([[5.0, 20.0]])
     expected = 0.25 * one.cumulative(at, rows.x) + 0.75 * two.cumulative(at, rows.x)
     assert stack.cumulative(at, rows.x) == pytest.approx(expected)
