@@ -22,6 +22,7 @@ from pytest_anubis.selector.risk.choosing.risk_backtest import (
     RiskGroup,
     Score,
     ahead,
+    merged_groups,
     origins,
     risk_groups,
     score,
@@ -203,15 +204,15 @@ def choose_model(
         )
         error = 1 / (rows.incidents + 0.5) ** 0.5
         return _fit(Weibull(), rows), Backtest(reason=reason, error=error, degrees=len(found) + 1)
-    hazards = {name: _foresee(name, found, horizon, seed, say) for name in SIMPLE}
+    hazards = {name: _foresee(name, found, seed, say) for name in SIMPLE}
     missing = _no_network(rows, quick)
     if not missing:
         try:
-            hazards["cox-time"] = _foresee("cox-time", found, horizon, seed, say)
+            hazards["cox-time"] = _foresee("cox-time", found, seed, say)
         except ImportError:
             missing = "torch is not installed"
     scores = {
-        name: tuple(score(h, o, horizon) for h, o in zip(each, found, strict=True))
+        name: tuple(score(h, o) for h, o in zip(each, found, strict=True))
         for name, each in hazards.items()
     }
     names, reason = _choose(scores, timed=rows.timed)
@@ -222,23 +223,25 @@ def choose_model(
             for each in zip(*(hazards[n] for n in names), strict=True)
         ]
         hazards[name] = together
-        scores[name] = tuple(score(h, o, horizon) for h, o in zip(together, found, strict=True))
+        scores[name] = tuple(score(h, o) for h, o in zip(together, found, strict=True))
     say(f"fitting {' and '.join(names)} to {rows.incidents} incidents")
     fitted = [_fitted(each, rows, seed) for each in names]
     model = fitted[0] if len(fitted) == 1 else Stacked([(1 / len(fitted), m) for m in fitted])
     candidates = [
         Candidate(model=kind, scores=each, chosen=kind == name) for kind, each in scores.items()
     ]
+    pairs = list(zip(hazards[name], found, strict=True))
+    groups = [risk_groups(hazard, origin, _GROUPS) for hazard, origin in pairs]
     if missing:
         candidates.append(Candidate(model="cox-time", why=missing))
     return model, Backtest(
         candidates=tuple(candidates),
         reason=reason,
-        horizon=horizon,
+        horizon=float(np.median([origin.horizon for origin in found])),
         timed=rows.timed,
         incidents=sum(int(origin.event.sum()) for origin in found),
-        groups=tuple(risk_groups(hazards[name], found, horizon, _GROUPS)),
-        error=_error(hazards[name], found, horizon),
+        groups=tuple(merged_groups(groups)),
+        error=_error(hazards[name], found),
         degrees=len(found),
     )
 
@@ -269,7 +272,7 @@ def _no_network(rows: Intervals, quick: bool) -> str:
 
 
 def _foresee(
-    name: str, found: Sequence[Origin], horizon: float, seed: int, say: Callable[[str], None]
+    name: str, found: Sequence[Origin], seed: int, say: Callable[[str], None]
 ) -> list[Floats]:
     """Return what a model would have said at each origin."""
     said = []
@@ -283,7 +286,7 @@ def _foresee(
             model = _new(name, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolationWarning)  # the far future is what is asked
-            said.append(ahead(_fit(model, known), origin, horizon))
+            said.append(ahead(_fit(model, known), origin))
     return said
 
 
@@ -380,11 +383,11 @@ def _choose(scores: Mapping[str, Sequence[Score]], *, timed: bool) -> tuple[tupl
     ), f"{words} over {len(network)} backtests, its skill at equal level {-cost:+.3f}"
 
 
-def _error(hazards: Sequence[Floats], found: Sequence[Origin], horizon: float) -> float:
+def _error(hazards: Sequence[Floats], found: Sequence[Origin]) -> float:
     """Return the root mean square of log(observed / predicted) over groups of risk at each origin."""
     misses = []
     for hazard, origin in zip(hazards, found, strict=True):
-        for group in risk_groups([hazard], [origin], horizon, _CELLS):
+        for group in risk_groups(hazard, origin, _CELLS):
             # Half an incident on both sides keeps groups without any finite, and shrinks small ones.
             seen, said = group.rows * group.observed + 0.5, group.rows * group.predicted + 0.5
             misses.append(float(np.log(seen / said)))

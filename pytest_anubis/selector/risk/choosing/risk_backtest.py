@@ -96,8 +96,9 @@ class Origin:
         known: To learn from.
         x: Covariates of the n rows that are judged.
         entry: How long each had been under way when it was judged, shape (n,).
-        follow: How long it was watched from then on, at most the horizon, shape (n,).
+        follow: How long each was watched from then on, at most the horizon, shape (n,).
         event: Whether that ended with an incident, shape (n,).
+        horizon: How far ahead they are judged: less than was asked where most could not be watched so long.
     """
 
     known: Intervals
@@ -105,6 +106,7 @@ class Origin:
     entry: Floats
     follow: Floats
     event: npt.NDArray[np.bool_]
+    horizon: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,14 +151,27 @@ def origins(rows: Intervals, horizon: float, *, ongoing: bool, seed: int) -> lis
     for share in ORIGINS:
         moment = float(np.quantile(ends, share))
         new = None if ongoing else _judged(rows, rows.began >= moment, rows.began, horizon, seed)
-        if new is None or new[-1].sum() < LEAST:
+        if new is None or new[3].sum() < LEAST:
             new = _under_way(rows, moment, horizon, seed, several=ongoing)
-        if new[-1].sum() >= LEAST:
-            found.append(Origin(rows.known_at(moment), *new))
+        origin = _watched(rows.known_at(moment), new, horizon)
+        if origin.event.sum() >= LEAST:
+            found.append(origin)
     return found
 
 
-Judged = tuple[Floats, Floats, Floats, npt.NDArray[np.bool_]]
+def _watched(known: Intervals, judged: Judged, horizon: float) -> Origin:
+    """Return an origin, judged no farther ahead than half of its rows could be watched.
+
+    The few that were watched longer would stand for all others in a Brier score.
+    """
+    x, entry, follow, event, could = judged
+    horizon = min(horizon, float(np.median(could)))
+    over = follow > horizon
+    return Origin(known, x, entry, np.where(over, horizon, follow), event & ~over, horizon)
+
+
+Judged = tuple[Floats, Floats, Floats, npt.NDArray[np.bool_], Floats]
+"""Covariates, entry, follow, event, and how long each could be watched until the end of the history."""
 
 
 def _judged(
@@ -167,14 +182,17 @@ def _judged(
     seed: int,
     most: int = _MOST_ROWS,
 ) -> Judged:
-    """Return covariates, entry, follow and event of rows that are judged from moments on, shape (n,)."""
+    """Return what is judged of rows from moments on, shape (n,)."""
     chosen = np.flatnonzero(which)
     if len(chosen) > most:
         chosen = np.sort(np.random.default_rng(seed).choice(chosen, most, replace=False))
     entry = np.maximum(0.0, since - rows.began)[chosen]
     left = rows.duration[chosen] - entry
     over = left > horizon
-    return rows.x[chosen], entry, np.where(over, horizon, left), rows.event[chosen] & ~over
+    last = float((rows.began + rows.duration).max())
+    could = last - rows.began[chosen] - entry if rows.timed else np.full(len(chosen), horizon)
+    follow, event = np.where(over, horizon, left), rows.event[chosen] & ~over
+    return rows.x[chosen], entry, follow, event, could
 
 
 def _under_way(
@@ -193,8 +211,14 @@ def _under_way(
         there = (rows.began <= mark) & (rows.began + rows.duration > mark)
         since = np.full(len(rows.event), mark)
         parts.append(_judged(rows, there, since, horizon, seed + number, _MOST_ROWS // count))
-    x, entry, follow, event = zip(*parts, strict=True)
-    return np.concatenate(x), np.concatenate(entry), np.concatenate(follow), np.concatenate(event)
+    x, entry, follow, event, could = (list(each) for each in zip(*parts, strict=True))
+    return (
+        np.concatenate(x),
+        np.concatenate(entry),
+        np.concatenate(follow),
+        np.concatenate(event),
+        np.concatenate(could),
+    )
 
 
 def _dealt(rows: Intervals, horizon: float, seed: int) -> list[Origin]:
@@ -207,28 +231,28 @@ def _dealt(rows: Intervals, horizon: float, seed: int) -> list[Origin]:
     for number in range(FOLDS):
         held = fold == number
         new = _judged(rows, held, rows.began, horizon, seed)
-        if new[-1].sum() >= LEAST:
-            found.append(Origin(rows.only(~held), *new))
+        if new[3].sum() >= LEAST:
+            found.append(_watched(rows.only(~held), new, horizon))
     return found
 
 
-def ahead(model: HazardModel, origin: Origin, horizon: float) -> Floats:
+def ahead(model: HazardModel, origin: Origin) -> Floats:
     """Return the cumulative hazard from each row's entry on at parts of the horizon, shape (n, parts)."""
-    steps = np.linspace(0, horizon, _PARTS + 1)
+    steps = np.linspace(0, origin.horizon, _PARTS + 1)
     hazard = model.cumulative(origin.entry[:, None] + steps, origin.x)
     found: Floats = hazard[:, 1:] - hazard[:, :1]
     return found
 
 
-def score(hazard: Floats, origin: Origin, horizon: float) -> Score:
+def score(hazard: Floats, origin: Origin) -> Score:
     """Judge what `ahead` gave."""
-    times = np.linspace(0, horizon, _PARTS + 1)[1:]
+    times = np.linspace(0, origin.horizon, _PARTS + 1)[1:]
     watched = origin.follow, origin.event
 
     def brier(curves: Floats) -> float:
         return integrated_brier(times, curves, *watched)
 
-    ratio = calibration(np.exp(-hazard[:, -1]), *watched, horizon)
+    ratio = calibration(np.exp(-hazard[:, -1]), *watched, origin.horizon)
     flat = np.tile(kaplan_meier(*watched, times), (len(hazard), 1))
     return Score(
         concordance=harrell(hazard[:, -1], *watched),
@@ -254,29 +278,31 @@ class RiskGroup:
     observed: float
 
 
-def risk_groups(
-    hazards: Sequence[Floats], found: Sequence[Origin], horizon: float, count: int
-) -> list[RiskGroup]:
-    """Return groups of rows by predicted risk, least first, over all origins.
+def risk_groups(hazard: Floats, origin: Origin, count: int) -> list[RiskGroup]:
+    """Return rows in groups of equal size by predicted risk, least first.
 
     Args:
-        hazards: Of each origin, what `ahead` gave.
-        found: The origins.
-        horizon: The horizon.
-        count: How many groups of equal size.
+        hazard: What `ahead` gave.
+        origin: The origin.
+        count: How many groups.
     """
-    chance = -np.expm1(-np.concatenate([hazard[:, -1] for hazard in hazards]))
-    follow = np.concatenate([origin.follow for origin in found])
-    event = np.concatenate([origin.event for origin in found])
+    chance = -np.expm1(-hazard[:, -1])
     groups = []
     for part in np.array_split(np.argsort(chance, kind="stable"), count):
-        if len(part) and follow[part].max() > 0:
-            left = kaplan_meier(follow[part], event[part], np.array([horizon]))
-            groups.append(
-                RiskGroup(
-                    rows=len(part),
-                    predicted=float(chance[part].mean()),
-                    observed=1 - float(left[0]),
-                )
-            )
+        if not len(part) or origin.follow[part].max() <= 0:
+            continue
+        left = kaplan_meier(origin.follow[part], origin.event[part], np.array([origin.horizon]))
+        said, seen = float(chance[part].mean()), 1 - float(left[0])
+        groups.append(RiskGroup(rows=len(part), predicted=said, observed=seen))
     return groups
+
+
+def merged_groups(each: Sequence[Sequence[RiskGroup]]) -> list[RiskGroup]:
+    """Return the groups of several origins as one list: the least risky fifths together, and so on."""
+    found = []
+    for same in zip(*(groups for groups in each if len(groups) == len(each[0])), strict=True):
+        rows = sum(group.rows for group in same)
+        predicted = sum(group.rows * group.predicted for group in same) / rows
+        observed = sum(group.rows * group.observed for group in same) / rows
+        found.append(RiskGroup(rows=rows, predicted=predicted, observed=observed))
+    return found
