@@ -256,6 +256,8 @@ AGAIN = (
 OTHERWISE = {
     # Errors of a card's memory wait for a reset and replace no card; next steps name the serial number.
     "cards-gate",
+    # The risk that is left has an interval, and the notes say why the model of risk was taken.
+    "selected",
 }
 """Runs made again that tell something else on purpose: what they tell is an expected file."""
 
