@@ -43,7 +43,7 @@ _HELP = (
     (
         "similarity",
         "1 when the measured distribution is nowhere worse than the expected one; 0.95 when it "
-        "is worse by 5 %. Being better is never punished",
+        "is 5 % lower (or, of what should be low, 5.3 % higher) throughout. Being better is never punished",
     ),
     ("threshold", "the similarity below which the verdict changes"),
     (

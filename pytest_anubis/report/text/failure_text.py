@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reference
-from pytest_anubis.report.text.numbers import comparison_text, percent, similarity_text, value_text
+from pytest_anubis.report.text.numbers import comparison_text, similarity_text, value_text
 from pytest_anubis.report.text.text_table import plain_line, printable, table, width_of
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -107,15 +108,16 @@ def summary_sentence(verdict: MetricVerdict) -> str:
         return f"{verdict.metric} must be exactly {wanted}{blame}"
     compared = comparison_text(similarity, verdict.threshold)
     shown = value_text(value, verdict.unit)
-    higher = verdict.better == "higher"
-    gap = (expected - value if higher else value - expected) / expected if expected else 0.0
-    loss = 1 - min(value, expected) / max(value, expected) if max(value, expected) > 0 else 0.0
-    if gap > 0 and loss >= (1 - similarity) / 2:
-        side = "below" if higher else "above"
-        text = f"{verdict.metric} {shown} is {percent(gap)} {side} {value_text(expected)}"
+    worse = value < expected if verdict.better == "higher" else value > expected
+    low, high = sorted((value, expected))
+    alike = low / high if worse and high > 0 else 1.0
+    normal = f"the expected {value_text(expected)}"
+    if worse and 1 - alike >= (1 - similarity) / 2:
+        text = f"{verdict.metric} {shown} is {loss_text(alike, verdict.better, verdict.unit, than=normal)}"
     else:
+        shape = loss_text(similarity, verdict.better, verdict.unit, than="normal", shape=True)
         text = (
-            f"{verdict.metric} is distributed {percent(1 - similarity)} worse than normal, "
+            f"{verdict.metric} is distributed {shape}, "
             f"median {shown}, expected {value_text(expected)}"
         )
     return f"{text} ({compared}){blame}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.metric import Metric, loss_text
 from pytest_anubis.validator.similarity.distance import one_sided
 
 LEAST_CYCLES = 6
@@ -56,8 +56,9 @@ class Trend:
     def text(self) -> str:
         """The trend in one sentence."""
         name, unit = self.metric.name, self.metric.unit
+        how = loss_text(self.similarity, self.metric.better, unit)
         return (
-            f"{self.benchmark} {name} {self.device}: {100 * (1 - self.similarity):.1f} % worse at the end "
+            f"{self.benchmark} {name} {self.device}: {how} at the end "
             f"(median {self.first:.4g} {unit} in the first third, {self.last:.4g} {unit} in the last) over "
             f"{self.cycles} cycles"
         )

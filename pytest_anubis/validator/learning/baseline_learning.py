@@ -19,6 +19,7 @@ from pytest_anubis.core.baseline import (
     Scope,
     cannot_fail,
 )
+from pytest_anubis.core.metric import loss_size, size_text
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.steady_state import shortest_window
 from pytest_anubis.validator.learning.criterion_learning import (
@@ -301,10 +302,10 @@ def _unrepeatable(criterion: Criterion) -> str:
     loose = criterion.learned is not None and criterion.learned < criterion.alpha
     if criterion.repeatability >= criterion.alpha and not loose:
         return ""
-    detects = (
-        f"; it shows losses of {criterion.detectable:.1%} and more" if criterion.detectable else ""
-    )
+    better, detects = criterion.metric.better, ""
+    if criterion.detectable:
+        detects = f"; it shows losses of {size_text(criterion.detectable, better)} and more"
     return (
         f"{criterion.metric.name} repeats to {criterion.repeatability:.2%} and cannot show a loss of "
-        f"{1 - criterion.alpha:.1%}{detects}"
+        f"{loss_size(criterion.alpha, better)}{detects}"
     )
