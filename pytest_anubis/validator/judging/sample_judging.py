@@ -20,7 +20,8 @@ from pytest_anubis.validator.similarity.distance import one_sided, trouble, unif
 NOTABLE = 0.02
 """Loss beyond which the sentence says so when the medians explain less than half of it."""
 EQUAL = 0.995
-"""Medians that are so much alike are called equal beside a distribution that is not."""
+"""Medians that are so much alike are called equal beside a distribution that is not, and a sample that is no
+more worse than this, with a median that is not, is called no worse."""
 
 
 class Subject(NamedTuple):
@@ -326,6 +327,8 @@ def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: i
     worse = value < said.expected if base.better == "higher" else value > said.expected
     low, high = sorted((value, said.expected))
     of_medians = low / high if worse and high > 0 else 1.0
+    if not worse and alike >= EQUAL:
+        return f"{state}: no worse"
     if 1 - alike <= NOTABLE or 1 - of_medians >= (1 - alike) / 2:
         return f"{state}: {loss_text(alike, base.better, base.unit, decimals=decimals)}"
     shape = loss_text(alike, base.better, base.unit, shape=True, decimals=decimals)
