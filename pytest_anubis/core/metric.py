@@ -170,7 +170,8 @@ def loss_text(
 
 def told_apart(similarity: float, threshold: float, better: str) -> int | None:
     """Return how many decimals tell a loss from the one that is allowed; None if the usual ones do."""
-    for decimals in (None, *range(1, _MOST_DECIMALS)):
+    choices: tuple[int | None, ...] = (None, *range(1, _MOST_DECIMALS))
+    for decimals in choices:
         if loss_size(similarity, better, decimals) != loss_size(threshold, better, decimals):
             return decimals
     return None

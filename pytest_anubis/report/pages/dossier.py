@@ -47,6 +47,21 @@ _HELP = (
     ),
     ("threshold", "the similarity below which the verdict changes"),
     (
+        "loss",
+        "how much worse than expected the distribution is, on the scale of the values: 12 % slower, longer "
+        "or lower, 30 times as long",
+    ),
+    (
+        "certainty",
+        "the probability that the loss is beyond the limit, from the scatter of the values and the spread "
+        "of healthy units",
+    ),
+    (
+        "reject, retest, investigate",
+        "sure; to be measured again first (borderline, a single value, one look); to be looked at. The "
+        "decision does not depend on it",
+    ),
+    (
         "distribution",
         "each curve climbs by the share of values up to that point; in the shaded area the unit "
         "is worse than the limit allows",
@@ -169,7 +184,7 @@ def _wrong(record: RunRecord) -> str:
         ("Unusual for this fleet, not yet costly", Outcome.MARGINAL),
     ):
         grouped: dict[tuple[str, str], list[MetricVerdict]] = {}
-        for verdict in record.told:
+        for verdict in sorted(record.told, key=lambda verdict: verdict.severity):
             if verdict.outcome is outcome:
                 grouped.setdefault((verdict.component, verdict.device), []).append(verdict)
         if not grouped:

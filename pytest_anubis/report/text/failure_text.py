@@ -6,15 +6,24 @@ from collections.abc import Sequence
 
 from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reference
-from pytest_anubis.report.text.numbers import comparison_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import (
+    certainty_text,
+    comparison_text,
+    lost_text,
+    similarity_text,
+    value_text,
+)
 from pytest_anubis.report.text.text_table import plain_line, printable, table, width_of
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_SPARE = ("percentile", "limit", "threshold", "unit")
+_SPARE = ("similarity", "threshold", "percentile", "limit", "unit", "triage", "certainty")
 """Columns that a narrow terminal does without, in this order; ``-v`` shows all."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
 """What decided where it was not a baseline."""
-_COLUMNS = ("metric", "unit", "value", "expected", "limit", "similarity", "threshold")
+_COLUMNS = (
+    *("metric", "unit", "value", "expected", "limit", "loss", "certainty", "similarity"),
+    "threshold",
+)
 
 
 def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
@@ -27,6 +36,7 @@ def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
         A first line that makes sense alone in a list of failures, an empty line, the table, and then
         why, component, evidence and next step.
     """
+    verdicts = sorted(verdicts, key=lambda verdict: verdict.severity)
     bad = [verdict for verdict in verdicts if verdict.outcome in _BAD]
     parts = [_why(verdict) for verdict in bad]
     components = list(dict.fromkeys(v.component for v in bad if v.component))
@@ -71,7 +81,7 @@ def verdict_table(
         *(["benchmark"] if benchmark else []),
         *(*_COLUMNS, "fleet percentile" if not benchmark else "percentile"),
         *(["baseline"] if baseline else []),
-        "verdict",
+        *("triage", "verdict"),
     ]
     rows = [header]
     rows += [_row(verdict, benchmark=benchmark, baseline=baseline) for verdict in verdicts]
@@ -144,9 +154,12 @@ def _row(verdict: MetricVerdict, *, benchmark: bool, baseline: bool) -> list[str
         value_text(verdict.value),
         value_text(verdict.expected),
         value_text(verdict.limit),
+        lost_text(verdict.loss, verdict.better),
+        certainty_text(verdict.certainty),
         similarity_text(verdict.similarity),
         similarity_text(verdict.threshold),
         "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",
         *([verdict.baseline or "-"] if baseline else []),
+        verdict.triage.value or "-",
         verdict.outcome.value + _NEAR.get(verdict.reference, ""),
     ]

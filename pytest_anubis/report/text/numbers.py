@@ -51,6 +51,16 @@ def percent(share: float | None) -> str:
     return "-" if share is None else percent_text(share)
 
 
+def certainty_text(probability: float | None) -> str:
+    """Return the probability that a loss is beyond the limit: ``81 %``, never rounded to all; or a dash."""
+    if probability is None:
+        return "-"
+    whole = round(100 * probability)
+    if whole in (0, 100):
+        return "100 %" if probability == 1 else ">99 %" if whole else "<1 %"
+    return f"{whole} %"
+
+
 def lost_text(loss: float | None, better: str) -> str:
     """Return a loss relative to what is normal as ``12 %`` or ``30 times``, a missing one as a dash."""
     return "-" if loss is None else size_text(loss, better)

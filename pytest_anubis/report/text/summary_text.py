@@ -102,7 +102,7 @@ def _table(verdicts: Sequence[MetricVerdict], verbosity: int, width: int) -> lis
     ]
     if not shown:
         return []
-    worst_first = sorted(shown, key=_severity) if verbosity <= 0 else shown
+    worst_first = sorted(shown, key=lambda v: v.severity) if verbosity <= 0 else shown
     rows = worst_first if verbosity > 0 else worst_first[:MOST]
     if verbosity <= 0:
         rows = [replace(verdict, benchmark=without_folders(verdict.benchmark)) for verdict in rows]
@@ -122,17 +122,11 @@ def _telling(verdict: MetricVerdict) -> bool:
     )
 
 
-def _severity(verdict: MetricVerdict) -> tuple[int, float]:
-    order = (Outcome.FAIL, Outcome.MARGINAL)
-    rank = order.index(verdict.outcome) if verdict.outcome in order else len(order)
-    return rank, 0.0 if verdict.similarity is None else verdict.similarity
-
-
 def _whys(verdicts: Sequence[MetricVerdict], headline: str) -> list[str]:
     """Return what the table cannot show: a change within a run, and comparisons without a baseline."""
     return [
         f"{verdict.benchmark} {verdict.device}: {plain_line(verdict.text)}"
-        for verdict in sorted(verdicts, key=_severity)
+        for verdict in sorted(verdicts, key=lambda v: v.severity)
         if verdict.outcome in _BAD
         and (verdict.reason is Reason.CHANGE_POINT or verdict.reference in _NEAR)
         and plain_line(verdict.text) not in headline
@@ -142,7 +136,7 @@ def _whys(verdicts: Sequence[MetricVerdict], headline: str) -> list[str]:
 def _steps(verdicts: Sequence[MetricVerdict], headline: str) -> list[Line]:
     """Return what to do about everything bad; what the headline says already is not repeated."""
     steps: dict[str, list[str]] = {}
-    for verdict in verdicts:
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
         if verdict.outcome in _BAD and verdict.action:
             steps.setdefault(verdict.action, []).append(verdict.component or verdict.metric)
     return [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference, Triage
 
 
 def headline(
@@ -39,6 +39,9 @@ def headline(
         more = f"; and {len(bad) - 1} more bad metrics" if len(bad) > 1 else ""
         more = more.removesuffix("s") if len(bad) == 2 else more
         step = f" Next step: {worst.action}" if worst.action else ""
+        if worst.triage is Triage.RETEST:  # the worst: so nothing is sure
+            then = f"; if the loss stays: {worst.action}" if worst.action else ""
+            step = f" Next step: measure again{then}"
         text = f"{_where(worst, evidence)}{worst.text}"
         return f"{subject} rejected: {', '.join(components)}. {text}{more}.{step}"
     if decision is Decision.UNDECIDED:

@@ -11,6 +11,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.changes.segments import Segments, with_segments
+from pytest_anubis.validator.judging.certainty import UNKNOWN, certainty_of
 from pytest_anubis.validator.judging.sample_judging import Subject, conclude, judge_row
 from pytest_anubis.validator.judging.verdict_table import (
     INCONCLUSIVE,
@@ -89,11 +90,12 @@ class JudgedColumns:
             baseline=baseline.digest if baseline else "",
             action=metric.action or criterion.metric.action,
         )
-        alike = float(self.similarity[row])
-        full = conclude(
-            base, alike, criterion_for(alike, criterion, population.looks.get(row, 1)), baseline
-        )
-        if reason is not Reason.CLASS_SHIFT or self.shift is None:
+        alike, looks = float(self.similarity[row]), population.looks.get(row, 1)
+        held = criterion_for(alike, criterion, looks)
+        moved = reason is Reason.CLASS_SHIFT and self.shift is not None
+        sure = UNKNOWN if moved else certainty_of(population.sample(row), alike, held, looks)
+        full = conclude(base, alike, held, baseline, sure=sure)
+        if not moved or self.shift is None:
             return full
         text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
         return replace(full, outcome=outcome, reason=reason, text=text)

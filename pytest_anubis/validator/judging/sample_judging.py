@@ -11,9 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.metric import Direction, Metric, loss_size, loss_text, told_apart
+from pytest_anubis.core.metric import (
+    Direction,
+    Metric,
+    loss_size,
+    loss_text,
+    relative_loss,
+    told_apart,
+)
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.judging.certainty import UNKNOWN, Certainty, certainty_of
 from pytest_anubis.validator.judging.verdict_table import criterion_for, decide
 from pytest_anubis.validator.similarity.distance import one_sided, trouble, uniformly_worse
 
@@ -139,7 +147,8 @@ def judge_sample(
     else:
         alike = one_sided(array, criterion.centre, better)
     held = criterion_for(alike, criterion, looks)
-    return conclude(base, alike, held, baseline, reference, population)
+    sure = certainty_of(array, alike, held, looks)
+    return conclude(base, alike, held, baseline, reference, population, sure)
 
 
 def judge_row(
@@ -195,6 +204,7 @@ def conclude(
     baseline: Baseline | None,
     reference: Reference = Reference.FLEET,
     population: str = "",
+    sure: Certainty = UNKNOWN,
 ) -> MetricVerdict:
     """Complete a verdict from a one-sided similarity; a disturbed sample cannot reject.
 
@@ -205,6 +215,7 @@ def conclude(
         baseline: Where the criterion is from.
         reference: What the criterion stands for.
         population: What it was learned from, in words.
+        sure: How sure the loss is, from `certainty_of`.
     """
     outcome, reason, threshold = decide(alike, criterion)
     # Load makes a machine slow, not wrong: an exact value that differs is none of its doing.
@@ -213,10 +224,12 @@ def conclude(
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
     rests = population or rests_on(criterion, baseline)
     said = Said(outcome, reason, alike, threshold, criterion.typical, reference, rests)
+    retest = sure.retest if outcome is Outcome.FAIL else ""
+    text = _sentence(base, said, criterion)
     return MetricVerdict(
         outcome=outcome,
         reason=reason,
-        text=_sentence(base, said, criterion),
+        text=f"{text} (retest: {retest})" if retest else text,
         benchmark=base.benchmark,
         metric=base.metric,
         unit=base.unit,
@@ -234,6 +247,9 @@ def conclude(
         threshold=threshold,
         practical=criterion.alpha,
         learned=criterion.learned,
+        loss=relative_loss(alike, base.better),
+        certainty=sure.beyond,
+        retest=retest,
         percentile=percentile(base.value, criterion),
         reference=reference,
         baseline=base.baseline,

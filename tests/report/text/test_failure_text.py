@@ -90,7 +90,7 @@ def test_several_bad_metrics_are_counted_and_named() -> None:
     ],
 )
 def test_the_table_explains_the_verdict(needed: str) -> None:
-    header, good, bad = failure_text([GOOD, SLOW]).split("\n")[2:5]
+    header, bad, good = failure_text([GOOD, SLOW]).split("\n")[2:5]
     assert "fleet percentile" in header
     assert needed in bad.split()
     assert "PASS" in good

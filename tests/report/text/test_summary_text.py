@@ -82,8 +82,8 @@ def test_a_narrow_terminal_is_not_overrun_except_with_v() -> None:
     for width in (80, 100, 160):
         lines = texts(width=width)
         assert max(map(width_of, lines[1:-1])) <= width  # sentences are wrapped by the terminal
-        assert "threshold" in lines[1] or width < 100
-        assert [word for word in ("value", "expected", "similarity") if word not in lines[1]] == []
+        assert "limit" in lines[1] or width < 100
+        assert [word for word in ("value", "expected", "loss") if word not in lines[1]] == []
     assert any("suites/a_long_folder_name/test_something.py" in line for line in texts(1))
 
 
