@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pytest_anubis.core.field_types import AnyFloat, Count, Share, compact
+from pytest_anubis.core.field_types import AnyFloat, Share, compact
+from pytest_anubis.core.metric import relative_loss
 
 
 class Outcome(StrEnum):
@@ -97,8 +98,6 @@ class MetricVerdict:
         threshold: The similarity below which this outcome changes (the one that decided).
         practical: The practical threshold alpha.
         learned: The learned threshold, None when only alpha applies.
-        loss: How much worse than what is normal, relative (`metric.relative_loss`): .12 is 12 % slower, 29 is
-            thirty times as long; of an exact metric the share of values that differ.
         certainty: Probability that the loss is beyond the limit that rejects, from the scatter of the values,
             their number and the spread of healthy units; None where it is nowhere near, or nothing tells.
         retest: Why a failure should be measured again before anything is repaired; empty if it is sure.
@@ -131,7 +130,6 @@ class MetricVerdict:
     threshold: AnyFloat | None = None
     practical: AnyFloat | None = None
     learned: AnyFloat | None = None
-    loss: AnyFloat | None = None
     certainty: Share | None = None
     retest: str = ""
     percentile: AnyFloat | None = None
@@ -142,6 +140,14 @@ class MetricVerdict:
     evidence: tuple[str, ...] = ()
     action: str = ""
     test: str = ""
+
+    @property
+    def loss(self) -> float | None:
+        """How much worse than what is normal, relative: .12 is 12 % slower, 29 is thirty times as long.
+
+        Of an exact metric it is the share of values that differ; None where nothing was compared.
+        """
+        return None if self.similarity is None else relative_loss(self.similarity, self.better)
 
     @property
     def triage(self) -> Triage:
@@ -228,7 +234,6 @@ class NodeVerdict:
         baseline: Id of the baseline that decided, empty if none.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
         triage: What to do first about what rejects, or else about what is MARGINAL.
-        sure: How many of the verdicts that reject are sure.
         lowest: Lowest similarity of what rejects, 0 where a test failed otherwise; None if nothing does.
     """
 
@@ -242,16 +247,14 @@ class NodeVerdict:
     baseline: str = ""
     residual_risk: float | None = None
     triage: Triage = Triage.NONE
-    sure: Count = 0
     lowest: Share | None = None
 
     @property
-    def severity(self) -> tuple[int, int, int, float, str]:
-        """Sorts nodes, the one to act on first: by decision, triage, how much is sure, and the loss."""
+    def severity(self) -> tuple[int, int, float, str]:
+        """Sorts nodes, the one to act on first: by decision, triage, and the largest loss."""
         return (
             _DECISION_ORDER.index(self.decision),
             _TRIAGE_ORDER.index(self.triage),
-            -self.sure,
             1.0 if self.lowest is None else self.lowest,
             self.node,
         )

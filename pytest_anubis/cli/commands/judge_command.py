@@ -171,7 +171,12 @@ def _show(nodes: tuple[NodeVerdict, ...], tell: Tell) -> None:
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     ordered = sorted(nodes, key=lambda verdict: verdict.severity)
     for verdict in ordered[:SHOWN]:
-        tell(clip(f"{verdict.decision.value:9} {verdict.node}: {verdict.headline}", 160))
+        # Its own words begin with what stands in the columns already.
+        said = verdict.headline.removeprefix(f"node {verdict.node} ")
+        said = said.removeprefix("accepted: ").removeprefix("rejected: ")
+        said = said.removeprefix("is neither accepted nor rejected: ")
+        row = f"{verdict.decision.value:9} {verdict.triage.value:11} {verdict.node}: {said}"
+        tell(clip(row, 160))
     if len(ordered) > SHOWN:
         tell(f"... and {len(ordered) - SHOWN} more nodes")
     counts = Counter(verdict.decision.value for verdict in nodes)

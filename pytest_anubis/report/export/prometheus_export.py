@@ -72,10 +72,11 @@ def _node(verdict: NodeVerdict) -> list[Family]:
         ),
         (
             "anubis_node_triage",
-            "1 for what to do first: reject, retest, investigate, or none (empty).",
+            "1 for what to do first: reject (sure), retest or investigate.",
             {
                 (node, ("triage", triage.value)): float(verdict.triage is triage)
                 for triage in Triage
+                if triage
             },
         ),
         ("anubis_node_baseline_info", "The baseline that decided.", info),

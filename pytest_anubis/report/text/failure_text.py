@@ -16,7 +16,7 @@ from pytest_anubis.report.text.numbers import (
 from pytest_anubis.report.text.text_table import plain_line, printable, table, width_of
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_SPARE = ("similarity", "threshold", "percentile", "limit", "unit", "triage", "certainty")
+_SPARE = ("percentile", "limit", "unit", "certainty", "triage")
 """Columns that a narrow terminal does without, in this order; ``-v`` shows all."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
 """What decided where it was not a baseline."""
@@ -49,7 +49,7 @@ def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
     parts += dict.fromkeys(f"disturbed: {line}" for v in bad for line in v.disturbance)
     parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
     parts += dict.fromkeys(f"next step: {v.action}" for v in bad if v.action)
-    table_and_all = ["", verdict_table(verdicts), "", *map(printable, parts)]
+    table_and_all = ["", verdict_table(verdicts, similarities=False), "", *map(printable, parts)]
     return "\n".join([printable(_first_line(bad, len(verdicts))), *table_and_all])
 
 
@@ -66,6 +66,7 @@ def verdict_table(
     *,
     benchmark: bool = False,
     baseline: bool = True,
+    similarities: bool = True,
     width: int | None = None,
 ) -> str:
     """Return one row a verdict: what was measured, what is expected, and what came of it.
@@ -74,6 +75,7 @@ def verdict_table(
         verdicts: In the order of the rows.
         benchmark: Name the benchmark and the device in a first column.
         baseline: Name the baseline in every row.
+        similarities: Show similarity and threshold; loss and limit say the same in the metric's own unit.
         width: Columns of the terminal, if the first column should be cut, and less telling columns left
             out, to fit.
     """
@@ -85,16 +87,20 @@ def verdict_table(
     ]
     rows = [header]
     rows += [_row(verdict, benchmark=benchmark, baseline=baseline) for verdict in verdicts]
+    rows = rows if similarities else _without(rows, "similarity", "threshold")
     text = table(rows, width=width)
     for column in _SPARE if width is not None else ():
         if max(map(width_of, text.splitlines())) <= (width or 0):
             break
-        if column in header:
-            place = header.index(column)
-            rows = [[*row[:place], *row[place + 1 :]] for row in rows]
-            header = rows[0]
+        rows = _without(rows, column)
         text = table(rows, width=width)
     return text
+
+
+def _without(rows: Sequence[list[str]], *columns: str) -> list[list[str]]:
+    """Return a table without columns of these names, those that it has."""
+    kept = [place for place, name in enumerate(rows[0]) if name not in columns]
+    return [[row[place] for place in kept] for row in rows]
 
 
 def summary_sentence(verdict: MetricVerdict) -> str:

@@ -102,12 +102,16 @@ def _table(verdicts: Sequence[MetricVerdict], verbosity: int, width: int) -> lis
     ]
     if not shown:
         return []
-    worst_first = sorted(shown, key=lambda v: v.severity) if verbosity <= 0 else shown
+    worst_first = sorted(shown, key=lambda v: v.severity)
     rows = worst_first if verbosity > 0 else worst_first[:MOST]
     if verbosity <= 0:
         rows = [replace(verdict, benchmark=without_folders(verdict.benchmark)) for verdict in rows]
     text = verdict_table(
-        rows, benchmark=True, baseline=False, width=None if verbosity > 0 else max(width, 60)
+        rows,
+        benchmark=True,
+        baseline=False,
+        similarities=verbosity > 0,
+        width=None if verbosity > 0 else max(width, 60),
     )
     lines: list[Line] = [(row, "") for row in text.splitlines()]
     if len(rows) < len(shown):

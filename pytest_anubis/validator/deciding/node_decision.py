@@ -100,7 +100,6 @@ def judge_node(
         else next((v.baseline for v in verdicts if v.baseline), ""),
         residual_risk=evidence.residual_risk,
         triage=min(bad or verdicts, key=lambda v: v.severity).triage if verdicts else Triage.NONE,
-        sure=sum(verdict.triage is Triage.REJECT for verdict in bad),
         lowest=min((verdict.similarity or 0.0 for verdict in bad), default=None),
     )
 

@@ -16,7 +16,6 @@ from pytest_anubis.core.metric import (
     Metric,
     loss_size,
     loss_text,
-    relative_loss,
     told_apart,
 )
 from pytest_anubis.core.sample import FloatArray, Population
@@ -247,7 +246,6 @@ def conclude(
         threshold=threshold,
         practical=criterion.alpha,
         learned=criterion.learned,
-        loss=relative_loss(alike, base.better),
         certainty=sure.beyond,
         retest=retest,
         percentile=percentile(base.value, criterion),

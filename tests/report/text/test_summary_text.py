@@ -74,7 +74,7 @@ def test_the_worst_metrics_come_first_and_good_ones_only_with_v() -> None:
     rows = [line.split()[2] for line in texts() if "rate" in line]
     assert rows == ["rate3", "rate2", "rate4"]
     assert [line.split()[2] for line in texts(1) if "rate" in line] == [
-        *("rate1", "rate2", "rate3", "rate4", "rate5"),
+        *("rate3", "rate2", "rate4", "rate5", "rate1"),
     ]
 
 
