@@ -57,6 +57,8 @@ class Criterion:
         least: Fewest values of a sample that can be judged.
         weak: True when only three or four units support it.
         window: (warm-up, length) of the shortest window of values that is enough, if one was found.
+        change_rate: Chance, per value in time order, that a healthy unit changes for the worse within a run;
+            None in older baselines, and where no sample was long enough to tell.
         notes: Sentences for people, e.g. how many nodes a learned threshold would need.
     """
 
@@ -79,6 +81,7 @@ class Criterion:
     least: Annotated[int, Range(least=1)] = 1
     weak: bool = False
     window: tuple[Count, Annotated[int, Range(least=1)]] | None = None
+    change_rate: Annotated[float, Range(above=0, most=0.5)] | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -47,6 +47,9 @@ class Reason(StrEnum):
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
 
 
+SEARCHED = 24
+"""Fewest values in which a change within a run is searched for (`validator.changes.segments` says why)."""
+
 Severity = tuple[int, int, bool, float, float]
 """What verdicts are sorted by, see `MetricVerdict.severity`."""
 
@@ -148,6 +151,13 @@ class MetricVerdict:
         Of an exact metric it is the share of values that differ; None where nothing was compared.
         """
         return None if self.similarity is None else relative_loss(self.similarity, self.better)
+
+    @property
+    def too_short(self) -> bool:
+        """Whether it was judged as a whole only: too few values to search for a change within the run."""
+        compared = self.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
+        of_time = self.scope == "unit" and self.better in ("higher", "lower")
+        return compared and of_time and 0 < self.count < SEARCHED
 
     @property
     def triage(self) -> Triage:

@@ -92,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
                 ) from error
     for finding in judged.findings:
         tell(f"finding: {finding.text}")
+    for note in judged.notes:
+        tell(f"note: {note}")
     _show(judged.nodes, tell)
     if options.json is not None and not printed:
         tell(f"written: {options.json}")

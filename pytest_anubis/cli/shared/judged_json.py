@@ -56,7 +56,8 @@ def judged_json(judged: JudgedFleet, progress: Callable[[int, int], None]) -> It
         for verdict in sorted(judged.nodes, key=lambda verdict: verdict.severity)
     ]
     findings = json.dumps([to_plain(finding, full=True) for finding in judged.findings])
-    yield f'{{"schema": {SCHEMA},\n"findings": {findings},\n'
+    notes = json.dumps(list(judged.notes))
+    yield f'{{"schema": {SCHEMA},\n"findings": {findings},\n"notes": {notes},\n'
     yield f'"nodes": {json.dumps(nodes)},\n"verdicts": [\n'
     separator = ""
     tables = [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.verdict import (
+    SEARCHED,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -15,7 +17,7 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.report.text.failure_text import verdict_table
-from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import clip, plain_line, printable
 
 Line = tuple[str, str]
@@ -53,6 +55,9 @@ def summary_lines(
     lines += _steps(verdicts, headline)
     lines += _list("in the way of acceptance", node.blocking, verbosity, width)
     lines += _list("not judged, does not block", node.listed, verbosity, width)
+    unsearched = unsearched_text(verdicts)
+    if unsearched:
+        lines.append((unsearched, ""))
     lines.append((coverage_text(node), ""))
     return [(printable(text), style) for text, style in lines]
 
@@ -69,6 +74,20 @@ def coverage_text(node: NodeVerdict) -> str:
     if node.residual_risk is not None:
         text += f"; risk of an incident after what passed: {percent(node.residual_risk)}"
     return text
+
+
+def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
+    """Return how many metrics had too few values for a search for changes, counted by component."""
+    short = {(v.benchmark, v.metric, v.group): v.component for v in verdicts if v.too_short}
+    if not short:
+        return ""
+    judged = {(v.benchmark, v.metric, v.group) for v in verdicts if v.loss is not None}
+    counted = Counter(component or "no component" for component in short.values())
+    where = ", ".join(f"{name} {count}" for name, count in sorted(counted.items()))
+    return (
+        f"not searched for changes within the run (fewer than {SEARCHED} values): {len(short)} of "
+        f"{count_text(len(judged), 'metric')} ({where})"
+    )
 
 
 def grouped(texts: Sequence[str]) -> list[str]:

@@ -38,8 +38,11 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
     except CodecError as error:
         raise BaselineError(f"{error}; no baseline can hold that") from None
     for criterion in plain["criteria"]:
-        if not criterion["devices"]:  # so that the digest of an older baseline stays what it is
+        # So that the digest of an older baseline stays what it is.
+        if not criterion["devices"]:
             del criterion["devices"]
+        if criterion["change_rate"] is None:
+            del criterion["change_rate"]
     if not plain["checks"]:
         del plain["checks"]
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)

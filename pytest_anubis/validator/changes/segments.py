@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pytest_anubis.core.metric import Direction, loss_text
 from pytest_anubis.core.sample import FloatArray
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.steady_state import steady_from
 from pytest_anubis.validator.changes.trend import LEAST_CHANGE, rank_variance
 from pytest_anubis.validator.similarity.centre import FEWEST as FEWEST_UNITS
@@ -25,13 +25,15 @@ from pytest_anubis.validator.similarity.distance import TINY, trouble
 
 HAZARD = 1 / 300
 """Chance that a segment ends, per value: as if one of ten measurements of 30 values had a change. A
-judgement; it enters as a logarithm, so a few values that clearly differ outweigh any other choice."""
+judgement, used until a class's own history tells (`change_rate`); it enters as a logarithm, so a few values
+that clearly differ outweigh any other choice."""
 CERTAIN = 0.95
 """Posterior probability above which a change is reported; `DISTINCT` and the least change come on top."""
 AGE = 8
 """A segment counts once it has this many values: the median of eight withstands three outliers."""
-FEWEST = 3 * AGE
-"""Fewest values that are searched: two segments, and one more to tell a change from what wanders."""
+FEWEST = SEARCHED
+"""Fewest values that are searched, three times `AGE`: two segments, and one more to tell a change from what
+wanders."""
 PRUNE = -25.0
 """Log probability below which a start of the segment is dropped: 1e-11 changes no reported probability."""
 FIRST = 30

@@ -53,6 +53,11 @@ class Trend:
     cycles: int
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """What became worse."""
+        return self.benchmark, self.metric.name, self.device
+
+    @property
     def text(self) -> str:
         """The trend in one sentence."""
         name, unit = self.metric.name, self.metric.unit
@@ -75,13 +80,7 @@ def find_trends(cycles: Sequence[Sequence[Measurement]]) -> list[Trend]:
     Args:
         cycles: What each cycle recorded, in time order.
     """
-    series: dict[tuple[str, str, str], list[Measurement]] = {}
-    for measurements in cycles:
-        for one in measurements:
-            usable = one.values and not one.disturbance and all(map(math.isfinite, one.values))
-            if usable and one.metric.better != "equal":
-                key = (one.benchmark, one.metric.name, one.device)
-                series.setdefault(key, []).append(one)
+    series = by_metric(cycles)
     found = []
     for samples in series.values():
         if len(samples) < LEAST_CYCLES:
@@ -90,6 +89,20 @@ def find_trends(cycles: Sequence[Sequence[Measurement]]) -> list[Trend]:
         if trend.similarity < 1 - LEAST_CHANGE and trend.chance < ERROR / len(series):
             found.append(trend)
     return sorted(found, key=lambda trend: trend.similarity)
+
+
+def by_metric(
+    cycles: Sequence[Sequence[Measurement]],
+) -> dict[tuple[str, str, str], list[Measurement]]:
+    """Return (benchmark, metric, device) -> its usable measurements over the cycles; no exact metrics."""
+    series: dict[tuple[str, str, str], list[Measurement]] = {}
+    for measurements in cycles:
+        for one in measurements:
+            usable = one.values and not one.disturbance and all(map(math.isfinite, one.values))
+            if usable and one.metric.better != "equal":
+                key = (one.benchmark, one.metric.name, one.device)
+                series.setdefault(key, []).append(one)
+    return series
 
 
 def _trend(samples: Sequence[Measurement]) -> Trend:

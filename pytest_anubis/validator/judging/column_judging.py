@@ -44,6 +44,7 @@ class JudgedColumns:
         shift: The finding that the whole class has moved, if it has (see `population_shift.settle_shift`).
         changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
         unsearched: How many samples looked as if they had changed, but were not searched.
+        current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
     """
 
     population: Population
@@ -56,9 +57,12 @@ class JudgedColumns:
     shift: Finding | None = None
     changes: Mapping[int, Segments] = field(default_factory=dict)
     unsearched: int = 0
+    current: Mapping[int, MetricVerdict] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
+        if row in self.current:
+            return self.current[row]
         full = self.settled(row, baseline)
         found = self.changes.get(row)
         return full if found is None else with_segments(full, found)

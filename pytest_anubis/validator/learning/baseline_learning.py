@@ -21,6 +21,8 @@ from pytest_anubis.core.baseline import (
 )
 from pytest_anubis.core.metric import loss_size, size_text
 from pytest_anubis.core.sample import Population
+from pytest_anubis.validator.changes.change_rate import change_rates
+from pytest_anubis.validator.changes.least_change import least_change
 from pytest_anubis.validator.changes.steady_state import shortest_window
 from pytest_anubis.validator.learning.criterion_learning import (
     LearnedCriterion,
@@ -104,6 +106,7 @@ def learn_baseline(
             fleet.confidence,
             fleet.note,
         )
+    criteria = _with_change_rates(criteria, [item for item, _ in found])
     criteria, useless = _that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
@@ -231,6 +234,28 @@ def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criter
             )
         out.append(criterion)
     return tuple(out)
+
+
+def _with_change_rates(
+    criteria: Sequence[Criterion], learned: Sequence[LearnedCriterion]
+) -> tuple[Criterion, ...]:
+    """Fill in how often healthy units change within a run; both in the same order."""
+    places = [place for place, one in enumerate(criteria) if one.scope == "unit"]
+    rates = change_rates(
+        [
+            (
+                learned[place].population,
+                np.flatnonzero(learned[place].rows.usable & ~learned[place].flagged).tolist(),
+                least_change(criteria[place]),
+            )
+            for place in places
+        ]
+    )
+    known = dict(zip(places, rates, strict=True))
+    return tuple(
+        replace(one, change_rate=known[place]) if known.get(place) is not None else one
+        for place, one in enumerate(criteria)
+    )
 
 
 def _that_can_fail(
