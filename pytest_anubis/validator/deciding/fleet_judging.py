@@ -161,8 +161,8 @@ def _too_short(key: str, searched: Mapping[tuple[str, str], bool]) -> list[str]:
         return []
     more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
     return [
-        f"hardware class {key or '(unnamed)'}: {len(short)} of {len(searched)} metrics were not searched for "
-        f"changes within a run, for which {SEARCHED} values are needed ({', '.join(short[:NAMED])}{more})"
+        f"hardware class {key or '(unnamed)'}: not searched for changes within a run, for which {SEARCHED} "
+        f"values are needed: {len(short)} of {len(searched)} metrics ({', '.join(short[:NAMED])}{more})"
     ]
 
 
