@@ -84,6 +84,8 @@ class Criterion:
         least: Fewest values of a sample that can be judged.
         weak: True when only three or four units support it.
         window: (warm-up, length) of the shortest window of values that is enough, if one was found.
+        change_rate: Chance, per value in time order, that a healthy unit changes for the worse within a run;
+            None in older baselines, and where no sample was long enough to tell.
         notes: Sentences for people, e.g. how many nodes a learned threshold would need.
     """
 
@@ -107,6 +109,7 @@ class Criterion:
     weak: bool = False
     window: tuple[Count, Annotated[int, Range(least=1)]] | None = None
     second: SecondPopulation | None = None
+    change_rate: Annotated[float, Range(above=0, most=0.5)] | None = None
     notes: tuple[str, ...] = ()
 
     @property

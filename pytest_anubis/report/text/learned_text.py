@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
-from pytest_anubis.report.text.numbers import count_text, percent, similarity_text, value_text
+from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
 from pytest_anubis.report.text.text_table import clip, table
 
 MOST = 60
@@ -117,5 +117,5 @@ def _row(criterion: Criterion) -> list[str]:
         str(criterion.units),
         "-" if criterion.repeatability is None else similarity_text(criterion.repeatability),
         similarity_text(threshold),
-        "-" if criterion.detectable is None else percent(criterion.detectable),
+        lost_text(criterion.detectable, criterion.metric.better),
     ]

@@ -20,7 +20,10 @@ from pytest_anubis.core.baseline import (
     Unjudged,
     cannot_fail,
 )
+from pytest_anubis.core.metric import loss_size, size_text
 from pytest_anubis.core.sample import Population
+from pytest_anubis.validator.changes.change_rate import change_rates
+from pytest_anubis.validator.changes.least_change import least_change
 from pytest_anubis.validator.changes.steady_state import shortest_window
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
@@ -97,6 +100,7 @@ def learn_baseline(
         check, seen = self_check(
             criteria, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick
         )
+    criteria = _with_change_rates(criteria, [item for item, _ in found])
     criteria, useless = _that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
@@ -270,6 +274,28 @@ def _machine(found: Sequence[LearnedCriterion], error_rate: float | None) -> Lim
     return Limits(criteria=tuple(out), lucky=tuple(lucky), tails=(None,) * len(out))
 
 
+def _with_change_rates(
+    criteria: Sequence[Criterion], learned: Sequence[LearnedCriterion]
+) -> tuple[Criterion, ...]:
+    """Fill in how often healthy units change within a run; both in the same order."""
+    places = [place for place, one in enumerate(criteria) if one.scope == "unit"]
+    rates = change_rates(
+        [
+            (
+                learned[place].population,
+                np.flatnonzero(learned[place].rows.usable & ~learned[place].flagged).tolist(),
+                least_change(criteria[place]),
+            )
+            for place in places
+        ]
+    )
+    known = dict(zip(places, rates, strict=True))
+    return tuple(
+        replace(one, change_rate=known[place]) if known.get(place) is not None else one
+        for place, one in enumerate(criteria)
+    )
+
+
 def _that_can_fail(
     criteria: Sequence[Criterion],
 ) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
@@ -364,10 +390,10 @@ def _unrepeatable(criterion: Criterion) -> str:
     loose = criterion.learned is not None and criterion.learned < criterion.alpha
     if criterion.repeatability >= criterion.alpha and not loose:
         return ""
-    detects = (
-        f"; it shows losses of {criterion.detectable:.1%} and more" if criterion.detectable else ""
-    )
+    better, detects = criterion.metric.better, ""
+    if criterion.detectable:
+        detects = f"; it shows losses of {size_text(criterion.detectable, better)} and more"
     return (
         f"{criterion.metric.name} repeats to {criterion.repeatability:.2%} and cannot show a loss of "
-        f"{1 - criterion.alpha:.1%}{detects}"
+        f"{loss_size(criterion.alpha, better)}{detects}"
     )

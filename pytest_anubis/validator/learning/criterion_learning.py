@@ -7,15 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import (
-    ALPHA,
-    MOST_MEDIANS,
-    Criterion,
-    Exclusion,
-    Finding,
-    Scope,
-)
-from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.baseline import ALPHA, MOST_MEDIANS, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.metric import Direction, loss_size, loss_text, told_apart
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.exact_metrics import learn_constant
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
@@ -378,11 +371,12 @@ def _unusable(population: Population, rows: Rows) -> tuple[Exclusion, ...]:
 def _too_far(
     population: Population, losses: FloatArray, flagged: BoolArray, alpha: float
 ) -> list[Exclusion]:
-    return [
-        _exclusion(
-            population,
-            int(row),
-            f"{losses[row]:.1%} worse than the centre, beyond the limit of {1 - alpha:.3g}",
-        )
-        for row in np.flatnonzero(flagged)
-    ]
+    better, unit = population.metric.better, population.metric.unit
+    found = []
+    for row in np.flatnonzero(flagged).tolist():
+        alike = max(0.0, 1 - float(losses[row]))
+        decimals = told_apart(alike, alpha, better)
+        said = loss_text(alike, better, unit, than="the centre", decimals=decimals)
+        text = f"{said}, beyond the limit of {loss_size(alpha, better, decimals)}"
+        found.append(_exclusion(population, row, text))
+    return found
