@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from fnmatch import fnmatchcase
-from typing import ClassVar
 
-from pytest_anubis.core.field_types import AnyFloat, compact
+from pytest_anubis.core.field_types import AnyFloat, Share, compact
+from pytest_anubis.core.metric import relative_loss
 
 
 class Outcome(StrEnum):
@@ -49,6 +47,13 @@ class Reason(StrEnum):
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
 
 
+SEARCHED = 24
+"""Fewest values in which a change within a run is searched for (`validator.changes.segments` says why)."""
+
+Severity = tuple[int, int, bool, float, float]
+"""What verdicts are sorted by, see `MetricVerdict.severity`."""
+
+
 class Reference(StrEnum):
     """What a sample was compared with, strongest first. Only FLEET can accept a node."""
 
@@ -58,21 +63,13 @@ class Reference(StrEnum):
     NONE = "none"
 
 
-OWN_CHECK = "check"
-"""What a waiver names as its metric to cover the failure of a test itself: its assertions, its return code.
-In the benchmark set these are the exact results: checksums, elements, gradients."""
-
-HARDWARE_SAYS = ("hardware", "inventory")
-"""Benchmark ids of what the hardware itself reports, and of the gate."""
-
-
 @compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
     """Somebody answers for failures until a day: they reject nothing, and are never a PASS.
 
     What is wrong rather than slow must be named: an exact result, a report of the hardware and the failure of
-    a test itself (`OWN_CHECK`) are covered only where `metric` is their name, no pattern.
+    a test itself are covered only where `metric` is their name, no pattern (`waivers.waiving`).
 
     Attributes:
         owner: Who answers for it.
@@ -105,34 +102,14 @@ class Waiver:
         names = ("test", "metric", "device", "component", "node")
         return ", ".join(f"{name} {text}" for name in names if (text := getattr(self, name)))
 
-    def concerns(self, node: str) -> bool:
-        """Return whether it is about this node at all."""
-        return _matches(self.node, node)
 
-    def covers(self, verdict: MetricVerdict) -> bool:
-        """Return whether it covers what a verdict is about, however that came out."""
-        return self.speaks_of(verdict) and _matches(self.metric, _name_of(verdict))
+class Triage(StrEnum):
+    """What to do about a verdict: the order in which people read them, never the exit code."""
 
-    def speaks_of(self, verdict: MetricVerdict) -> bool:
-        """Return whether it is about the test, device, component and node of a verdict."""
-        return (
-            (_matches(self.test, verdict.benchmark) or _matches(self.test, verdict.test))
-            and _matches(self.device, verdict.device)
-            and _matches(self.component, verdict.component)
-            and self.concerns(verdict.node)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaiversRead:
-    """An event: the failures of this run that somebody answers for; the latest counts.
-
-    Attributes:
-        waivers: As they stood when this part of the run began, those that had expired too.
-    """
-
-    kind: ClassVar[str] = "waivers"
-    waivers: tuple[Waiver, ...] = ()
+    REJECT = "reject"  # beyond the limit for sure
+    RETEST = "retest"  # to be measured again first
+    INVESTIGATE = "investigate"  # to be looked at: unusual, changed, moved with its class
+    NONE = ""  # nothing
 
 
 @compact("defaults")
@@ -164,6 +141,9 @@ class MetricVerdict:
         threshold: The similarity below which this outcome changes (the one that decided).
         practical: The practical threshold alpha.
         learned: The learned threshold, None when only alpha applies.
+        certainty: Probability that the loss is beyond the limit that rejects, from the scatter of the values,
+            their number and the spread of healthy units; None where it is nowhere near, or nothing tells.
+        retest: Why a failure should be measured again before anything is repaired; empty if it is sure.
         percentile: Share of the healthy fleet, in percent, whose median is no better than this value.
         reference: Compared with fleet, peers or self.
         baseline: Digest-based id of the baseline, empty if none.
@@ -194,6 +174,8 @@ class MetricVerdict:
     threshold: AnyFloat | None = None
     practical: AnyFloat | None = None
     learned: AnyFloat | None = None
+    certainty: Share | None = None
+    retest: str = ""
     percentile: AnyFloat | None = None
     reference: Reference = Reference.NONE
     baseline: str = ""
@@ -203,6 +185,64 @@ class MetricVerdict:
     action: str = ""
     test: str = ""
     waiver: Waiver | None = None
+
+    @property
+    def loss(self) -> float | None:
+        """How much worse than what is normal, relative: .12 is 12 % slower, 29 is thirty times as long.
+
+        Of an exact metric it is the share of values that differ; None where nothing was compared.
+        """
+        return None if self.similarity is None else relative_loss(self.similarity, self.better)
+
+    @property
+    def too_short(self) -> bool:
+        """Whether it was judged as a whole only: too few values to search for a change within the run."""
+        compared = self.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
+        of_time = self.scope == "unit" and self.better in ("higher", "lower")
+        return compared and of_time and 0 < self.count < SEARCHED
+
+    @property
+    def triage(self) -> Triage:
+        """What to do about it; verdicts of older journals, and of users' hooks, have one too."""
+        if self.outcome is Outcome.FAIL:
+            return Triage.RETEST if self.retest else Triage.REJECT
+        if self.outcome is Outcome.MARGINAL:
+            return Triage.INVESTIGATE
+        return _OF_REASON.get(self.reason, Triage.NONE) if self.outcome is _OPEN else Triage.NONE
+
+    @property
+    def severity(self) -> Severity:
+        """Sorts verdicts, the one to act on first: by triage and outcome, then the largest loss, the surest.
+
+        What the hardware says of itself explains what its tests found, so it stands before them.
+        """
+        triage = self.triage
+        known = triage is not Triage.NONE and self.similarity is not None
+        return (
+            _TRIAGE_ORDER.index(triage),
+            _OUTCOME_ORDER.index(self.outcome),
+            self.reason is not Reason.HARDWARE,
+            self.similarity if known and self.similarity is not None else 0.0,
+            -(self.certainty or 0.0) if known else 0.0,
+        )
+
+
+LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)
+"""Of what was not judged at all."""
+_OPEN = Outcome.INCONCLUSIVE
+_OF_REASON = {
+    Reason.DISTURBED: Triage.RETEST,
+    Reason.TOO_FEW: Triage.RETEST,
+    Reason.CLASS_SHIFT: Triage.INVESTIGATE,
+    Reason.INVALID: Triage.INVESTIGATE,
+    Reason.HARDWARE: Triage.INVESTIGATE,
+}
+"""Of verdicts that are INCONCLUSIVE; of the other reasons the blocker itself says what to do."""
+_TRIAGE_ORDER = tuple(Triage)
+_OUTCOME_ORDER = (
+    *(Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED),
+    Outcome.PASS,
+)
 
 
 def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
@@ -214,65 +254,8 @@ def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
         outcome=Outcome.NOT_TESTED,
         reason=Reason.WAIVED,
         text=f"failed as its xfail mark expects: {verdict.text}",
+        retest="",
     )
-
-
-def needs_its_name(verdict: MetricVerdict) -> bool:
-    """Return whether a waiver must name the metric of a verdict: it tells of something wrong, not slow."""
-    return (
-        verdict.better == "equal"
-        or verdict.reason in (Reason.TEST_FAILED, Reason.HARDWARE)
-        or verdict.benchmark in HARDWARE_SAYS
-    )
-
-
-def with_waiver(
-    verdict: MetricVerdict, waivers: Sequence[Waiver], fail_on: str = "fail"
-) -> MetricVerdict:
-    """Return a verdict as it counts beside waivers: a failure that one covers is waived.
-
-    One that has expired waives nothing any more, and the failure says so.
-
-    Args:
-        verdict: As it was reached.
-        waivers: All waivers; the first one that covers it counts.
-        fail_on: Mildest verdict that rejects: a MARGINAL is waived only where it would.
-    """
-    marginal = verdict.outcome is Outcome.MARGINAL and fail_on == "marginal"
-    if verdict.waiver is not None or not (verdict.outcome is Outcome.FAIL or marginal):
-        return verdict
-    named = needs_its_name(verdict)
-    found = [
-        one
-        for one in waivers
-        if one.covers(verdict) and (not named or one.metric == _name_of(verdict) != "")
-    ]
-    found.sort(key=lambda one: one.expired)
-    if not found:
-        return verdict
-    first = found[0]
-    if first.expired:
-        text = (
-            f"{verdict.text}; its waiver expired on {first.expires} ({first.owner}: {first.reason})"
-        )
-        return replace(verdict, text=text, waiver=first)
-    return replace(
-        verdict,
-        outcome=Outcome.NOT_TESTED,
-        reason=Reason.WAIVED,
-        text=f"waived by {first}: {verdict.text}",
-        waiver=first,
-    )
-
-
-def _name_of(verdict: MetricVerdict) -> str:
-    """Return what a waiver calls the metric of a verdict."""
-    return OWN_CHECK if verdict.reason is Reason.TEST_FAILED else verdict.metric
-
-
-def _matches(pattern: str, text: str) -> bool:
-    # As a name first: that of a test has brackets, which mean something in a pattern.
-    return not pattern or pattern == text or fnmatchcase(text, pattern)
 
 
 class Decision(StrEnum):
@@ -302,6 +285,8 @@ class NodeVerdict:
         counts: Outcome name -> how many metric verdicts.
         baseline: Id of the baseline that decided, empty if none.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
+        triage: What to do first about what rejects, or else about what is MARGINAL.
+        lowest: Lowest similarity of what rejects, 0 where a test failed otherwise; None if nothing does.
     """
 
     node: str
@@ -313,6 +298,21 @@ class NodeVerdict:
     counts: tuple[tuple[str, int], ...] = ()
     baseline: str = ""
     residual_risk: float | None = None
+    triage: Triage = Triage.NONE
+    lowest: Share | None = None
+
+    @property
+    def severity(self) -> tuple[int, int, float, str]:
+        """Sorts nodes, the one to act on first: by decision, triage, and the largest loss."""
+        return (
+            _DECISION_ORDER.index(self.decision),
+            _TRIAGE_ORDER.index(self.triage),
+            1.0 if self.lowest is None else self.lowest,
+            self.node,
+        )
+
+
+_DECISION_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 
 
 def undecided_by(verdict: NodeVerdict, blocker: str) -> NodeVerdict:

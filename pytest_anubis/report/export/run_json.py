@@ -21,8 +21,10 @@ def run_json(record: RunRecord) -> str:
     they count.
     """
     plain = to_plain(dataclasses.replace(record, events=()), full=True)
-    for verdict in plain["verdicts"]:
-        del verdict["waiver"]  # as it was reached, none has one
+    for verdict, told in zip(record.verdicts, plain["verdicts"], strict=True):
+        # What follows from the others.
+        told |= {"triage": verdict.triage.value, "loss": to_plain(verdict.loss)}
+        del told["waiver"]  # as it was reached, none has one
     plain |= {"schema": SCHEMA, "events": [_event(event) for event in record.events]}
     if record.waivers:
         told = [verdict for verdict in record.told if verdict.waiver is not None]
