@@ -185,7 +185,7 @@ class Recorder:
             return timing.repeats(once, plan)
 
         wanted = None if rounds is None else 3 * rounds
-        plan = plan_of(self._context.settings, self._device, wanted)
+        plan = plan_of(self._context.settings, self._device, wanted, per_value=3)
         return self._take(metric, group, plan, take, per_value=3)
 
     def record(
