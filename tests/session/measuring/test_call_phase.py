@@ -44,7 +44,7 @@ def test_failure_table_explains_itself(project: pytest.Pytester, learn: Learn) -
     set_speed(project, SLOW)
     project.runpytest("--anubis").stdout.fnmatch_lines(
         [
-            "metric * unit * value * expected * similarity * threshold * baseline * verdict",
+            "metric * unit * value * expected * limit * loss * certainty * baseline * triage * verdict",
             "speed * GFLOP/s * 80 * 99.99 * 0.8001 * 0.9500 * sha256:???????????? * FAIL",
             "",
             "speed is 80 GFLOP/s, expected 99.99 GFLOP/s: 20 % slower, beyond *",
