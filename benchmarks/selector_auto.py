@@ -41,7 +41,7 @@ from pytest_anubis.selector import (
     integrated_brier,
     kaplan_meier,
 )
-from pytest_anubis.selector.risk.choosing.model_choice import choose_model
+from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.forecast import fit_risk
 from pytest_anubis.selector.risk.models.covariates import Floats
@@ -62,7 +62,11 @@ SINGLE: dict[str, Callable[[], HazardModel]] = {
 
 @dataclass(frozen=True)
 class Judged:
-    """One model on one split: C, skill, E/O, observed incidents, seconds, and what `auto` chose."""
+    """One model on one split: C, skill, E/O, observed incidents, seconds, what `auto` chose.
+
+    `held` says of fifths of the test part by `auto`'s risk whether the observed share lies in the mean 95 %
+    interval of their risks.
+    """
 
     order: float
     skill: float
@@ -70,6 +74,7 @@ class Judged:
     incidents: int
     seconds: float
     chosen: str = ""
+    held: tuple[bool, ...] = ()
 
 
 def main() -> None:
@@ -102,7 +107,7 @@ def rows_task(task: Task, most: int) -> dict[str, list[Judged]]:
         rows = Intervals(train.x, train.duration, train.event == 1, began, timed=timed)
         horizon = task.horizon or float(np.quantile(train.duration[train.event == 1], 0.75))
         for name in found:
-            begun, chosen = time.process_time(), ""
+            begun, chosen, backtest = time.process_time(), "", None
             if name == "auto":
                 model, backtest = choose_model(rows, horizon=horizon)
                 chosen = next(each.model for each in backtest.candidates if each.chosen)
@@ -111,12 +116,18 @@ def rows_task(task: Task, most: int) -> dict[str, list[Judged]]:
                 order = known.began if timed else None
                 model = SINGLE[name]().fit(known.x, known.duration, known.event, order=order)
             spent = time.process_time() - begun
-            found[name].append(on_rows(task, test, model, horizon, spent, chosen))
+            found[name].append(on_rows(task, test, model, horizon, spent, chosen, backtest))
     return found
 
 
 def on_rows(
-    task: Task, test: Rows, model: HazardModel, horizon: float, spent: float, chosen: str
+    task: Task,
+    test: Rows,
+    model: HazardModel,
+    horizon: float,
+    spent: float,
+    chosen: str,
+    backtest: Backtest | None,
 ) -> Judged:
     """Judge a model on a test part."""
     if len(test.event) > _MOST:
@@ -130,7 +141,7 @@ def on_rows(
     else:
         cut = test.until(horizon)
         order = harrell(-curves[:, -1], cut.duration, cut.event)
-    return judged(order, moments, curves, test.duration, test.event, spent, chosen)
+    return judged(order, moments, curves, test.duration, test.event, spent, chosen, backtest)
 
 
 def judged(
@@ -141,8 +152,10 @@ def judged(
     event: Floats,
     spent: float,
     chosen: str,
+    backtest: Backtest | None,
 ) -> Judged:
     """Put the measures together."""
+    held = [] if backtest is None else intervals(moments, curves, duration, event, backtest)
     flat = np.tile(kaplan_meier(duration, event, moments), (len(curves), 1))
     usual = integrated_brier(moments, flat, duration, event)
     return Judged(
@@ -152,7 +165,21 @@ def judged(
         incidents=int(((event == 1) & (duration <= moments[-1])).sum()),
         seconds=spent,
         chosen=chosen,
+        held=tuple(held),
     )
+
+
+def intervals(
+    moments: Floats, curves: Floats, duration: Floats, event: Floats, backtest: Backtest
+) -> list[bool]:
+    """Say of fifths by risk whether the observed share lies in the interval that was stated before."""
+    chance = 1 - curves[:, -1]
+    held = []
+    for part in np.array_split(np.argsort(chance, kind="stable"), 5):
+        low, high = backtest.interval(float(chance[part].mean()))
+        left = kaplan_meier(duration[part], event[part], moments[-1:])
+        held.append(low <= 1 - float(left[0]) <= high)
+    return held
 
 
 def fleet_task(task: FleetTask) -> dict[str, list[Judged]]:
@@ -183,7 +210,7 @@ def fleet_task(task: FleetTask) -> dict[str, list[Judged]]:
             said, seen, came = said[drawn], seen[drawn], came[drawn]
         order = harrell(-said[:, -1], seen, came)
         chosen = "" if risk.backtest is None else risk.model.kind
-        found[name] = [judged(order, moments, said, seen, came, spent, chosen)]
+        found[name] = [judged(order, moments, said, seen, came, spent, chosen, risk.backtest)]
     return found
 
 
@@ -210,8 +237,10 @@ def table(name: str, found: dict[str, list[Judged]]) -> None:
     error = 2 / max(1, sum(each.incidents for each in splits)) ** 0.5
     sharp = 1 + sum(off[model] < off["auto"] - 1e-9 for model in SINGLE)
     shared = 1 + sum(off[model] < off["auto"] - error for model in SINGLE)
+    held = [one for each in splits for one in each.held]
     good = "yes" if lag <= 0.003 and shared <= 2 else "NO"
     print(
+        f"  {sum(held)} of {len(held)} fifths by risk within the interval stated before\n"
         f"  C lag {lag:+.4f}, calibration rank {sharp} (within its error of {error:.3f}: {shared}): {good}",
         flush=True,
     )

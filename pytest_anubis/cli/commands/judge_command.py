@@ -203,6 +203,6 @@ def _show(nodes: tuple[NodeVerdict, ...], tell: Tell) -> None:
         tell(f"... and {len(ordered) - SHOWN} more nodes")
     counts = Counter(verdict.decision.value for verdict in nodes)
     again = sum(v.decision is Decision.REJECTED and v.triage is Triage.RETEST for v in nodes)
-    said = [f"{counts[decision.value]} {decision.value}" for decision in order]
-    said[0] += f" ({again} of them to be measured again first)" if again else ""
-    tell(f"{count_text(len(nodes), 'node')}: {', '.join(said)}")
+    parts = [f"{counts[decision.value]} {decision.value}" for decision in order]
+    parts[0] += f" ({again} of them to be measured again first)" if again else ""
+    tell(f"{count_text(len(nodes), 'node')}: {', '.join(parts)}")

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
-from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import (
+    count_text,
+    lost_text,
+    percent,
+    similarity_text,
+    value_text,
+)
 from pytest_anubis.report.text.text_table import clip, table
 
 MOST = 60

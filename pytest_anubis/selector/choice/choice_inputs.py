@@ -202,7 +202,7 @@ def gather_inputs(
         lacking=() if defects else ("defects",),
     )
     try:
-        risk = fit_risk(fleet, now=now, quick=True) if model is None else model
+        risk = fit_risk(fleet, now=now, horizon=horizon, quick=True) if model is None else model
     except NoRiskError:
         return replace(inputs, lacking=("incidents", *inputs.lacking))
     outlook = look_ahead(fleet, risk, now=now, horizon=horizon, nodes=nodes)

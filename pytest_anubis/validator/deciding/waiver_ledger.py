@@ -99,7 +99,7 @@ def _unused(waiver: Waiver, verdicts: Iterable[MetricVerdict]) -> str:
             and needs_its_name(verdict)
         ):
             return (
-                f'it must name metric = "{name_of(verdict)}" to cover the failure of {verdict.benchmark}, which is '
-                "wrong and not slow"
+                f'it must name metric = "{name_of(verdict)}" to cover the failure of '
+                f"{verdict.benchmark}, which is wrong and not slow"
             )
     return "nothing that it covers failed; remove it if it is no longer needed"

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from pytest_anubis.core.baseline import (
     ALPHA,
     ERROR_RATE,
@@ -18,7 +20,6 @@ from pytest_anubis.core.baseline import (
     Scope,
     SelfCheck,
     Unjudged,
-    cannot_fail,
 )
 from pytest_anubis.core.metric import loss_size, size_text
 from pytest_anubis.core.sample import Population
@@ -30,11 +31,11 @@ from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
 from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tail, sick_nodes
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
 from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds
-from pytest_anubis.validator.learning.promises import blind, with_promises
 from pytest_anubis.validator.learning.self_check import self_check
 from pytest_anubis.validator.learning.subpopulations import cluster_finding
 from pytest_anubis.validator.learning.undecided_groups import decide_clusters
 from pytest_anubis.validator.limits.power import detectable
+from pytest_anubis.validator.limits.promises import that_can_fail, with_promises
 from pytest_anubis.validator.limits.tails import Tail
 from pytest_anubis.validator.similarity.centre import Method
 
@@ -100,8 +101,8 @@ def learn_baseline(
         check, seen = self_check(
             criteria, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick
         )
-    criteria = _with_change_rates(criteria, [item for item, _ in found])
-    criteria, useless = _that_can_fail(criteria)
+    criteria = _with_change_rates(criteria, found)
+    criteria, useless = that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
         attributes=dict(attributes or {}),
@@ -294,25 +295,6 @@ def _with_change_rates(
         replace(one, change_rate=known[place]) if known.get(place) is not None else one
         for place, one in enumerate(criteria)
     )
-
-
-def _that_can_fail(
-    criteria: Sequence[Criterion],
-) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
-    """Leave out criteria that no sample could fail, or no loss of half: judging by them means nothing."""
-    kept, findings = [], []
-    for criterion in criteria:
-        why = cannot_fail(criterion)
-        why = f"it could never fail: {why}" if why else blind(criterion)
-        if not why:
-            kept.append(criterion)
-            continue
-        name = criterion.metric.name
-        text = f"{name}{' [node]' if criterion.scope == 'node' else ''}: no criterion, {why}"
-        findings.append(
-            Finding(kind="no-criterion", benchmark=criterion.benchmark, metric=name, text=text)
-        )
-    return tuple(kept), tuple(findings)
 
 
 def _unjudged(

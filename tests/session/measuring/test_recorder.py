@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pytest
 
+from pytest_anubis.core.verdict import SEARCHED
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import Learn
@@ -83,7 +84,7 @@ def test_a_disturbed_measurement_is_taken_again_and_every_attempt_is_kept(
     pytester: pytest.Pytester, learn: Learn, disturb: Disturb
 ) -> None:
     pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, *[50.0] * 10, 100.0)  # the first attempt alone is slow
+    set_rounds(pytester, *[50.0] * SEARCHED, 100.0)  # the first attempt alone is slow
     learn()
     disturb(iter([("40 % steal",)]))
     assert pytester.runpytest("--anubis").ret == 0
@@ -129,7 +130,7 @@ def test_a_loss_is_confirmed_before_it_rejects(
     assert pytester.runpytest("--anubis").ret == 1
     (measurement,) = measurements(pytester)
     assert measurement["looks"] > 1
-    assert len(measurement["values"]) > 10
+    assert len(measurement["values"]) > SEARCHED
 
 
 def test_a_burst_that_passes_does_not_reject(
@@ -138,7 +139,7 @@ def test_a_burst_that_passes_does_not_reject(
     pytester.makepyfile(test_suite=SUITE)
     learn()
     disturb(iter(()))
-    set_rounds(pytester, *[90.0] * 10, 100.0)
+    set_rounds(pytester, *[90.0] * SEARCHED, 100.0)
     assert pytester.runpytest("--anubis").ret == 0
     assert measurements(pytester)[-1]["looks"] > 1
 
