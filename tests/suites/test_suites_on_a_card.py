@@ -124,10 +124,20 @@ def test_healthy_card_has_a_margin_and_tf32_has_none(monkeypatch: pytest.MonkeyP
     with stand_in():
         step = resnet_step(ResNetShape(**MIDDLE_RESNET, batch=4), CARD, half=True)
         for half, tolerance in training.GRADIENT_TOLERANCE.items():
-            assert step.gradient_error(half=half) < tolerance / 3
+            assert step.gradient_errors(half)[0] < tolerance / 3
         monkeypatch.setattr("suites.training.step.single_precision", nullcontext)
         with accelerators.single_precision(tf32=True):
-            assert step.gradient_error(half=False) > training.GRADIENT_TOLERANCE[False]
+            assert step.gradient_errors(False)[0] > training.GRADIENT_TOLERANCE[False]
+
+
+def test_reference_in_double_precision_is_computed_once() -> None:
+    with stand_in(rounded=False):
+        step = small_step()
+        kinds: list[torch.dtype] = []
+        first = next(m for m in step.model.modules() if isinstance(m, torch.nn.Conv2d))
+        first.register_forward_hook(lambda _module, given, _out: kinds.append(given[0].dtype))
+        training.right_gradient(step, half=True)
+    assert kinds == [torch.float32, torch.float32, torch.float64]  # autocast is inside of the layer
 
 
 def quietly_wrong(module: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
@@ -145,7 +155,7 @@ def test_corrupted_kernel_is_caught_in_either_precision() -> None:
             step = resnet_step(ResNetShape(**MIDDLE_RESNET, batch=4), CARD, half=True)
             first = next(m for m in step.model.modules() if isinstance(m, torch.nn.BatchNorm2d))
             first.register_forward_hook(quietly_wrong)
-            assert step.gradient_error(half=half) > training.GRADIENT_TOLERANCE[half]
+            assert step.gradient_errors(half)[0] > training.GRADIENT_TOLERANCE[half]
 
 
 class Counting(Device):
