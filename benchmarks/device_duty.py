@@ -1,4 +1,4 @@
-"""For which share of a test does a card measure? Every device test of the suites and the collectives', in smoke.
+"""For which share of a test does a card measure? Device tests of the suites, and the collectives, in smoke.
 
 Runs the suites on the stand-in node, where one CPU thread does the work of a card and shapes are small: what
 it shows is what the tests do *beside* measuring, in the proportions of a CPU. Prints for each test the
@@ -75,7 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; return 1 if the duty of a test is below a half."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=int, default=3, help="of all tests")
-    parser.add_argument("--cards", type=int, default=1, help="how many are tested at a time, at most 8")
+    parser.add_argument(
+        "--cards", type=int, default=1, help="how many are tested at a time, at most 8"
+    )
     parser.add_argument("--only", default="cuda or collective", help="pytest's -k")
     chosen = parser.parse_args(arguments)
     found: dict[str, list[Seconds]] = {}
@@ -91,7 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for test, taken in found.items():
         setup, call, measured = (median(column) for column in zip(*taken, strict=True))
         duties = [busy / whole for _, whole, busy in taken]
-        cells = (test.removeprefix("suites/"), f"{setup:.1f} s", f"{call:.1f} s", f"{measured:.1f} s")
+        cells = (
+            test.removeprefix("suites/"),
+            f"{setup:.1f} s",
+            f"{call:.1f} s",
+            f"{measured:.1f} s",
+        )
         print(f"| {' | '.join(cells)} | {median(duties):.0%} | {min(duties):.0%} |")
         low += [test] if median(duties) < WANTED else []
     if low:

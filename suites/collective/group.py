@@ -101,6 +101,14 @@ class RankGroup:
     ) -> None:
         self._stack.close()
 
+    def join(self) -> None:
+        """Wait until every rank has loaded torch and is connected to the others.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        self._all("join", START)
+
     def fitting(self, size: int) -> int:
         """Return the bytes that every rank's device has room for: `size`, or a half of it, or a quarter...
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from suites.accelerators import fitting
+from suites.accelerators import fitting, stay_near
 from suites.children import Message, answer
 from suites.compute.kernels import Gemm
 
@@ -52,6 +52,11 @@ class Rank:
         self._ramp = torch.empty(0)
         self._gemm: Gemm | None = None
         self._products = 0
+
+    def join(self, _request: Message) -> Message:
+        """Answer when all ranks have begun: the first message of a group connects them."""
+        dist.barrier()
+        return {}
 
     def fit(self, request: Message) -> Message:
         """Answer how many of the ``bytes`` that are wanted this rank's device has room for."""
@@ -161,11 +166,12 @@ def main(
     reduce: Reduce = all_reduce,
 ) -> None:
     """Join the group and answer until the parent closes the socket."""
-    torch.set_num_threads(int(threads))
     device = torch.device("cpu")
     if backend == "nccl":
         device = torch.device("cuda", int(number))
+        stay_near(torch.cuda.get_device_properties(device))  # before anything has threads
         torch.cuda.set_device(device)
+    torch.set_num_threads(int(threads))
     dist.init_process_group(
         backend,
         init_method=f"file://{store}",
@@ -176,7 +182,7 @@ def main(
     )
     try:
         rank = Rank(int(number), int(world), device, reduce)
-        calls = ("fit", "prepare", "reduce", "overlap", "check")
+        calls = ("join", "fit", "prepare", "reduce", "overlap", "check")
         answer(int(descriptor), {name: getattr(rank, name) for name in calls})
     finally:
         dist.destroy_process_group()

@@ -27,8 +27,8 @@ class TrainingStep:
     On an accelerator pictures lie with their channels last, as its matrix units want them.
 
     Args:
-        model: The network; it is moved to `device`, best made there: drawing a hundred million weights takes a
-            host longer than a card trains a whole step for.
+        model: The network; it is moved to `device`, best made there: a host draws a hundred million
+            weights for longer than a card trains on them.
         inputs: One batch, first axis the examples.
         targets: What the network should say, first axis the examples.
         loss: Takes outputs and targets.

@@ -28,6 +28,7 @@ def main() -> None:
     with (
         stand_in(memory=MEMORY, rounded=False),
         mock.patch.object(torch.cuda, "set_device"),
+        mock.patch.object(torch.cuda, "get_device_properties"),
         mock.patch.object(torch, "set_num_threads"),
         mock.patch.object(dist, "init_process_group", with_gloo),
     ):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -301,6 +302,43 @@ def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         test_overlap.test_overlap(taken, group)
     assert sizes == [8 << 20, 6 << 20]
     assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+
+
+def test_ranks_stay_near_their_cards(tmp_path: Path) -> None:
+    card = SimpleNamespace(pci_domain_id=0, pci_bus_id=0x61, pci_device_id=0)
+    home = os.sched_getaffinity(0)
+    near = min(home)
+    place = tmp_path / "sys/bus/pci/devices/0000:61:00.0"
+    place.mkdir(parents=True)
+    try:
+        (place / "local_cpulist").write_text("9000-9003,9007\n")
+        assert accelerators.cpus_near(card, tmp_path) == {9000, 9001, 9002, 9003, 9007}
+        assert not accelerators.stay_near(card, tmp_path)  # none of ours
+        assert os.sched_getaffinity(0) == home
+        (place / "local_cpulist").write_text(f"{near},9000-9001\n")
+        assert accelerators.stay_near(card, tmp_path)
+        assert os.sched_getaffinity(0) == {near}
+    finally:
+        os.sched_setaffinity(0, home)
+    assert not accelerators.stay_near(SimpleNamespace(), tmp_path)  # torch before 2.6
+
+
+def test_rank_is_near_its_card_before_it_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from suites.collective import rank
+
+    steps: list[str] = []
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: f"card {device.index}")
+    monkeypatch.setattr(rank, "stay_near", steps.append)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: steps.append("threads"))
+
+    def begin(*_: Any, **__: Any) -> None:
+        raise RuntimeError("joined")
+
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setattr(torch.distributed, "init_process_group", begin)
+    with pytest.raises(RuntimeError, match="joined"):
+        rank.main("0", "5", "8", "nccl", "store", "2")
+    assert steps == ["card 5", "threads"]
 
 
 def test_link_five_times_slower_shows_behind_the_products() -> None:
