@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,11 @@ from pytest_anubis.session.context import RunContext, Sink, cards_of
 if TYPE_CHECKING:
     from pytest_anubis.core.run_state import RunState
     from pytest_anubis.hardware.telemetry.card_facts import Fact
+
+
+LATE = 5.0
+"""Seconds after a test within which a message of the driver may still speak of it: a driver tells an XID when
+it has tried to recover, and is listened to every half a second."""
 
 
 class HardwareWatch:
@@ -51,6 +57,7 @@ class HardwareWatch:
         self._log = log or KernelLog()
         self._watch = watch or CardWatch(self.tell, log=self._log)
         self._recent: dict[str, None] = {}  # tests that ran since the last complete look
+        self._ended: dict[str, float] = {}  # when tests ended, the newest last
         self._lock = threading.Lock()  # the watch tells from threads of its own
         self._begun = False
 
@@ -81,6 +88,8 @@ class HardwareWatch:
         """Look again whenever a test has ended."""
         with self._lock:
             self._recent[report.nodeid] = None
+            self._ended.pop(report.nodeid, None)
+            self._ended[report.nodeid] = time.monotonic()
         if report.when not in ("setup", "call"):  # torn down, or crashed
             self._watch.look()
 
@@ -92,13 +101,28 @@ class HardwareWatch:
             self._watch.finish()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was reported where nothing is decided: such a run teaches nothing."""
+        """Say whose XIDs nobody heard, and what was reported where nothing is decided."""
+        unheard = self._unheard()
+        if unheard:
+            terminalreporter.write_line(printable(f"anubis: {unheard}"), yellow=True)
         if not self._measuring or not self._state.begun:
             return
         for event in self._state.record().hardware:
             part = f"{event.part}: " if event.part else ""
             line = f"anubis: the hardware reported: {part}{event.text}; nothing is learned from this run"
             terminalreporter.write_line(printable(line), red=True)
+
+    def _unheard(self) -> str:
+        """Return whose XIDs neither the kernel log nor an event can have told, in one line."""
+        deaf = self._watch.deaf if self._log.unreadable else {}
+        parts = [card.place for card in self._cards if card.part in deaf]
+        if not parts:
+            return ""
+        why = "; ".join(dict.fromkeys(deaf.values()))
+        return (
+            f"XIDs of {', '.join(parts)} were not heard, only error counters watched: NVML registers for no "
+            f"events ({why}), and {self._log.unreadable} (in a container, pass /dev/kmsg and CAP_SYSLOG)"
+        )
 
     def tell(self, facts: Sequence[Fact], complete: bool) -> None:
         """Write facts into the journal, each with the tests that ran on its card meanwhile.
@@ -109,7 +133,10 @@ class HardwareWatch:
         """
         with self._lock:
             running = self._state.interrupted
-            recent = (*self._recent, *(test for test in running if test not in self._recent))
+            recent = tuple(dict.fromkeys((*self._recent, *running)))
+            since = time.monotonic() - LATE
+            self._ended = {test: when for test, when in self._ended.items() if when >= since}
+            lately = tuple(dict.fromkeys((*self._ended, *recent)))
             if complete:
                 self._recent = dict.fromkeys(running)
         for fact in facts:
@@ -129,7 +156,10 @@ class HardwareWatch:
                     text=fact.text,
                     part=card.place if card is not None else elsewhere,
                     device=card.device if card is not None else "",
-                    tests=self._on(recent, card.device if card is not None else ""),
+                    tests=self._on(
+                        recent if fact.source == "counters" else lately,
+                        card.device if card is not None else "",
+                    ),
                     source=fact.source,
                 )
             )

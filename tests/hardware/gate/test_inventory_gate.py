@@ -460,6 +460,19 @@ def test_cards_that_a_hanging_library_does_not_tell_of_are_a_question() -> None:
     assert check_inventory(gone, GOLDEN)[0].severity == "FAIL"
 
 
+def test_cards_that_slurm_keeps_from_a_job_are_none_that_are_missing() -> None:
+    note = "GPU 3: Insufficient Permissions (NVML error 4)"
+    node = replace(without_card(NODE), unreadable=(note,))
+    count, withheld = check_inventory(node, GOLDEN)
+    assert (count.severity, withheld.severity) == ("INCONCLUSIVE", "INCONCLUSIVE")
+    assert withheld.text.startswith("GPU 3: card is withheld from this process: no permission")
+    assert "Slurm: --exclusive, or --gres=gpu:8" in withheld.action
+    assert count.action == withheld.action
+    # One that is gone as well is missing.
+    gone = replace(node, accelerators=node.accelerators[1:])
+    assert "FAIL" in [one.severity for one in check_inventory(gone, GOLDEN)]
+
+
 def test_more_cards_than_expected_are_a_question() -> None:
     (finding,) = check_inventory(NODE, golden_inventory([without_card(NODE)]))
     assert (finding.severity, finding.found) == ("INCONCLUSIVE", "8")
