@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -136,7 +137,16 @@ class RankGroup:
             ChildError: A rank failed or took too long.
         """
         seconds = max(answer["seconds"] for answer in self._all("reduce", ROUND, times=times))
-        return float(size / seconds * 2 * (self.world - 1) / self.world)
+        return float(size / seconds * self._on_the_bus)
+
+    def times_within(self, seconds: float, size: int, rate: float) -> int:
+        """Return how many all-reduces of `size` bytes fill so many seconds at a bus bandwidth of `rate`."""
+        return max(1, math.ceil(seconds * rate / (size * self._on_the_bus)))
+
+    @property
+    def _on_the_bus(self) -> float:
+        """How often every link carries the buffer in an all-reduce."""
+        return 2 * (self.world - 1) / self.world
 
     def overlap(self, steps: int = 1) -> Overlap:
         """Run one round: `steps` of computing alone, of communicating alone, and of both.

@@ -65,9 +65,9 @@ class Rank:
     def prepare(self, request: Message) -> Message:
         """Make a buffer of so many ``bytes``, and ``products`` of matrices of a ``size`` and ``dtype``."""
         # Small whole numbers: the sum is exact in any order, so every wrong bit is an error.
-        ramp = torch.arange(PERIOD, dtype=torch.float32).repeat(CHUNK // PERIOD + 2)
-        self._ramp = ramp.to(self._device)
+        ramp = torch.arange(PERIOD, dtype=torch.float32, device=self._device)
         self._buffer = torch.zeros(request["bytes"] // 4, device=self._device)
+        self._ramp = ramp.repeat(min(CHUNK, len(self._buffer)) // PERIOD + 2)
         self._products = request.get("products", 0)
         self._gemm = None
         if self._products:

@@ -15,6 +15,10 @@ MIB = 1 << 20
 BYTES = {"smoke": 1024 * MIB, "standard": 8192 * MIB, "soak": 8192 * MIB}
 """Size on accelerators: NVLink reaches its full rate at some gigabytes, at 256 MiB nine tenths of it."""
 
+ROUND = 0.1
+"""Seconds of a round on accelerators, at least: ten of them load the cards for longer than making and
+checking the buffers lets them rest; a single all-reduce of a gigabyte takes four milliseconds."""
+
 
 @pytest.mark.anubis(
     component="collective.allreduce",
@@ -38,7 +42,9 @@ def test_all_reduce(
         size, times = anubis_node.pick(smoke=16 * MIB, standard=64 * MIB, soak=64 * MIB), 6
     ranks.prepare(size)
     for _ in range(3):
-        ranks.bus_bandwidth(size, times)
+        rate = ranks.bus_bandwidth(size, times)
+    if ranks.on_accelerators:
+        times = max(times, ranks.times_within(ROUND, size, rate))
     anubis_metric.collect(
         "bus_bandwidth",
         lambda: ranks.bus_bandwidth(size, times) / 1e9,

@@ -304,6 +304,29 @@ def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
 
 
+def test_round_of_all_reduces_loads_the_cards_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = object.__new__(RankGroup)
+    group.on_accelerators, group.world = True, 8
+    asked: list[int] = []
+
+    def bandwidth(_size: int, times: int) -> float:
+        asked.append(times)
+        return 480e9  # eight H100
+
+    for name, answer in (
+        ("fitting", lambda size: size),
+        ("prepare", lambda size: None),
+        ("bus_bandwidth", bandwidth),
+        ("wrong_elements", lambda: 0),
+    ):
+        monkeypatch.setattr(group, name, answer)
+    test_allreduce.test_all_reduce(Taken(), Node(), group)
+    assert asked == [10] * 3 + [26] * CALLS  # 26 times 3.9 ms
+    asked.clear()
+    test_allreduce.test_all_reduce(Taken(), Node("standard"), group)
+    assert asked == [10] * (3 + CALLS)  # 31 ms each
+
+
 def test_ranks_stay_near_their_cards(tmp_path: Path) -> None:
     card = SimpleNamespace(pci_domain_id=0, pci_bus_id=0x61, pci_device_id=0)
     home = os.sched_getaffinity(0)
