@@ -11,6 +11,7 @@ Run: ``python -m benchmarks.device_duty [--runs 3] [--cards 1] [--only EXPRESSIO
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 import shutil
 import subprocess
@@ -19,10 +20,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from benchmarks.stand_in_node import ROOT, environment
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.hardware.nvml_stand_in import Node, nvml_library
+
+stand_in_node: Any = importlib.import_module("benchmarks.stand_in_node")
+ROOT: Path = stand_in_node.ROOT
 
 WANTED = 0.5
 """Smallest duty of a test on a device: below it a card cools between measurements."""
@@ -57,7 +61,7 @@ def run(cards: int, only: str, place: Path) -> Iterator[tuple[str, Seconds]]:
         *("-n", str(cards + 1), "-k", only, "--durations=0", "-vv", "-q"),
     ]
     done = subprocess.run(
-        command, cwd=place, env=environment(node, {"CUDA_VISIBLE_DEVICES": shown}),
+        command, cwd=place, env=stand_in_node.environment(node, {"CUDA_VISIBLE_DEVICES": shown}),
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST, check=False,
     )  # fmt: skip
     journals = list(place.glob(".anubis/runs/*/journal.jsonl"))

@@ -93,9 +93,11 @@ def cpus_near(card: Any, root: Path = Path("/")) -> set[int]:
         root: Where ``sys`` lies.
     """
     slot = [getattr(card, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
-    if not all(isinstance(one, int) for one in slot):
+    numbers = [one for one in slot if isinstance(one, int)]
+    if len(numbers) < len(slot):
         return set()
-    address = "{:04x}:{:02x}:{:02x}.0".format(*slot)
+    domain, bus, device = numbers
+    address = f"{domain:04x}:{bus:02x}:{device:02x}.0"
     try:
         text = (root / "sys/bus/pci/devices" / address / "local_cpulist").read_text()
         ranges = [part.split("-") for part in text.strip().split(",") if part]

@@ -35,7 +35,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(1)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: RANKS)
-    ranks = RankGroup.__init__.__kwdefaults__
+    ranks = RankGroup.__init__.__kwdefaults__ or {}
     monkeypatch.setitem(ranks, "module", "tests.suites.rank_on_a_card")
     monkeypatch.setitem(test_overlap.ON_ACCELERATORS, "order", 256)
 
