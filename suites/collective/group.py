@@ -20,6 +20,10 @@ ROUND = 90.0
 """Seconds that one round may take: longer than a rank waits for the others (`rank.TIMEOUT`), so that a rank
 can say who is missing. With `START` it stays below the deadline in the marks of the tests."""
 
+LOADED = 0.3
+"""Seconds of load in a round on accelerators, at least: ten of them in `smoke` last more than twice as long as
+the pauses between their bursts, so that the cards work for most of the time."""
+
 SETTLE = 2.0
 """Seconds for which the other ranks are listened to when one has failed: the first to complain of a dead rank
 may be a neighbour that was waiting for it."""
@@ -38,6 +42,10 @@ class Overlap:
     compute: float
     communicate: float
     together: float
+
+    def steps_within(self, seconds: float) -> int:
+        """Return how many steps fill so many seconds."""
+        return max(1, math.ceil(seconds / (self.compute + self.communicate + self.together)))
 
     @property
     def stretch(self) -> float:

@@ -20,7 +20,7 @@ from pytest_anubis.session.collecting.device_parameters import Device
 from suites import accelerators
 from suites.children import ROOT
 from suites.collective import test_allreduce, test_overlap
-from suites.collective.group import RankGroup
+from suites.collective.group import Overlap, RankGroup
 from suites.compute import test_dispatch, test_gemm
 from suites.compute.kernels import Gemm
 from suites.memory import test_bandwidth, test_transfer
@@ -321,10 +321,18 @@ def test_round_of_all_reduces_loads_the_cards_for_a_while(monkeypatch: pytest.Mo
     ):
         monkeypatch.setattr(group, name, answer)
     test_allreduce.test_all_reduce(Taken(), Node(), group)
-    assert asked == [10] * 3 + [26] * CALLS  # 26 times 3.9 ms
+    assert asked == [10] * 3 + [77] * CALLS  # 77 times 3.9 ms
     asked.clear()
-    test_allreduce.test_all_reduce(Taken(), Node("standard"), group)
-    assert asked == [10] * (3 + CALLS)  # 31 ms each
+    step = Overlap(compute=6e-3, communicate=6e-3, together=7e-3)
+
+    def overlap(steps: int) -> Overlap:
+        asked.append(steps)
+        return step
+
+    monkeypatch.setattr(group, "overlap", overlap)
+    monkeypatch.setattr(group, "prepare", lambda size, **_: None)
+    test_overlap.test_overlap(Taken(), group)
+    assert asked == [4] * 3 + [16] * 2 * CALLS
 
 
 def test_ranks_stay_near_their_cards(tmp_path: Path) -> None:
