@@ -21,8 +21,8 @@ ROUND = 90.0
 can say who is missing. With `START` it stays below the deadline in the marks of the tests."""
 
 LOADED = 0.3
-"""Seconds of load in a round on accelerators, at least: ten of them in `smoke` last more than twice as long as
-the pauses between their bursts, so that the cards work for most of the time."""
+"""Seconds of load in a round on accelerators, at least: ten of them last twice as long as the pauses between
+their bursts in `smoke`, so that the cards work for most of the time."""
 
 SETTLE = 2.0
 """Seconds for which the other ranks are listened to when one has failed: the first to complain of a dead rank
