@@ -14,7 +14,7 @@ from pytest_anubis.core.events import HardwareFound
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.report.text.text_table import printable
-from pytest_anubis.session.context import RunContext, Sink, cards_of
+from pytest_anubis.session.context import Card, RunContext, Sink, cards_of
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run_state import RunState
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 LATE = 5.0
 """Seconds after a test within which a message of the driver may still speak of it: a driver tells an XID when
 it has tried to recover, and is listened to every half a second."""
+
+EARLY = 1.0
+"""Seconds for which a message of the driver waits for the test that it belongs to: that a test has begun is
+told by its worker, by another way and perhaps behind other news."""
 
 
 class HardwareWatch:
@@ -58,6 +62,7 @@ class HardwareWatch:
         self._watch = watch or CardWatch(self.tell, log=self._log)
         self._recent: dict[str, None] = {}  # tests that ran since the last complete look
         self._ended: dict[str, float] = {}  # when tests ended, the newest last
+        self._in_vain = False  # a message has waited, and nothing was heard of any test since
         self._lock = threading.Lock()  # the watch tells from threads of its own
         self._begun = False
 
@@ -88,6 +93,7 @@ class HardwareWatch:
         """Look again whenever a test has ended."""
         with self._lock:
             self._recent[report.nodeid] = None
+            self._in_vain = False
             self._ended.pop(report.nodeid, None)
             self._ended[report.nodeid] = time.monotonic()
         if report.when not in ("setup", "call"):  # torn down, or crashed
@@ -131,19 +137,16 @@ class HardwareWatch:
             facts: What the hardware reported.
             complete: A look at all counters: what ran before it is no evidence for what comes later.
         """
+        if not complete:
+            self._await_tests(facts)
         with self._lock:
             running = self._state.interrupted
             recent = tuple(dict.fromkeys((*self._recent, *running)))
-            since = time.monotonic() - LATE
-            self._ended = {test: when for test, when in self._ended.items() if when >= since}
-            lately = tuple(dict.fromkeys((*self._ended, *recent)))
+            lately = self._lately()
             if complete:
                 self._recent = dict.fromkeys(running)
         for fact in facts:
-            card = next(
-                (c for c in self._cards if c.part == fact.part or _same(fact.place, c.address)),
-                None,
-            )
+            card = self._card(fact)
             if card is None and (fact.part or any(_same(fact.place, one) for one in self._known)):
                 continue  # a card that is not under test
             if fact.sort == "card-silent" and not self._cards:
@@ -163,6 +166,30 @@ class HardwareWatch:
                     source=fact.source,
                 )
             )
+
+    def _card(self, fact: Fact) -> Card | None:
+        return next(
+            (c for c in self._cards if c.part == fact.part or _same(fact.place, c.address)), None
+        )
+
+    def _lately(self) -> tuple[str, ...]:
+        """Return the tests that run or ended a moment ago; the lock is held."""
+        since = time.monotonic() - LATE
+        self._ended = {test: when for test, when in self._ended.items() if when >= since}
+        return tuple(dict.fromkeys((*self._ended, *self._recent, *self._state.interrupted)))
+
+    def _await_tests(self, facts: Sequence[Fact]) -> None:
+        """Let the news of those tests arrive that messages of the driver belong to; the listener waits."""
+        cards = [self._card(fact) for fact in facts if fact.source != "counters"]
+        until = time.monotonic() + EARLY
+        for device in {card.device for card in cards if card is not None}:
+            while not self._in_vain:
+                with self._lock:
+                    lately = self._lately()
+                if self._on(lately, device):
+                    break
+                self._in_vain = time.monotonic() >= until
+                time.sleep(EARLY / 20)
 
     def _on(self, tests: Sequence[str], device: str) -> tuple[str, ...]:
         """Return the tests that used a device; those bound to no card may have used any."""

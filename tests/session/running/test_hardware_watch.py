@@ -96,7 +96,39 @@ def test_a_late_message_of_the_driver_still_names_the_test(
     assert told.tell(ECC)[0].tests == ()
     assert told.tell(late)[0].tests == ("t[cuda:1]",)
     monkeypatch.setattr(hardware_watch, "LATE", -1.0)
+    monkeypatch.setattr(hardware_watch, "EARLY", 0.0)
     assert told.tell(late)[0].tests == ()
+
+
+def test_a_message_that_overtakes_the_news_of_its_test_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told(tmp_path)
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        told.state.apply(TestStarted(test="t[cuda:1]"))
+
+    monkeypatch.setattr(hardware_watch, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
+    early = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
+    assert told.tell(early)[0].tests == ("t[cuda:1]",)
+    assert told.tell(early)[0].tests == ("t[cuda:1]",)
+    assert len(waits) == 1
+
+
+def test_a_message_without_a_test_waits_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told(tmp_path)
+    waits: list[float] = []
+    times = iter(range(1000))
+    clock = SimpleNamespace(sleep=waits.append, monotonic=lambda: float(next(times)))
+    monkeypatch.setattr(hardware_watch, "time", clock)
+    alone = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
+    for _ in range(5):
+        assert told.tell(alone)[0].tests == ()
+    assert len(waits) == 1
 
 
 def test_a_card_whose_xids_nobody_hears_is_named(tmp_path: Path) -> None:
