@@ -1,4 +1,4 @@
-"""What happens around a measurement: the host's quietness and the telemetry, as one envelope."""
+"""What happens around a measurement: the host's quietness, the telemetry as one envelope, and the pace."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from pytest_anubis.core.events import HardwareFound
 from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Criterion
+    from pytest_anubis.core.metric import Metric
+    from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.telemetry.host_sensors import Source
     from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
     from pytest_anubis.hardware.telemetry.telemetry_sampler import Mark, Telemetry
+    from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 
 Series = tuple[tuple[str, tuple[float, ...]], ...]
 
@@ -180,6 +184,39 @@ def joined(parts: Iterable[Series]) -> Series:
         for name, values in part:
             found[name] = found.get(name, ()) + values
     return tuple(found.items())
+
+
+_pacers: dict[tuple[str, ...], Pacer] = {}
+"""Pacers of this process by their kinds: their buffers are made once."""
+
+
+def pacer_for(
+    context: RunContext, metric: Metric, mark: BenchmarkMark, criterion: Criterion | None
+) -> Pacer | None:
+    """Return what reads the pace beside a measurement on the host; None where nobody wants it.
+
+    A run that is to be learned from has it read beside everything, and later ones beside what learning found
+    to be tighter for it: on a machine where it does not help it costs nothing.
+
+    Args:
+        context: The run.
+        metric: What is measured; exact values have no pace.
+        mark: What the benchmark says of itself.
+        criterion: What the values will be held against; None if there is nothing.
+    """
+    if not context.settings.active or metric.better == "equal":
+        return None
+    from pytest_anubis.hardware.host_pace import PROBES, WAITING, Pacer, kinds_for
+
+    if context.settings.mode == "measure":
+        kinds = kinds_for(mark.resources)
+    elif criterion is not None and criterion.paced is not None:
+        kinds = tuple(one.kind for one in criterion.paced.slopes if one.kind in (*PROBES, WAITING))
+    else:
+        return None
+    if kinds not in _pacers:
+        _pacers[kinds] = Pacer(kinds)
+    return _pacers[kinds]
 
 
 _key = pytest.StashKey[Surroundings]()

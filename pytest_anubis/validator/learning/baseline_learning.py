@@ -34,6 +34,7 @@ from pytest_anubis.validator.learning.fleet_thresholds import (
     healthy_tail,
 )
 from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds
+from pytest_anubis.validator.learning.pace_learning import paced_forms, paces_of, with_paced
 from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
 from pytest_anubis.validator.similarity.centre import Method
 
@@ -88,21 +89,25 @@ def learn_baseline(
         if progress is not None:
             progress(len(results), len(tasks))
     found = [result for result in results if result[0].criterion is not None]
+    forms = paced_forms([item for item, _ in found], alpha, method, single)
+    beside = [(one.learned, _tail(one.learned, together)) for one in forms]
+    for population in paces_of(populations, forms):  # the pace itself is judged as well
+        results.append(learn((population, "unit")))
+        found += [results[-1]] if results[-1][0].criterion is not None else []
     if single:
-        criteria, factor, reached, notes = _machine(found, error_rate), None, None, ""
+        rate = (error_rate or ERROR_RATE) / (2 if forms else 1)  # either form may reject
+        criteria, factor, reached, notes = _machine(found, rate), None, None, ""
+        of_forms = _machine(beside, rate)
     else:
         fleet = fleet_thresholds(
-            [item for item, _ in found],
-            [tail for _, tail in found],
+            [item for item, _ in found + beside],
+            [tail for _, tail in found + beside],
             error_rate=error_rate,
             confidence=confidence,
         )
-        criteria, factor, reached, notes = (
-            fleet.criteria,
-            fleet.factor,
-            fleet.confidence,
-            fleet.note,
-        )
+        factor, reached, notes = fleet.factor, fleet.confidence, fleet.note
+        criteria, of_forms = fleet.criteria[: len(found)], fleet.criteria[len(found) :]
+    criteria = with_paced(criteria, forms, of_forms)
     criteria, useless = _that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
@@ -136,7 +141,11 @@ def _learn(
     if learned.criterion is not None and scope == "unit" and population.metric.better != "equal":
         window = shortest_window(population, learned.rows.usable & ~learned.flagged)
         learned = replace(learned, criterion=replace(learned.criterion, window=window))
-    return learned, healthy_tail(learned, criteria=together) if together else None
+    return learned, _tail(learned, together)
+
+
+def _tail(learned: LearnedCriterion, together: int) -> HealthyTail | None:
+    return healthy_tail(learned, criteria=together) if together else None
 
 
 def _tasks(populations: Sequence[Population], single: bool) -> list[tuple[Population, Scope]]:
@@ -200,11 +209,11 @@ def _one_machine(populations: Sequence[Population]) -> bool:
     return len(nodes) == 1 and len(runs) > 1
 
 
-def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criterion, ...]:
+def _machine(found: Sequence[Learned], error_rate: float) -> tuple[Criterion, ...]:
     noisy = [item for item, _ in found if item.spread is not None]
     thresholds = machine_thresholds(
         [item.spread for item in noisy if item.spread is not None],
-        error_rate=error_rate if error_rate is not None else ERROR_RATE,
+        error_rate=error_rate,
     )
     by_item = {id(item): found for item, found in zip(noisy, thresholds, strict=True)}
     out = []
