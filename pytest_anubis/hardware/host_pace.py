@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from pytest_anubis.hardware.text_files import Files
 
@@ -68,13 +68,9 @@ class Pacer:
     ) -> None:
         self._clock = clock
         self._files = files or Files()
+        self._opened = ExitStack()
+        self._kinds = tuple(kinds)
         self._probes: dict[str, Callable[[], object]] = {}
-        for kind in kinds:
-            with suppress(
-                OSError, MemoryError, KeyError
-            ):  # without it a measurement is what it was
-                self._probes[kind] = made = PROBES[kind]()
-                made()  # pays for pages and caches
         self._waiting = WAITING in kinds and self._account() is not None
         self._found: dict[str, list[float]] = {}
         self._before: dict[str, float] = {}
@@ -82,6 +78,7 @@ class Pacer:
 
     def between(self, take: Take) -> Take:
         """Return the same measurement of one round, with a reading before it and one after it."""
+        self._prepare()
 
         def paced() -> list[float]:
             begin = self._clock()
@@ -110,6 +107,19 @@ class Pacer:
         """
         found, self._found, self._before = self._found, {}, {}
         return tuple((kind, tuple(each)) for kind, each in found.items() if len(each) == count)
+
+    def close(self) -> None:
+        """Close what the probes have opened."""
+        self._opened.close()
+
+    def _prepare(self) -> None:
+        """Make the probes that there are not yet: another test may have loaded what one needs."""
+        for kind in self._kinds:
+            if kind in PROBES and kind not in self._probes:
+                with suppress(OSError, MemoryError):  # without it a measurement is what it was
+                    made = PROBES[kind](self._opened)
+                    made()  # pays for pages and caches
+                    self._probes[kind] = made
 
     def _read(self, beside: float) -> dict[str, float]:
         """Read every probe, longer behind a long round; return the mean seconds of each.
@@ -165,13 +175,13 @@ TICK = 1 / os.sysconf("SC_CLK_TCK")
 """Seconds of the unit in which the kernel counts stolen time."""
 
 
-def _arithmetic() -> Callable[[], object]:
+def _arithmetic(_: ExitStack) -> Callable[[], object]:
     """Hash bytes that stay in a core's cache: the clock, and what a neighbour on it leaves."""
     data = bytes(HASHED)
     return lambda: hashlib.sha256(data).digest()
 
 
-def _product() -> Callable[[], object]:
+def _product(_: ExitStack) -> Callable[[], object]:
     """Multiply two matrices on all threads of the benchmark: each waits for the slowest, as its own do."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -180,7 +190,7 @@ def _product() -> Callable[[], object]:
     return lambda: torch.mm(one, other, out=out)
 
 
-def _memory() -> Callable[[], object]:
+def _memory(_: ExitStack) -> Callable[[], object]:
     """Copy a stretch of memory, each time another one, so that no core's own cache holds it."""
     import numpy as np
 
@@ -195,11 +205,11 @@ def _memory() -> Callable[[], object]:
     return walk
 
 
-def _network() -> Callable[[], object]:
+def _network(opened: ExitStack) -> Callable[[], object]:
     """Send to oneself through the loopback interface: system calls and the network stack."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        sender = socket.create_connection(server.getsockname(), timeout=1.0)
-        receiver, _ = server.accept()
+        sender = opened.enter_context(socket.create_connection(server.getsockname(), timeout=1.0))
+        receiver = opened.enter_context(server.accept()[0])
     data, taken = bytes(SENT), memoryview(bytearray(SENT))
 
     def send() -> None:
@@ -212,7 +222,7 @@ def _network() -> Callable[[], object]:
     return send
 
 
-PROBES: dict[str, Callable[[], Callable[[], object]]] = {
+PROBES: dict[str, Callable[[ExitStack], Callable[[], object]]] = {
     "compute": _arithmetic,
     "product": _product,
     "memory": _memory,

@@ -65,6 +65,7 @@ class Surroundings:
         self._test = ""
         self._sink: Sink = discard
         self._reported: set[tuple[str, str, str]] = set()
+        self._pacers: dict[tuple[str, ...], Pacer] = {}
 
     def prepare(self) -> Telemetry:
         """Start sampling unless that has been done, so that no test pays for loading and opening."""
@@ -150,8 +151,36 @@ class Surroundings:
                 )
             )
 
+    def pacer_for(
+        self, metric: Metric, mark: BenchmarkMark, criterion: Criterion | None
+    ) -> Pacer | None:
+        """Return what reads the pace of the host between the rounds; None where nobody wants it.
+
+        A run that is to be learned from has it read beside everything, and later ones beside what learning
+        found to be tighter for it: on a machine where it does not help it costs nothing.
+
+        Args:
+            metric: What is measured on the host; exact values have no pace.
+            mark: What the benchmark says of itself.
+            criterion: What the values will be held against; None if there is nothing.
+        """
+        paced = criterion.paced if criterion is not None else None
+        learning = self._context.settings.mode == "measure"
+        if metric.better == "equal" or (paced is None and not learning):
+            return None
+        from pytest_anubis.hardware.host_pace import Pacer, kinds_for
+
+        kinds = kinds_for(mark.resources)
+        if paced is not None and not learning:
+            kinds = tuple(one.kind for one in paced.slopes)
+        if kinds not in self._pacers:
+            self._pacers[kinds] = Pacer(kinds)
+        return self._pacers[kinds]
+
     def close(self) -> None:
-        """Stop sampling."""
+        """Stop sampling, and close what the probes of the pace have opened."""
+        for pacer in self._pacers.values():
+            pacer.close()
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
             self._telemetry = None
@@ -184,39 +213,6 @@ def joined(parts: Iterable[Series]) -> Series:
         for name, values in part:
             found[name] = found.get(name, ()) + values
     return tuple(found.items())
-
-
-_pacers: dict[tuple[str, ...], Pacer] = {}
-"""Pacers of this process by their kinds: their buffers are made once."""
-
-
-def pacer_for(
-    context: RunContext, metric: Metric, mark: BenchmarkMark, criterion: Criterion | None
-) -> Pacer | None:
-    """Return what reads the pace beside a measurement on the host; None where nobody wants it.
-
-    A run that is to be learned from has it read beside everything, and later ones beside what learning found
-    to be tighter for it: on a machine where it does not help it costs nothing.
-
-    Args:
-        context: The run.
-        metric: What is measured; exact values have no pace.
-        mark: What the benchmark says of itself.
-        criterion: What the values will be held against; None if there is nothing.
-    """
-    if not context.settings.active or metric.better == "equal":
-        return None
-    from pytest_anubis.hardware.host_pace import PROBES, WAITING, Pacer, kinds_for
-
-    if context.settings.mode == "measure":
-        kinds = kinds_for(mark.resources)
-    elif criterion is not None and criterion.paced is not None:
-        kinds = tuple(one.kind for one in criterion.paced.slopes if one.kind in (*PROBES, WAITING))
-    else:
-        return None
-    if kinds not in _pacers:
-        _pacers[kinds] = Pacer(kinds)
-    return _pacers[kinds]
 
 
 _key = pytest.StashKey[Surroundings]()

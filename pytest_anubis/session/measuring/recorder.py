@@ -21,7 +21,7 @@ from pytest_anubis.session.measuring.attempts import (
     look_closer,
     take_quiet,
 )
-from pytest_anubis.session.measuring.conditions import Surroundings, joined, pacer_for
+from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import MetricUsageError, numbers_of
 from pytest_anubis.session.measuring.short_windows import lead_in, plan_of, shortened, window_of
 
@@ -267,7 +267,7 @@ class Recorder:
             return tuple(values)
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
-        pacer = pacer_for(self._context, metric, self._mark, criterion) if paced else None
+        pacer = self._surroundings.pacer_for(metric, self._mark, criterion) if paced else None
         take = partial(by, pacer=pacer)
         window = window_of(self._context, criterion)
         lead = lead_in(plan, window, per_value)

@@ -46,6 +46,12 @@ REFITS = 6
 MOST_FOLDS = 20
 """Parts into which the runs are split, at most, each predicted from the rest: enough of them are known to
 within the noise of a standard deviation of as many values."""
+EVIDENT = 2.5
+"""Correlation within runs of what is predicted and what is found, times the root of its degrees of freedom:
+one per cent by chance for one kind of probe, a few of every hundred metrics for all kinds."""
+MANY = 30
+"""Samples from which on their spread is the median absolute deviation, of which a few sick nodes are no part;
+of fewer that is known too badly (.17 of itself, of thirty)."""
 EXTRA = 1.1
 """One more kind of probe must make the spread smaller by this factor, or fewer do."""
 
@@ -117,16 +123,19 @@ def learn_paced(
     population, criterion = learned.population, learned.criterion
     if criterion is None or not population.paces or population.metric.better == "equal":
         return None
-    kinds = sorted(population.paces)
-    rows = _rows_with_pace(population, learned.rows.usable & ~learned.flagged)
-    if len(rows) < max(FEWEST, COMPLETE * int(learned.rows.usable.sum())):
+    usable = np.flatnonzero(learned.rows.usable).tolist()  # some beyond alpha only for their pace
+    enough = max(FEWEST, COMPLETE * len(usable))
+    beside = {kind: _rows_with_pace(population, usable, [kind]) for kind in population.paces}
+    kinds = sorted(kind for kind, rows in beside.items() if len(rows) >= enough)
+    rows = _rows_with_pace(population, usable, kinds)
+    if not kinds or len(rows) < enough:
         return None
     seen = _observations(population, rows, kinds, one_machine)
     if len(np.unique(seen.fold)) < FEWEST:
         return None
     raw = _spread(seen, ())
     deviation, chosen = _kinds(seen, raw)
-    if deviation > TIGHTER * raw or raw < FLOOR:
+    if deviation > TIGHTER * raw or raw < FLOOR or not _follows(seen, chosen):
         return None
     slopes = _slopes_of(seen, chosen, kinds)
     if not slopes:
@@ -194,11 +203,14 @@ def _key(criterion: Criterion) -> tuple[str, str, str]:
     return criterion.benchmark, criterion.metric.name, criterion.group
 
 
-def _rows_with_pace(population: Population, usable: npt.NDArray[np.bool_]) -> list[int]:
+def _rows_with_pace(
+    population: Population, usable: Sequence[int], kinds: Sequence[str]
+) -> list[int]:
     rows = []
-    for row in np.flatnonzero(usable).tolist():
-        beside = population.pace(row).values()
-        if all(np.all(seconds > 0) for seconds in (*beside, population.sample(row))):
+    for row in usable:
+        pace = population.pace(row)
+        beside = [population.sample(row), *(pace[kind] for kind in kinds)]
+        if all(np.all(numbers > 0) for numbers in beside):
             rows.append(row)
     return rows
 
@@ -254,16 +266,41 @@ def _spread(seen: _Observations, chosen: tuple[int, ...]) -> float:
     errors = []
     for fold in np.unique(seen.fold):
         held = seen.fold == fold
-        slopes = np.zeros(len(chosen))
-        if chosen:
-            known = ~held[seen.row]
-            slopes = _fit(seen.loss[known], columns[known], seen.row[known])
-        left = loss - paces @ slopes
+        left = loss - paces @ _without(seen, fold, columns)
         errors.append(left[held] - left[~held].mean())
     every = np.concatenate(errors)
+    if len(every) >= MANY:
+        return 1.4826 * float(np.median(np.abs(every - np.median(every))))
     # A run is compared with the mean of the others, which has a share of the variance itself.
     folds = len(errors)
     return float(np.sqrt((every**2).mean() * (folds - 1) / folds))
+
+
+def _without(seen: _Observations, fold: int, columns: FloatArray) -> FloatArray:
+    """Return the slopes that all other folds have."""
+    if not columns.shape[1]:
+        return np.zeros(0)
+    known = seen.fold[seen.row] != fold
+    return _fit(seen.loss[known], columns[known], seen.row[known])
+
+
+def _follows(seen: _Observations, chosen: tuple[int, ...]) -> bool:
+    """Return whether what the other folds predict is seen within the runs as well.
+
+    Of a handful of runs one kind or another explains the order by chance; that their own ups and downs are
+    explained too is none.
+    """
+    columns = seen.paces[:, list(chosen)]
+    expected = np.zeros(len(seen.loss))
+    for fold in np.unique(seen.fold):
+        held = seen.fold[seen.row] == fold
+        expected[held] = columns[held] @ _without(seen, fold, columns)
+    own = [numbers - seen.rows(numbers)[seen.row] for numbers in (expected, seen.loss)]
+    degrees = len(seen.loss) - len(seen.fold)
+    scale = float(np.sqrt((own[0] ** 2).sum() * (own[1] ** 2).sum()))
+    if degrees < 1 or scale == 0:
+        return False
+    return float((own[0] * own[1]).sum()) / scale * np.sqrt(degrees) >= EVIDENT
 
 
 def _kinds(seen: _Observations, raw: float) -> tuple[float, tuple[int, ...]]:

@@ -17,6 +17,9 @@ GROUP = 6
 """Successive values that share one pace, the mean of what was read beside them: a burst of `smoke`. A single
 reading of a millisecond is noisier than what it is to explain."""
 
+FEW = 3
+"""Groups of a sample of fewer values: one alone cannot tell whether it follows the pace within a run."""
+
 
 def group_logs(seconds: FloatArray) -> FloatArray:
     """Return the logs of the means of successive groups of about `GROUP` durations, shape (groups, ...).
@@ -26,7 +29,7 @@ def group_logs(seconds: FloatArray) -> FloatArray:
     Args:
         seconds: Shape (n, ...), in time order, n >= 1, above 0.
     """
-    parts = max(1, round(len(seconds) / GROUP))
+    parts = max(min(FEW, len(seconds)), round(len(seconds) / GROUP))
     return np.log([part.mean(axis=0) for part in np.array_split(seconds, parts)])
 
 
