@@ -52,7 +52,7 @@ def test_probes_stand_between_the_rounds_and_their_mean_beside_the_value(
     take()
     scene.probe = 0.003
     take()
-    assert pacer.taken(2) == (("compute", pytest.approx((0.001, 0.002))),)
+    assert dict(pacer.taken(2)) == {"compute": pytest.approx((0.001, 0.002))}
     assert scene.order == "pwppwp"  # 8 % of 20 ms: two probes of 1 ms, then one of 3 ms
     assert pacer.taken(0) == ()
 
@@ -68,7 +68,7 @@ def test_what_was_read_before_a_pause_says_nothing_about_what_follows(
     scene.probe, scene.order = 0.004, ""
     take()
     assert scene.order == "pwp"
-    assert pacer.taken(2) == (("compute", pytest.approx((0.001, 0.004))),)
+    assert dict(pacer.taken(2)) == {"compute": pytest.approx((0.001, 0.004))}
     take()
     assert pacer.taken(3) == ()  # of another number of values: they belong to none
 

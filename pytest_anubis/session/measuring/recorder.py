@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -268,7 +267,10 @@ class Recorder:
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
         pacer = self._surroundings.pacer_for(metric, self._mark, criterion) if paced else None
-        take = partial(by, pacer=pacer)
+
+        def take(plan: RoundPlan) -> list[float]:
+            return by(plan, pacer)
+
         window = window_of(self._context, criterion)
         lead = lead_in(plan, window, per_value)
         if lead is not None:
@@ -280,11 +282,10 @@ class Recorder:
 
         first = shortened(plan, window, per_value)
         rest = (self._surroundings, keep_spoiled, self._patience)
-        exact = metric.better == "equal"  # load flips no bits: the first result counts
-        most = 1 if exact else ATTEMPTS
+        most = 1 if metric.better == "equal" else ATTEMPTS  # load flips no bits: the first counts
         look, attempts = take_quiet(first, take, *rest, most, host=host, pacer=pacer)
         looks = [look]
-        if criterion is not None and not exact and not look.seen.disturbance:
+        if criterion is not None and most > 1 and not look.seen.disturbance:
             looks = look_closer(criterion, plan, take, look, *rest, host=host, pacer=pacer)
         values = [value for one in looks for value in one.values]
         measurement = replace(

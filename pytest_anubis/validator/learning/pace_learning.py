@@ -8,6 +8,7 @@ part in the fit lie clearly nearer together with it than without.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -300,7 +301,8 @@ def _follows(seen: _Observations, chosen: tuple[int, ...]) -> bool:
     scale = float(np.sqrt((own[0] ** 2).sum() * (own[1] ** 2).sum()))
     if degrees < 1 or scale == 0:
         return False
-    return float((own[0] * own[1]).sum()) / scale * np.sqrt(degrees) >= EVIDENT
+    alike = float((own[0] * own[1]).sum()) / scale
+    return alike * math.sqrt(degrees) >= EVIDENT
 
 
 def _kinds(seen: _Observations, raw: float) -> tuple[float, tuple[int, ...]]:

@@ -79,7 +79,7 @@ def test_a_baseline_keeps_the_paced_form_and_an_older_one_its_digest(learned: Ba
     assert digest_of(again) == digest_of(learned)
     assert sum(c.paced is not None for c in again.criteria) == 6
     plain = baseline_to_plain(
-        replace(learned, criteria=[replace(c, paced=None) for c in learned.criteria])
+        replace(learned, criteria=tuple(replace(c, paced=None) for c in learned.criteria))
     )
     assert all("paced" not in criterion for criterion in plain["criteria"])
     broken = baseline_to_plain(learned)
