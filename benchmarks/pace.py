@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--tests", default="suites")
     parser.add_argument("--journals", type=Path)
     arguments = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it takes an hour
     if arguments.journals is not None:
         show_spread("runs that there were", read(arguments.journals))
         return

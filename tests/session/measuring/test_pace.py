@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.baseline import PacedForm, PaceSlope
+from pytest_anubis.core.baseline import Criterion, PacedForm, PaceSlope
+from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.hardware.host_pace import WAITING
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.validator.similarity.pacing import HOST_PACE, pace_metric
 from tests.session.conftest import Learn
 
 SUITE = """
@@ -56,13 +59,28 @@ def test_a_later_run_reads_only_what_its_baseline_has_a_form_for(
     pytester.makepyfile(test_suite=SUITE)
     learned = learn({"flow": ("GFLOP/s", "higher")})
     assert paces(pytester) == {"speed": {}, "flow": {}, "wrong": {}, "given": {}}
-    slope = PaceSlope(kind=WAITING, reference=1.0, slope=0.5, least=0.5, most=2.0)
+    slope = PaceSlope(kind=WAITING, reference=1.0, slope=1e-9, least=1e-9, most=1e9)
     (criterion,) = learned.criteria
     form = PacedForm(slopes=(slope,), gain=0.5, centre=criterion.centre)
+    pace = Criterion(
+        benchmark=HOST_PACE,
+        metric=pace_metric(WAITING),
+        component="host.cpu",
+        centre=(1.0,),
+        learned=0.02,  # this host may be as busy as it likes
+        nodes=1,
+    )
     (path,) = (pytester.path / "baselines").iterdir()
-    with_form = replace(load_baseline(path), criteria=(replace(criterion, paced=form),))
+    with_form = replace(load_baseline(path), criteria=(replace(criterion, paced=form), pace))
     save_baseline(with_form, path.parent)
     pytester.path.joinpath(".anubis").rename(pytester.path / "before")
     found = paces(pytester)
     assert (found["speed"], found["wrong"]) == ({}, {})
-    assert set(found["flow"]) <= {WAITING}  # a kernel may keep no such account
+    assert set(found["flow"]) == {WAITING}
+    record = read_journal(pytester.path / ".anubis/runs/r")
+    said = {v.metric: v for v in record.verdicts}
+    assert said["flow"].text.endswith("at the host's reference pace, measured 100 GFLOP/s")
+    of_pace = said["waiting_pace"]
+    assert (of_pace.component, of_pace.outcome) == ("host.cpu", Outcome.PASS)
+    assert record.node_verdict is not None
+    assert record.node_verdict.decision.value == "accepted"
