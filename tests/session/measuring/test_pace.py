@@ -83,4 +83,4 @@ def test_a_later_run_reads_only_what_its_baseline_has_a_form_for(
     of_pace = said["waiting_pace"]
     assert (of_pace.component, of_pace.outcome) == ("host.cpu", Outcome.PASS)
     assert record.node_verdict is not None
-    assert record.node_verdict.decision.value == "accepted"
+    assert record.node_verdict.decision.value == "ACCEPTED"
