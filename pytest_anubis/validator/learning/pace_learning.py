@@ -35,6 +35,10 @@ runs, less is chance, and every form costs time in later runs."""
 STEEPEST = 3.0
 """Largest slope: of what all threads do, the time that one of them lost is a part, and the others wait for
 it; beyond three it is chance."""
+LEAST_RELIABLE = 0.5
+"""Least reliability of a group's pace by which slopes are made steeper: below it too little is known."""
+OF_THE_ROUNDS = ("waiting",)
+"""Kinds that are no readings beside the rounds, but an account of the rounds themselves, without noise."""
 COMPLETE = 0.8
 """Part of the usable samples beside which the pace must have been read."""
 ROOM = 0.05
@@ -98,12 +102,16 @@ class PacedLearning:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Observations:
-    """Groups of values: ``loss`` (m,) and ``paces`` (m, kinds) in logs, ``row`` (m,), ``fold`` by row."""
+    """Groups of values: ``loss`` (m,) and ``paces`` (m, kinds) in logs, ``row`` (m,), ``fold`` by row.
+
+    ``noise`` (kinds,) is the variance of a group's pace that is none of the host's: that of the readings.
+    """
 
     loss: FloatArray
     paces: FloatArray
     row: npt.NDArray[np.int64]
     fold: npt.NDArray[np.int64]
+    noise: FloatArray
 
     def rows(self, numbers: FloatArray) -> FloatArray:
         """Return the mean of every row's groups, shape (rows, ...)."""
@@ -135,7 +143,10 @@ def learn_paced(
     if len(np.unique(seen.fold)) < FEWEST:
         return None
     raw = _spread(seen, ())
-    deviation, chosen = _kinds(seen, raw)
+    # Noise that was none, as where every round has a pace of its own, would make the slopes too steep.
+    ways = [seen, replace(seen, noise=np.zeros(len(kinds)))]
+    deviation, chosen, way = min((*_kinds(one, raw), i) for i, one in enumerate(ways))
+    seen = ways[way]
     if deviation > TIGHTER * raw or raw < FLOOR or not _follows(seen, chosen):
         return None
     slopes = _slopes_of(seen, chosen, kinds)
@@ -220,11 +231,13 @@ def _observations(
     population: Population, rows: Sequence[int], kinds: Sequence[str], one_machine: bool
 ) -> _Observations:
     power = -1.0 if population.metric.better == "higher" else 1.0  # durations, or their like
-    losses, paces, owners = [], [], []
+    losses, paces, owners, noises = [], [], [], []
     for place, row in enumerate(rows):
         beside = population.pace(row)
         losses.append(group_logs(population.sample(row) ** power))
-        paces.append(group_logs(np.stack([beside[kind] for kind in kinds], axis=1)))
+        seconds = np.stack([beside[kind] for kind in kinds], axis=1)
+        paces.append(group_logs(seconds))
+        noises.append(_noise(np.log(seconds), len(paces[-1])))
         owners.append(np.full(len(losses[-1]), place))
     loss, pace, owner = np.concatenate(losses), np.concatenate(paces), np.concatenate(owners)
     _, device = name_codes([population.devices[row] for row in rows])
@@ -233,11 +246,31 @@ def _observations(
         loss[mine] -= np.median(loss[mine])
     names = population.runs if one_machine else population.nodes
     _, fold = name_codes([names[row] for row in rows])
-    return _Observations(loss=loss, paces=pace, row=owner, fold=fold % MOST_FOLDS)
+    noise = np.median(noises, axis=0) * [kind not in OF_THE_ROUNDS for kind in kinds]
+    return _Observations(
+        loss=loss, paces=pace, row=owner, fold=fold % MOST_FOLDS, noise=np.asarray(noise)
+    )
 
 
-def _fit(loss: FloatArray, paces: FloatArray, row: npt.NDArray[np.int64]) -> FloatArray:
-    """Return the slopes, shape (kinds,): robust, not negative, shrunk as if a run were one observation."""
+def _noise(logs: FloatArray, groups: int) -> FloatArray:
+    """Return the variance of a group's pace for the noise of its readings, shape (kinds,).
+
+    Successive values share a reading, so half the difference of the readings around them is what differs.
+    """
+    if len(logs) < 2:
+        return np.zeros(logs.shape[1])
+    of_one = 2 * (np.diff(logs, axis=0) ** 2).mean(axis=0)
+    return np.asarray(of_one * groups / len(logs))
+
+
+def _fit(
+    loss: FloatArray, paces: FloatArray, row: npt.NDArray[np.int64], noise: FloatArray
+) -> FloatArray:
+    """Return the slopes, shape (kinds,): robust, not negative, shrunk as if a run were one observation.
+
+    The noise of readings makes slopes of groups too flat for whole runs, whose mean has less of it: they are
+    divided by the reliability that groups lack.
+    """
     from scipy.optimize import nnls
 
     kinds = paces.shape[1]
@@ -257,7 +290,8 @@ def _fit(loss: FloatArray, paces: FloatArray, row: npt.NDArray[np.int64]) -> Flo
         slopes, _ = nnls(left, np.concatenate([root * y, np.zeros(kinds)]))
         residual = y - x @ slopes
         weight = np.minimum(1.0, HUBER * scale / np.maximum(np.abs(residual), 1e-12))
-    return np.minimum(slopes, STEEPEST)
+    lacking = noise * (1 - 1 / counts.mean()) / np.maximum(x.var(axis=0), 1e-12)
+    return np.minimum(slopes / np.maximum(1 - lacking, LEAST_RELIABLE), STEEPEST)
 
 
 def _spread(seen: _Observations, chosen: tuple[int, ...]) -> float:
@@ -267,7 +301,7 @@ def _spread(seen: _Observations, chosen: tuple[int, ...]) -> float:
     errors = []
     for fold in np.unique(seen.fold):
         held = seen.fold == fold
-        left = loss - paces @ _without(seen, fold, columns)
+        left = loss - paces @ _without(seen, fold, chosen)
         errors.append(left[held] - left[~held].mean())
     every = np.concatenate(errors)
     if len(every) >= MANY:
@@ -277,12 +311,13 @@ def _spread(seen: _Observations, chosen: tuple[int, ...]) -> float:
     return float(np.sqrt((every**2).mean() * (folds - 1) / folds))
 
 
-def _without(seen: _Observations, fold: int, columns: FloatArray) -> FloatArray:
+def _without(seen: _Observations, fold: int, chosen: tuple[int, ...]) -> FloatArray:
     """Return the slopes that all other folds have."""
-    if not columns.shape[1]:
+    if not chosen:
         return np.zeros(0)
     known = seen.fold[seen.row] != fold
-    return _fit(seen.loss[known], columns[known], seen.row[known])
+    noise = seen.noise[list(chosen)]
+    return _fit(seen.loss[known], seen.paces[known][:, list(chosen)], seen.row[known], noise)
 
 
 def _follows(seen: _Observations, chosen: tuple[int, ...]) -> bool:
@@ -295,7 +330,7 @@ def _follows(seen: _Observations, chosen: tuple[int, ...]) -> bool:
     expected = np.zeros(len(seen.loss))
     for fold in np.unique(seen.fold):
         held = seen.fold[seen.row] == fold
-        expected[held] = columns[held] @ _without(seen, fold, columns)
+        expected[held] = columns[held] @ _without(seen, fold, chosen)
     own = [numbers - seen.rows(numbers)[seen.row] for numbers in (expected, seen.loss)]
     degrees = len(seen.loss) - len(seen.fold)
     scale = float(np.sqrt((own[0] ** 2).sum() * (own[1] ** 2).sum()))
@@ -323,7 +358,8 @@ def _slopes_of(
     columns = seen.paces[:, list(chosen)]
     rows = seen.rows(columns)
     out = []
-    for place, slope in enumerate(_fit(seen.loss, columns, seen.row).tolist()):
+    slopes = _fit(seen.loss, columns, seen.row, seen.noise[list(chosen)])
+    for place, slope in enumerate(slopes.tolist()):
         if slope <= 0:
             continue
         middle = float(np.median(rows[:, place]))
