@@ -1,7 +1,8 @@
-"""What is measured: a metric with its unit, its direction and the reason why it is measured."""
+"""What is measured: a metric with its unit and direction, and how a loss of it is said: on one scale."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -65,4 +66,122 @@ class Metric:
 
         Nothing takes no time, so a duration of 0 was never measured.
         """
-        return self.better == "lower" and self.unit.partition("/")[0].strip() in _TIMES
+        return self.better == "lower" and _is_time(self.unit)
+
+
+_RATES = ("/s", "/sec", "/second", "/min", "/h", "bps", "flops", "iops", "hz", " per second")
+"""How the units of rates end, in small letters."""
+_MULTIPLE, _FRACTION = 0.5, 0.1
+"""Similarities down from which a loss is told as a multiple and no percentage: what took twice as long is no
+longer read well in percent; of what should be high "85 % slower" is, so later."""
+_MOST_DECIMALS = 9
+"""Decimals beyond which two losses are the same to any reader."""
+
+
+def _is_time(unit: str) -> bool:
+    return unit.partition("/")[0].strip() in _TIMES
+
+
+def percent_text(share: float, decimals: int | None = None) -> str:
+    """Return a share as a percentage with about two significant digits; never a small one as 0.
+
+    Args:
+        share: .12 is 12 %.
+        decimals: Decimals of the percentage; None picks them.
+    """
+    if not math.isfinite(share):
+        return f"{share} %"
+    hundredth = 100 * share
+    if decimals is None:
+        if hundredth == 0:
+            return "0 %"
+        if abs(hundredth) < 0.005:
+            return "<0.01 %" if hundredth > 0 else ">-0.01 %"
+        decimals = 0 if abs(hundredth) >= 9.95 else 1 if abs(hundredth) >= 0.995 else 2
+    return f"{hundredth:.{decimals}f} %"
+
+
+def relative_loss(similarity: float, better: str) -> float:
+    """Return a one-sided similarity as the loss of a uniformly worse unit, relative to what is normal.
+
+    This is the scale of all losses that are shown: .12 is 12 % lower where higher is better, 12 % longer (or
+    higher) where lower is; 29 is thirty times as long. Infinite where nothing (0) was normal. Of exact
+    metrics it is the share of values that differ.
+    """
+    if better != "lower":
+        return 1 - similarity
+    return 1 / similarity - 1 if similarity > 0 else math.inf
+
+
+def loss_size(similarity: float, better: str, decimals: int | None = None) -> str:
+    """Return the size of a loss without saying in what: ``12 %``, ``30 times``.
+
+    Args:
+        similarity: One-sided, of what is worse to what is normal, 0 to 1.
+        better: The metric's direction.
+        decimals: Decimals of the number; None picks them.
+    """
+    if better == "lower" and similarity <= _MULTIPLE:
+        return f"{_times(similarity, decimals)} times" if similarity > 0 else "any amount"
+    return percent_text(relative_loss(similarity, better), decimals)
+
+
+def size_text(loss: float, better: str) -> str:
+    """Return a relative loss, as `relative_loss` gives it, as `loss_size` does."""
+    return loss_size(1 / (1 + loss) if better == "lower" else max(0.0, 1 - loss), better)
+
+
+def loss_text(
+    similarity: float,
+    better: str,
+    unit: str,
+    *,
+    than: str = "",
+    shape: bool = False,
+    decimals: int | None = None,
+) -> str:
+    """Say how large a loss is: ``12 % slower``, ``30 times as long``, ``1/20 of it``, ``no worse``.
+
+    Args:
+        similarity: One-sided, of what is worse to what is normal, 0 to 1; 1 is no loss.
+        better: The metric's direction, ``higher`` or ``lower``.
+        unit: The metric's unit: rates get slower, times longer, what else there is lower or higher.
+        than: What it is compared with, if that is to be said, e.g. ``the expected 11 GB/s``.
+        shape: The distribution is meant, whatever its median: it is worse.
+        decimals: Decimals of the number; None picks them.
+    """
+    if similarity >= 1:
+        return f"no worse than {than}" if than else "no worse"
+    lower = better == "lower"
+    if similarity <= 0:
+        return (
+            f"above {than or 'zero'}" if lower else f"nothing{f' of {than}' if than else ' at all'}"
+        )
+    longer, rate = lower and _is_time(unit), unit.lower().rstrip().endswith(_RATES)
+    if similarity > (_MULTIPLE if lower else _FRACTION):
+        word = "longer" if longer else "higher" if lower else "slower" if rate else "lower"
+        size = percent_text(relative_loss(similarity, better), decimals)
+        return f"{size} {'worse' if shape else word}{f' than {than}' if than else ''}"
+    if not lower and not rate and not shape:
+        return f"1/{_times(similarity, decimals)} of {than or 'it'}"
+    word = "bad" if shape else "long" if longer else "high" if lower else "slow"
+    return f"{_times(similarity, decimals)} times as {word}{f' as {than}' if than else ''}"
+
+
+def told_apart(similarity: float, threshold: float, better: str) -> int | None:
+    """Return how many decimals tell a loss from the one that is allowed; None if the usual ones do."""
+    choices: tuple[int | None, ...] = (None, *range(1, _MOST_DECIMALS))
+    for decimals in choices:
+        if loss_size(similarity, better, decimals) != loss_size(threshold, better, decimals):
+            return decimals
+    return None
+
+
+def _times(similarity: float, decimals: int | None) -> str:
+    """Return how many times as large, without needless digits."""
+    ratio = 1 / similarity
+    if not math.isfinite(ratio):
+        return "endlessly many"
+    return (
+        f"{ratio:.{decimals}f}" if decimals else f"{ratio:.2g}" if ratio < 100 else f"{ratio:.0f}"
+    )

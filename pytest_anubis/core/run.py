@@ -295,6 +295,7 @@ def _excused_verdict(verdict: MetricVerdict, why: str) -> MetricVerdict:
         outcome=Outcome.INCONCLUSIVE,
         reason=Reason.DISTURBED,
         text=f"{verdict.text}; but {why}: mend the cooling, then measure again",
+        retest="",
     )
 
 

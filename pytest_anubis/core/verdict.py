@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pytest_anubis.core.field_types import AnyFloat, compact
+from pytest_anubis.core.field_types import AnyFloat, Share, compact
+from pytest_anubis.core.metric import relative_loss
 
 
 class Outcome(StrEnum):
@@ -46,6 +47,13 @@ class Reason(StrEnum):
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
 
 
+SEARCHED = 24
+"""Fewest values in which a change within a run is searched for (`validator.changes.segments` says why)."""
+
+Severity = tuple[int, int, bool, float, float]
+"""What verdicts are sorted by, see `MetricVerdict.severity`."""
+
+
 class Reference(StrEnum):
     """What a sample was compared with, strongest first. Only FLEET can accept a node."""
 
@@ -53,6 +61,15 @@ class Reference(StrEnum):
     PEERS = "peers"
     SELF = "self"
     NONE = "none"
+
+
+class Triage(StrEnum):
+    """What to do about a verdict: the order in which people read them, never the exit code."""
+
+    REJECT = "reject"  # beyond the limit for sure
+    RETEST = "retest"  # to be measured again first
+    INVESTIGATE = "investigate"  # to be looked at: unusual, changed, moved with its class
+    NONE = ""  # nothing
 
 
 @compact("defaults")
@@ -84,6 +101,9 @@ class MetricVerdict:
         threshold: The similarity below which this outcome changes (the one that decided).
         practical: The practical threshold alpha.
         learned: The learned threshold, None when only alpha applies.
+        certainty: Probability that the loss is beyond the limit that rejects, from the scatter of the values,
+            their number and the spread of healthy units; None where it is nowhere near, or nothing tells.
+        retest: Why a failure should be measured again before anything is repaired; empty if it is sure.
         percentile: Share of the healthy fleet, in percent, whose median is no better than this value.
         reference: Compared with fleet, peers or self.
         baseline: Digest-based id of the baseline, empty if none.
@@ -113,6 +133,8 @@ class MetricVerdict:
     threshold: AnyFloat | None = None
     practical: AnyFloat | None = None
     learned: AnyFloat | None = None
+    certainty: Share | None = None
+    retest: str = ""
     percentile: AnyFloat | None = None
     reference: Reference = Reference.NONE
     baseline: str = ""
@@ -121,6 +143,64 @@ class MetricVerdict:
     evidence: tuple[str, ...] = ()
     action: str = ""
     test: str = ""
+
+    @property
+    def loss(self) -> float | None:
+        """How much worse than what is normal, relative: .12 is 12 % slower, 29 is thirty times as long.
+
+        Of an exact metric it is the share of values that differ; None where nothing was compared.
+        """
+        return None if self.similarity is None else relative_loss(self.similarity, self.better)
+
+    @property
+    def too_short(self) -> bool:
+        """Whether it was judged as a whole only: too few values to search for a change within the run."""
+        compared = self.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
+        of_time = self.scope == "unit" and self.better in ("higher", "lower")
+        return compared and of_time and 0 < self.count < SEARCHED
+
+    @property
+    def triage(self) -> Triage:
+        """What to do about it; verdicts of older journals, and of users' hooks, have one too."""
+        if self.outcome is Outcome.FAIL:
+            return Triage.RETEST if self.retest else Triage.REJECT
+        if self.outcome is Outcome.MARGINAL:
+            return Triage.INVESTIGATE
+        return _OF_REASON.get(self.reason, Triage.NONE) if self.outcome is _OPEN else Triage.NONE
+
+    @property
+    def severity(self) -> Severity:
+        """Sorts verdicts, the one to act on first: by triage and outcome, then the largest loss, the surest.
+
+        What the hardware says of itself explains what its tests found, so it stands before them.
+        """
+        triage = self.triage
+        known = triage is not Triage.NONE and self.similarity is not None
+        return (
+            _TRIAGE_ORDER.index(triage),
+            _OUTCOME_ORDER.index(self.outcome),
+            self.reason is not Reason.HARDWARE,
+            self.similarity if known and self.similarity is not None else 0.0,
+            -(self.certainty or 0.0) if known else 0.0,
+        )
+
+
+LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)
+"""Of what was not judged at all."""
+_OPEN = Outcome.INCONCLUSIVE
+_OF_REASON = {
+    Reason.DISTURBED: Triage.RETEST,
+    Reason.TOO_FEW: Triage.RETEST,
+    Reason.CLASS_SHIFT: Triage.INVESTIGATE,
+    Reason.INVALID: Triage.INVESTIGATE,
+    Reason.HARDWARE: Triage.INVESTIGATE,
+}
+"""Of verdicts that are INCONCLUSIVE; of the other reasons the blocker itself says what to do."""
+_TRIAGE_ORDER = tuple(Triage)
+_OUTCOME_ORDER = (
+    *(Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED),
+    Outcome.PASS,
+)
 
 
 def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
@@ -132,6 +212,7 @@ def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
         outcome=Outcome.NOT_TESTED,
         reason=Reason.WAIVED,
         text=f"failed as its xfail mark expects: {verdict.text}",
+        retest="",
     )
 
 
@@ -162,6 +243,8 @@ class NodeVerdict:
         counts: Outcome name -> how many metric verdicts.
         baseline: Id of the baseline that decided, empty if none.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
+        triage: What to do first about what rejects, or else about what is MARGINAL.
+        lowest: Lowest similarity of what rejects, 0 where a test failed otherwise; None if nothing does.
     """
 
     node: str
@@ -173,6 +256,21 @@ class NodeVerdict:
     counts: tuple[tuple[str, int], ...] = ()
     baseline: str = ""
     residual_risk: float | None = None
+    triage: Triage = Triage.NONE
+    lowest: Share | None = None
+
+    @property
+    def severity(self) -> tuple[int, int, float, str]:
+        """Sorts nodes, the one to act on first: by decision, triage, and the largest loss."""
+        return (
+            _DECISION_ORDER.index(self.decision),
+            _TRIAGE_ORDER.index(self.triage),
+            1.0 if self.lowest is None else self.lowest,
+            self.node,
+        )
+
+
+_DECISION_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 
 
 def undecided_by(verdict: NodeVerdict, blocker: str) -> NodeVerdict:

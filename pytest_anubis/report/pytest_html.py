@@ -106,9 +106,9 @@ class HtmlReport:
         if verdicts is None:
             called = report.when == "call"
             verdicts = self._source.state.verdicts_of(report.nodeid) if called else []
-        worst = min(verdicts, key=lambda v: blocks.SEVERITY.index(v.outcome), default=None)
+        worst = min(verdicts, key=lambda v: v.severity, default=None)
         known = [v.similarity for v in verdicts if v.similarity is not None]
-        word = f"<span class='anubis'>{blocks.badge(worst.outcome.value)}</span>" if worst else ""
+        word = f"<span class='anubis'>{blocks.triaged_badge(worst)}</span>" if worst else ""
         lowest = similarity_text(min(known)) if known else ""
         cells.insert(2, f"<td class='col-anubis-verdict'>{word}</td>")
         cells.insert(3, f"<td class='col-anubis-similarity'>{lowest}</td>")
@@ -140,7 +140,8 @@ class HtmlReport:
     def _details(self, verdicts: list[MetricVerdict], measurements: list[Measurement]) -> str:
         by_metric = {verdict.metric: verdict for verdict in verdicts}
         parts = [blocks.verdict_rows(verdicts)] if verdicts else []
-        parts += [blocks.explanation(verdict) for verdict in verdicts]
+        in_order = sorted(verdicts, key=lambda verdict: verdict.severity)
+        parts += [blocks.explanation(verdict) for verdict in in_order]
         for measurement in measurements:
             name = measurement.metric.name
             criterion = blocks.criterion_of(measurement, self._criteria)

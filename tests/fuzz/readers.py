@@ -98,7 +98,7 @@ def database(scratch: Path) -> Path:
 def _models(scratch: Path) -> list[Seed]:
     database(scratch)
     seeds = []
-    for kind in ("exponential", "weibull", "cox"):
+    for kind in ("exponential", "weibull", "cox", "auto"):
         path = scratch / f"{kind}.json"
         anubis("risk", f"--store={scratch}", f"--model={kind}", f"--save={path}")
         seeds.append(seed_of(path, name="risk-model.json"))

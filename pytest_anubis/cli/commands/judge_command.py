@@ -15,7 +15,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
@@ -92,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
                 ) from error
     for finding in judged.findings:
         tell(f"finding: {finding.text}")
+    for note in judged.notes:
+        tell(f"note: {note}")
     _show(judged.nodes, tell)
     if options.json is not None and not printed:
         tell(f"written: {options.json}")
@@ -169,13 +171,18 @@ def _show(nodes: tuple[NodeVerdict, ...], tell: Tell) -> None:
     from collections import Counter
 
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
-    ordered = sorted(nodes, key=lambda verdict: (order.index(verdict.decision), verdict.node))
+    ordered = sorted(nodes, key=lambda verdict: verdict.severity)
     for verdict in ordered[:SHOWN]:
-        tell(clip(f"{verdict.decision.value:9} {verdict.node}: {verdict.headline}", 160))
+        # Its own words begin with what stands in the columns already.
+        said = verdict.headline.removeprefix(f"node {verdict.node} ")
+        said = said.removeprefix("accepted: ").removeprefix("rejected: ")
+        said = said.removeprefix("is neither accepted nor rejected: ")
+        row = f"{verdict.decision.value:9} {verdict.triage.value:11} {verdict.node}: {said}"
+        tell(clip(row, 160))
     if len(ordered) > SHOWN:
         tell(f"... and {len(ordered) - SHOWN} more nodes")
     counts = Counter(verdict.decision.value for verdict in nodes)
-    tell(
-        f"{count_text(len(nodes), 'node')}: "
-        + ", ".join(f"{counts[d.value]} {d.value}" for d in order)
-    )
+    again = sum(v.decision is Decision.REJECTED and v.triage is Triage.RETEST for v in nodes)
+    said = [f"{counts[decision.value]} {decision.value}" for decision in order]
+    said[0] += f" ({again} of them to be measured again first)" if again else ""
+    tell(f"{count_text(len(nodes), 'node')}: {', '.join(said)}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict
-from pytest_anubis.report.text.numbers import similarity_text, value_text
+from pytest_anubis.report.text.numbers import certainty_text, lost_text, similarity_text, value_text
 
 
 def properties(verdicts: Iterable[MetricVerdict]) -> list[tuple[str, str]]:
@@ -21,6 +21,12 @@ def properties(verdicts: Iterable[MetricVerdict]) -> list[tuple[str, str]]:
         if verdict.similarity is not None:
             pairs.append((f"{name}.similarity", similarity_text(verdict.similarity)))
             pairs.append((f"{name}.threshold", similarity_text(verdict.threshold)))
+        if verdict.triage:
+            pairs.append((f"{name}.triage", verdict.triage.value))
+            if verdict.loss is not None:
+                pairs.append((f"{name}.loss", lost_text(verdict.loss, verdict.better)))
+            if verdict.certainty is not None:
+                pairs.append((f"{name}.certainty", certainty_text(verdict.certainty)))
         if verdict.outcome.value != "PASS":
             pairs.append((f"{name}.reason", verdict.text))
     return pairs

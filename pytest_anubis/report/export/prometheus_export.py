@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from unicodedata import category
 
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
 
 _NOT_TEXT = ("Cc", "Cs")
 """Unicode's categories of controls and of halves of surrogate pairs."""
@@ -70,6 +70,15 @@ def _node(verdict: NodeVerdict) -> list[Family]:
             "Probability of an incident that benchmarks left out leave.",
             {} if risk is None else {(node,): risk},
         ),
+        (
+            "anubis_node_triage",
+            "1 for what to do first: reject (sure), retest or investigate.",
+            {
+                (node, ("triage", triage.value)): float(verdict.triage is triage)
+                for triage in Triage
+                if triage
+            },
+        ),
         ("anubis_node_baseline_info", "The baseline that decided.", info),
     ]
 
@@ -96,6 +105,21 @@ def _metrics(verdicts: Sequence[MetricVerdict]) -> list[Family]:
             "anubis_metric_similarity",
             "One-sided similarity to the criterion, 1 is normal or better.",
             {k: v.similarity for k, v in last.items() if v.similarity is not None},
+        ),
+        (
+            "anubis_metric_loss",
+            "Loss relative to what is normal: 0.12 is 12 % slower, longer or lower.",
+            {k: v.loss for k, v in last.items() if v.loss is not None},
+        ),
+        (
+            "anubis_metric_certainty",
+            "Probability that the loss is beyond the limit that rejects.",
+            {k: v.certainty for k, v in last.items() if v.certainty is not None},
+        ),
+        (
+            "anubis_metric_triage",
+            "1 for what to do about it: reject (sure), retest or investigate.",
+            {(*k, ("triage", v.triage.value)): 1.0 for k, v in last.items() if v.triage},
         ),
         (
             "anubis_metric_threshold",

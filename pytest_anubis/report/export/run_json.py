@@ -17,6 +17,9 @@ SCHEMA = 2
 def run_json(record: RunRecord) -> str:
     """Return the whole record as strict JSON: NaN and the infinities become strings."""
     plain = to_plain(dataclasses.replace(record, events=()), full=True)
+    for verdict, told in zip(record.verdicts, plain["verdicts"], strict=True):
+        # What follows from the others.
+        told |= {"triage": verdict.triage.value, "loss": to_plain(verdict.loss)}
     plain |= {"schema": SCHEMA, "events": [_event(event) for event in record.events]}
     return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
 

@@ -20,6 +20,7 @@ from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.text.device_identity import identity_text
 from pytest_anubis.report.text.headlines import baseline_line, lane_texts
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
+from pytest_anubis.report.text.summary_text import unsearched_text
 
 PLOTS = 300
 """Measurements drawn, the worst first; a page with thousands would not open on a phone."""
@@ -43,9 +44,24 @@ _HELP = (
     (
         "similarity",
         "1 when the measured distribution is nowhere worse than the expected one; 0.95 when it "
-        "is worse by 5 %. Being better is never punished",
+        "is 5 % lower (or, of what should be low, 5.3 % higher) throughout. Being better is never punished",
     ),
     ("threshold", "the similarity below which the verdict changes"),
+    (
+        "loss",
+        "how much worse than expected the distribution is, on the scale of the values: 12 % slower, longer "
+        "or lower, 30 times as long",
+    ),
+    (
+        "certainty",
+        "the probability that the loss is beyond the limit, from the scatter of the values and the spread "
+        "of healthy units",
+    ),
+    (
+        "reject, retest, investigate",
+        "sure; to be measured again first (borderline, a single value, one look); to be looked at. The "
+        "decision does not depend on it",
+    ),
     (
         "distribution",
         "each curve climbs by the share of values up to that point; in the shaded area the unit "
@@ -169,7 +185,7 @@ def _wrong(record: RunRecord) -> str:
         ("Unusual for this fleet, not yet costly", Outcome.MARGINAL),
     ):
         grouped: dict[tuple[str, str], list[MetricVerdict]] = {}
-        for verdict in record.told:
+        for verdict in sorted(record.told, key=lambda verdict: verdict.severity):
             if verdict.outcome is outcome:
                 grouped.setdefault((verdict.component, verdict.device), []).append(verdict)
         if not grouped:
@@ -232,6 +248,8 @@ def _unjudged(record: RunRecord) -> str:
     inner = "".join(
         blocks.lines_block(title, list(lines), open_=state) for title, lines, state in lists
     )
+    unsearched = unsearched_text(record.told)
+    inner += f"<p>{html.escape(unsearched)}</p>" if unsearched else ""
     return f"<h2>What was not judged, and what else was seen</h2>{inner}" if inner else ""
 
 

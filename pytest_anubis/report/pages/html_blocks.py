@@ -10,14 +10,8 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
-from pytest_anubis.report.text.numbers import similarity_text, value_text
+from pytest_anubis.report.text.numbers import certainty_text, lost_text, similarity_text, value_text
 from pytest_anubis.report.text.summary_text import coverage_text
-
-SEVERITY = (
-    *(Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED),
-    Outcome.PASS,
-)
-"""Worst first: the order in which people want to read."""
 
 SERIES = 12
 """Telemetry series shown of one measurement; the journal has all."""
@@ -44,20 +38,30 @@ def badge(word: str) -> str:
     return f"<span class='verdict {html.escape(word)}'>{html.escape(word)}</span>"
 
 
+def triaged_badge(verdict: MetricVerdict) -> str:
+    """Return a verdict as a coloured word, with what to do about it."""
+    return f"{badge(verdict.outcome.value)} {verdict.triage.value}".rstrip()
+
+
 def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
     """Return a table with one row a verdict."""
     head = "<th>metric</th><th>verdict</th>" + "".join(
         f"<th class='n'>{name}</th>"
-        for name in ("value", "expected", "limit", "similarity", "threshold", "fleet percentile")
+        for name in (
+            *("value", "expected", "limit", "loss", "certainty", "similarity", "threshold"),
+            "fleet percentile",
+        )
     )
     rows = []
-    for verdict in verdicts:
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
         name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
         cells = [
-            f"<td>{html.escape(name)}</td><td>{badge(verdict.outcome.value)}</td>",
+            f"<td>{html.escape(name)}</td><td>{triaged_badge(verdict)}</td>",
             number(value_text(verdict.value, verdict.unit)),
             number(value_text(verdict.expected, verdict.unit)),
             number(value_text(verdict.limit, verdict.unit)),
+            number(lost_text(verdict.loss, verdict.better)),
+            number(certainty_text(verdict.certainty)),
             number(similarity_text(verdict.similarity)),
             number(similarity_text(verdict.threshold)),
             number("-" if verdict.percentile is None else f"{verdict.percentile:.0f}"),

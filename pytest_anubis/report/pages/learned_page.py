@@ -13,7 +13,7 @@ from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.plots.distribution_plots import fan_plot
 from pytest_anubis.report.text.headlines import baseline_line
-from pytest_anubis.report.text.numbers import percent, similarity_text, value_text
+from pytest_anubis.report.text.numbers import lost_text, similarity_text, value_text
 
 PLOTS = 150
 """Metrics with a plot; a page with thousands would not open."""
@@ -122,7 +122,7 @@ def _table(criteria: Sequence[Criterion]) -> str:
             similarity_text(criterion.repeatability),
             similarity_text(criterion.alpha),
             similarity_text(criterion.learned),
-            percent(criterion.detectable),
+            lost_text(criterion.detectable, criterion.metric.better),
         )
         rows.append(
             f"<tr><td>{linked}</td><td>{html.escape(criterion.metric.name)}</td>"
@@ -153,7 +153,7 @@ def _section(
         f"repeatability {similarity_text(criterion.repeatability)}",
         f"practical threshold {similarity_text(criterion.alpha)}, "
         f"learned threshold {similarity_text(criterion.learned)}",
-        f"smallest detectable loss {percent(criterion.detectable)}",
+        f"smallest detectable loss {lost_text(criterion.detectable, criterion.metric.better)}",
         "weak: few units" if criterion.weak else "",
         *criterion.notes,
     ]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.core.verdict import LEAST_SEVERE, MetricVerdict, Outcome, Severity
 from pytest_anubis.report.pages import html_blocks as blocks
-from pytest_anubis.report.text.numbers import duration_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import certainty_text, duration_text, lost_text, value_text
 
 ROWS = 2000
 """Rows of the table of all metrics; a node with more is read from its journal."""
@@ -32,11 +32,9 @@ class Case:
     verdict: MetricVerdict | None
 
     @property
-    def severity(self) -> int:
-        """0 for the worst; what was not judged comes last."""
-        if self.verdict is None:
-            return len(blocks.SEVERITY)
-        return blocks.SEVERITY.index(self.verdict.outcome)
+    def severity(self) -> Severity:
+        """Sorts cases, the worst first; what was not judged comes last."""
+        return LEAST_SEVERE if self.verdict is None else self.verdict.severity
 
 
 def cases_of(measurements: Sequence[Measurement], verdicts: Sequence[MetricVerdict]) -> list[Case]:
@@ -67,17 +65,16 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
         linked: The first so many cases have a section to go to.
     """
     judged = {id(case.verdict) for case in cases}
-    rows: list[tuple[int, str]] = []
+    rows: list[tuple[Severity, str]] = []
     for index, case in enumerate(cases):
         link = f"c{index}" if index < linked else ""
         rows.append((case.severity, _row(case, link)))
     for verdict in verdicts:
         if id(verdict) not in judged:
-            rows.append((blocks.SEVERITY.index(verdict.outcome), _verdict_row(verdict)))
+            rows.append((verdict.severity, _verdict_row(verdict)))
     rows.sort(key=lambda row: row[0])
     head = "<th>verdict</th><th>benchmark</th><th>device</th><th>metric</th>" + "".join(
-        f"<th class='n'>{name}</th>"
-        for name in ("value", "expected", "limit", "similarity", "threshold")
+        f"<th class='n'>{name}</th>" for name in ("value", "expected", "limit", "loss", "certainty")
     )
     inner = "".join(row for _, row in rows[:ROWS])
     left = len(rows) - ROWS
@@ -105,12 +102,12 @@ def _verdict_row(verdict: MetricVerdict, link: str = "") -> str:
         value_text(verdict.value, verdict.unit),
         value_text(verdict.expected),
         value_text(verdict.limit),
-        similarity_text(verdict.similarity),
-        similarity_text(verdict.threshold),
+        lost_text(verdict.loss, verdict.better),
+        certainty_text(verdict.certainty),
     )
     device = verdict.device if verdict.scope == "unit" else "whole node"
     return (
-        f"<tr><td>{blocks.badge(verdict.outcome.value)}</td>"
+        f"<tr><td>{blocks.triaged_badge(verdict)}</td>"
         f"<td>{_linked(verdict.benchmark, link)}</td><td>{html.escape(device)}</td>"
         f"<td>{html.escape(verdict.metric or '(none)')}</td>"
         f"{''.join(map(blocks.number, cells))}</tr>"
@@ -138,7 +135,7 @@ def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]
     """
     measurement, verdict = case.measurement, case.verdict
     metric = measurement.metric
-    word = blocks.badge(verdict.outcome.value) + " " if verdict else ""
+    word = blocks.triaged_badge(verdict) + " " if verdict else ""
     head = f"{short(measurement.benchmark)} · {metric.name} · {measurement.device}"
     title = f"{word}<h3>{html.escape(head)}</h3>"
     parts = [f"<p class='faint'>{html.escape(_circumstances(measurement))}</p>"]

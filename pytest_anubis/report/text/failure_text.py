@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reference
-from pytest_anubis.report.text.numbers import comparison_text, percent, similarity_text, value_text
+from pytest_anubis.report.text.numbers import (
+    certainty_text,
+    comparison_text,
+    lost_text,
+    similarity_text,
+    value_text,
+)
 from pytest_anubis.report.text.text_table import plain_line, printable, table, width_of
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_SPARE = ("percentile", "limit", "threshold", "unit")
+_SPARE = ("percentile", "limit", "unit", "certainty", "triage")
 """Columns that a narrow terminal does without, in this order; ``-v`` shows all."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
 """What decided where it was not a baseline."""
-_COLUMNS = ("metric", "unit", "value", "expected", "limit", "similarity", "threshold")
+_COLUMNS = (
+    *("metric", "unit", "value", "expected", "limit", "loss", "certainty", "similarity"),
+    "threshold",
+)
 
 
 def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
@@ -26,6 +36,7 @@ def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
         A first line that makes sense alone in a list of failures, an empty line, the table, and then
         why, component, evidence and next step.
     """
+    verdicts = sorted(verdicts, key=lambda verdict: verdict.severity)
     bad = [verdict for verdict in verdicts if verdict.outcome in _BAD]
     parts = [_why(verdict) for verdict in bad]
     components = list(dict.fromkeys(v.component for v in bad if v.component))
@@ -38,7 +49,7 @@ def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
     parts += dict.fromkeys(f"disturbed: {line}" for v in bad for line in v.disturbance)
     parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
     parts += dict.fromkeys(f"next step: {v.action}" for v in bad if v.action)
-    table_and_all = ["", verdict_table(verdicts), "", *map(printable, parts)]
+    table_and_all = ["", verdict_table(verdicts, similarities=False), "", *map(printable, parts)]
     return "\n".join([printable(_first_line(bad, len(verdicts))), *table_and_all])
 
 
@@ -55,6 +66,7 @@ def verdict_table(
     *,
     benchmark: bool = False,
     baseline: bool = True,
+    similarities: bool = True,
     width: int | None = None,
 ) -> str:
     """Return one row a verdict: what was measured, what is expected, and what came of it.
@@ -63,6 +75,7 @@ def verdict_table(
         verdicts: In the order of the rows.
         benchmark: Name the benchmark and the device in a first column.
         baseline: Name the baseline in every row.
+        similarities: Show similarity and threshold; loss and limit say the same in the metric's own unit.
         width: Columns of the terminal, if the first column should be cut, and less telling columns left
             out, to fit.
     """
@@ -70,20 +83,24 @@ def verdict_table(
         *(["benchmark"] if benchmark else []),
         *(*_COLUMNS, "fleet percentile" if not benchmark else "percentile"),
         *(["baseline"] if baseline else []),
-        "verdict",
+        *("triage", "verdict"),
     ]
     rows = [header]
     rows += [_row(verdict, benchmark=benchmark, baseline=baseline) for verdict in verdicts]
+    rows = rows if similarities else _without(rows, "similarity", "threshold")
     text = table(rows, width=width)
     for column in _SPARE if width is not None else ():
         if max(map(width_of, text.splitlines())) <= (width or 0):
             break
-        if column in header:
-            place = header.index(column)
-            rows = [[*row[:place], *row[place + 1 :]] for row in rows]
-            header = rows[0]
+        rows = _without(rows, column)
         text = table(rows, width=width)
     return text
+
+
+def _without(rows: Sequence[list[str]], *columns: str) -> list[list[str]]:
+    """Return a table without columns of these names, those that it has."""
+    kept = [place for place, name in enumerate(rows[0]) if name not in columns]
+    return [[row[place] for place in kept] for row in rows]
 
 
 def summary_sentence(verdict: MetricVerdict) -> str:
@@ -107,15 +124,16 @@ def summary_sentence(verdict: MetricVerdict) -> str:
         return f"{verdict.metric} must be exactly {wanted}{blame}"
     compared = comparison_text(similarity, verdict.threshold)
     shown = value_text(value, verdict.unit)
-    higher = verdict.better == "higher"
-    gap = (expected - value if higher else value - expected) / expected if expected else 0.0
-    loss = 1 - min(value, expected) / max(value, expected) if max(value, expected) > 0 else 0.0
-    if gap > 0 and loss >= (1 - similarity) / 2:
-        side = "below" if higher else "above"
-        text = f"{verdict.metric} {shown} is {percent(gap)} {side} {value_text(expected)}"
+    worse = value < expected if verdict.better == "higher" else value > expected
+    low, high = sorted((value, expected))
+    alike = low / high if worse and high > 0 else 1.0
+    normal = f"the expected {value_text(expected)}"
+    if worse and 1 - alike >= (1 - similarity) / 2:
+        text = f"{verdict.metric} {shown} is {loss_text(alike, verdict.better, verdict.unit, than=normal)}"
     else:
+        shape = loss_text(similarity, verdict.better, verdict.unit, than="normal", shape=True)
         text = (
-            f"{verdict.metric} is distributed {percent(1 - similarity)} worse than normal, "
+            f"{verdict.metric} is distributed {shape}, "
             f"median {shown}, expected {value_text(expected)}"
         )
     return f"{text} ({compared}){blame}"
@@ -142,9 +160,12 @@ def _row(verdict: MetricVerdict, *, benchmark: bool, baseline: bool) -> list[str
         value_text(verdict.value),
         value_text(verdict.expected),
         value_text(verdict.limit),
+        lost_text(verdict.loss, verdict.better),
+        certainty_text(verdict.certainty),
         similarity_text(verdict.similarity),
         similarity_text(verdict.threshold),
         "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",
         *([verdict.baseline or "-"] if baseline else []),
+        verdict.triage.value or "-",
         verdict.outcome.value + _NEAR.get(verdict.reference, ""),
     ]

@@ -19,6 +19,9 @@ def baseline_line(baseline: Baseline) -> str:
         if baseline.error_rate is not None
         else "practical thresholds only"
     )
+    check = baseline.self_check
+    if check is not None and not check.holds:
+        rate += f" stated, {max(check.rate, check.rejected / max(check.nodes, 1)):.2g} of its own rejected"
     lanes = baseline.attributes.get("lanes")
     way = f" with the accelerators {lanes}" if lanes else ""
     return (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from pytest_anubis.core.metric import percent_text, size_text
+
 
 def value_text(value: float | None, unit: str = "") -> str:
     """Return a measured value with four significant digits, and its unit if one is given.
@@ -46,17 +48,22 @@ def comparison_text(similarity: float, threshold: float) -> str:
 
 def percent(share: float | None) -> str:
     """Return a share as a percentage with about two significant digits; never a small loss as 0."""
-    if share is None:
+    return "-" if share is None else percent_text(share)
+
+
+def certainty_text(probability: float | None) -> str:
+    """Return the probability that a loss is beyond the limit: ``81 %``, never rounded to all; or a dash."""
+    if probability is None:
         return "-"
-    if not math.isfinite(share):
-        return f"{share} %"
-    hundredth = 100 * share
-    if hundredth == 0:
-        return "0 %"
-    if abs(hundredth) < 0.005:
-        return "<0.01 %" if hundredth > 0 else ">-0.01 %"
-    digits = 0 if abs(hundredth) >= 10 else 1 if abs(hundredth) >= 1 else 2
-    return f"{hundredth:.{digits}f} %"
+    whole = round(100 * probability)
+    if whole in (0, 100):
+        return "100 %" if probability == 1 else ">99 %" if whole else "<1 %"
+    return f"{whole} %"
+
+
+def lost_text(loss: float | None, better: str) -> str:
+    """Return a loss relative to what is normal as ``12 %`` or ``30 times``, a missing one as a dash."""
+    return "-" if loss is None else size_text(loss, better)
 
 
 def duration_text(seconds: float) -> str:

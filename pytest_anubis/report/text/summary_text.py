@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.verdict import (
+    SEARCHED,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -15,7 +17,7 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.report.text.failure_text import verdict_table
-from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import clip, plain_line, printable
 
 Line = tuple[str, str]
@@ -53,6 +55,9 @@ def summary_lines(
     lines += _steps(verdicts, headline)
     lines += _list("in the way of acceptance", node.blocking, verbosity, width)
     lines += _list("not judged, does not block", node.listed, verbosity, width)
+    unsearched = unsearched_text(verdicts)
+    if unsearched:
+        lines.append((unsearched, ""))
     lines.append((coverage_text(node), ""))
     return [(printable(text), style) for text, style in lines]
 
@@ -69,6 +74,20 @@ def coverage_text(node: NodeVerdict) -> str:
     if node.residual_risk is not None:
         text += f"; risk of an incident after what passed: {percent(node.residual_risk)}"
     return text
+
+
+def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
+    """Return how many metrics had too few values for a search for changes, counted by component."""
+    short = {(v.benchmark, v.metric, v.group): v.component for v in verdicts if v.too_short}
+    if not short:
+        return ""
+    judged = {(v.benchmark, v.metric, v.group) for v in verdicts if v.loss is not None}
+    counted = Counter(component or "no component" for component in short.values())
+    where = ", ".join(f"{name} {count}" for name, count in sorted(counted.items()))
+    return (
+        f"not searched for changes within the run (fewer than {SEARCHED} values): {len(short)} of "
+        f"{count_text(len(judged), 'metric')} ({where})"
+    )
 
 
 def grouped(texts: Sequence[str]) -> list[str]:
@@ -102,12 +121,16 @@ def _table(verdicts: Sequence[MetricVerdict], verbosity: int, width: int) -> lis
     ]
     if not shown:
         return []
-    worst_first = sorted(shown, key=_severity) if verbosity <= 0 else shown
+    worst_first = sorted(shown, key=lambda v: v.severity)
     rows = worst_first if verbosity > 0 else worst_first[:MOST]
     if verbosity <= 0:
         rows = [replace(verdict, benchmark=without_folders(verdict.benchmark)) for verdict in rows]
     text = verdict_table(
-        rows, benchmark=True, baseline=False, width=None if verbosity > 0 else max(width, 60)
+        rows,
+        benchmark=True,
+        baseline=False,
+        similarities=verbosity > 0,
+        width=None if verbosity > 0 else max(width, 60),
     )
     lines: list[Line] = [(row, "") for row in text.splitlines()]
     if len(rows) < len(shown):
@@ -122,17 +145,11 @@ def _telling(verdict: MetricVerdict) -> bool:
     )
 
 
-def _severity(verdict: MetricVerdict) -> tuple[int, float]:
-    order = (Outcome.FAIL, Outcome.MARGINAL)
-    rank = order.index(verdict.outcome) if verdict.outcome in order else len(order)
-    return rank, 0.0 if verdict.similarity is None else verdict.similarity
-
-
 def _whys(verdicts: Sequence[MetricVerdict], headline: str) -> list[str]:
     """Return what the table cannot show: a change within a run, and comparisons without a baseline."""
     return [
         f"{verdict.benchmark} {verdict.device}: {plain_line(verdict.text)}"
-        for verdict in sorted(verdicts, key=_severity)
+        for verdict in sorted(verdicts, key=lambda v: v.severity)
         if verdict.outcome in _BAD
         and (verdict.reason is Reason.CHANGE_POINT or verdict.reference in _NEAR)
         and plain_line(verdict.text) not in headline
@@ -142,7 +159,7 @@ def _whys(verdicts: Sequence[MetricVerdict], headline: str) -> list[str]:
 def _steps(verdicts: Sequence[MetricVerdict], headline: str) -> list[Line]:
     """Return what to do about everything bad; what the headline says already is not repeated."""
     steps: dict[str, list[str]] = {}
-    for verdict in verdicts:
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
         if verdict.outcome in _BAD and verdict.action:
             steps.setdefault(verdict.action, []).append(verdict.component or verdict.metric)
     return [

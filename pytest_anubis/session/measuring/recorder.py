@@ -185,7 +185,7 @@ class Recorder:
         def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
             return timing.repeats(once, plan, pacer)
 
-        plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds)
+        plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
         cpu = self._device.kind == "cpu"
         return self._take(metric, group, plan, take, per_value=3, paced=cpu)
 

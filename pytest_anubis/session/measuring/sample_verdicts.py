@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.validator import judge_sample, with_segments
 from pytest_anubis.validator.changes.least_change import changes_of
+from pytest_anubis.validator.judging.current_segment import PROFILE, judge_current
 
 
 def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVerdict:
@@ -40,4 +43,8 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
     )
     if baseline is None:
         verdict = replace(verdict, text=context.baseline_note)
-    return with_segments(verdict, changes_of(measurement, criterion))
+    found = changes_of(measurement, criterion)
+    verdict = with_segments(verdict, found)
+    if context.settings.profile != PROFILE:
+        return verdict
+    return judge_current(verdict, np.asarray(measurement.values), criterion, baseline, found)

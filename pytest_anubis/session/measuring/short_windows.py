@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_anubis.core.verdict import SEARCHED
+
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.hardware.timing import RoundPlan
@@ -12,17 +14,21 @@ if TYPE_CHECKING:
     from pytest_anubis.session.context import RunContext
     from pytest_anubis.settings import Settings
 
-FEWEST = 24
-"""Changes within a run are searched for in this many values at least (`validator.segments`)."""
+FEWEST = SEARCHED
+"""Changes within a run are searched for in this many values at least."""
 
 
-def plan_of(settings: Settings, device: Device, rounds: int | None) -> RoundPlan:
+def plan_of(
+    settings: Settings, device: Device, rounds: int | None, per_value: int = 1
+) -> RoundPlan:
     """Return how long and how often a metric is measured.
 
     Args:
         settings: Of the run; without ``--anubis`` an ordinary test run wants the assertions, soon.
         device: What is measured.
-        rounds: How many values a test asks for; None: by the profile.
+        rounds: How many rounds a test asks for; None: by the profile, and as many as a search for changes
+            needs while the profile's time allows.
+        per_value: Rounds of a plan that stand for one value.
     """
     from pytest_anubis.hardware.timing import PLANS, SETTLE
 
@@ -30,7 +36,9 @@ def plan_of(settings: Settings, device: Device, rounds: int | None) -> RoundPlan
     if not settings.active:
         plan = replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
         return replace(plan, bursts=1)
-    if rounds is not None:
+    if rounds is None:
+        plan = replace(plan, rounds=max(plan.rounds, FEWEST * per_value))
+    else:
         plan = replace(plan, rounds=rounds, least=min(plan.least, rounds))
     return plan if device.kind == "cpu" else plan.on_accelerator(SETTLE[settings.profile])
 

@@ -26,6 +26,7 @@ from pytest_anubis.store.journal.journal_reading import read_journal
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.validator.changes.cycle_steps import CycleStep
     from pytest_anubis.validator.changes.trend import Trend
 
 FLAG = "--anubis-duration"
@@ -123,9 +124,13 @@ class Soak:
 
     def _end(self, hours: float) -> int:
         from pytest_anubis.validator import find_trends
+        from pytest_anubis.validator.changes.cycle_steps import find_steps
 
         codes = [cycle.exit_code for cycle in self._cycles]
-        trends: list[Trend] = find_trends([cycle.measurements for cycle in self._cycles])
+        measured = [cycle.measurements for cycle in self._cycles]
+        trends: list[Trend | CycleStep] = [*find_trends(measured)]
+        known = {trend.key for trend in trends}
+        trends += [step for step in find_steps(measured) if step.key not in known]
         for trend in trends:
             _say(f"anubis: trend: MARGINAL {trend.text}")
         counts = ", ".join(f"{codes.count(code)} x exit code {code}" for code in sorted(set(codes)))

@@ -38,12 +38,13 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
     except CodecError as error:
         raise BaselineError(f"{error}; no baseline can hold that") from None
     for criterion in plain["criteria"]:
-        if not criterion["devices"]:  # so that the digest of an older baseline stays what it is
-            del criterion["devices"]
-        if criterion["paced"] is None:
-            del criterion["paced"]
-    if not plain["checks"]:
-        del plain["checks"]
+        # So that the digest of an older baseline stays what it is.
+        for name in ("devices", "second", "change_rate", "paced"):
+            if not criterion[name]:
+                del criterion[name]
+    for name in ("checks", "unjudged", "self_check", "promises"):
+        if not plain[name]:
+            del plain[name]
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)
     return rounded
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_anubis.core.baseline import ALPHA, Criterion
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.validator.changes.segments import Segments, segments
+from pytest_anubis.validator.changes.segments import HAZARD, Segments, segments
 
 COSTLY = round(1 - ALPHA, 9)
 """Smallest change that makes a test MARGINAL: as large as the loss that matters. Below it, correlated noise
@@ -19,6 +19,12 @@ def least_change(criterion: Criterion | None) -> float:
     return max(COSTLY, 1 - wide)
 
 
+def hazard_of(criterion: Criterion | None) -> float:
+    """Return the chance per value that a segment ends: as learned from the class's healthy units."""
+    rate = criterion.change_rate if criterion is not None else None
+    return HAZARD if rate is None else rate
+
+
 def changes_of(measurement: Measurement, criterion: Criterion | None = None) -> Segments:
     """Search a measurement, in time order, for a change that matters and is no noise of the metric.
 
@@ -27,4 +33,9 @@ def changes_of(measurement: Measurement, criterion: Criterion | None = None) -> 
         criterion: The metric's criterion, which knows its noise; None without one.
     """
     better = measurement.metric.better
-    return segments(measurement.values, better, least_change=least_change(criterion))
+    return segments(
+        measurement.values,
+        better,
+        hazard=hazard_of(criterion),
+        least_change=least_change(criterion),
+    )

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.metric import Direction, loss_text
 from pytest_anubis.core.sample import FloatArray
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.steady_state import steady_from
 from pytest_anubis.validator.changes.trend import LEAST_CHANGE, rank_variance
 from pytest_anubis.validator.similarity.centre import FEWEST as FEWEST_UNITS
@@ -25,13 +25,15 @@ from pytest_anubis.validator.similarity.distance import TINY, trouble
 
 HAZARD = 1 / 300
 """Chance that a segment ends, per value: as if one of ten measurements of 30 values had a change. A
-judgement; it enters as a logarithm, so a few values that clearly differ outweigh any other choice."""
+judgement, used until a class's own history tells (`change_rate`); it enters as a logarithm, so a few values
+that clearly differ outweigh any other choice."""
 CERTAIN = 0.95
 """Posterior probability above which a change is reported; `DISTINCT` and the least change come on top."""
 AGE = 8
 """A segment counts once it has this many values: the median of eight withstands three outliers."""
-FEWEST = 3 * AGE
-"""Fewest values that are searched: two segments, and one more to tell a change from what wanders."""
+FEWEST = SEARCHED
+"""Fewest values that are searched, three times `AGE`: two segments, and one more to tell a change from what
+wanders."""
 PRUNE = -25.0
 """Log probability below which a start of the segment is dropped: 1e-11 changes no reported probability."""
 FIRST = 30
@@ -65,7 +67,7 @@ class Change:
     Attributes:
         kind: ``step`` for an abrupt change, ``ramp`` for a slow one.
         onset: Index of the first value of the changed segment (of the second half, for a ramp).
-        size: How much worse, relative to what came before; .05 is a loss of 5 %.
+        size: How much less alike than what came before: 1 less the smaller median over the larger one.
         probability: Posterior probability of the change, in [0, 1].
         until: Index after the last value of the changed segment.
         lasting: Whether the rest of the run is that much worse as a whole; what has passed by its end was
@@ -94,18 +96,16 @@ class Segments:
     warmup: int = 0
     change: Change | None = None
 
-    def sentence(self) -> str:
-        """Say in one phrase what was found, empty if nothing."""
+    def sentence(self, better: str, unit: str) -> str:
+        """Say in one phrase what was found, in words that fit direction and unit; empty if nothing."""
         if self.change is None:
             return ""
+        how = loss_text(1 - self.change.size, better, unit)
         where = f"value {self.change.onset + 1} of {self.count}"
         if self.change.kind == "ramp":
-            return f"slowly degraded by {self.change.size:.1%} over the run"
+            return f"slowly became {how} over the run"
         back = "" if self.change.until >= self.count else f" until value {self.change.until}"
-        return (
-            f"degraded by {self.change.size:.1%} from {where}{back} "
-            f"(probability {self.change.probability:.3f})"
-        )
+        return f"became {how} from {where}{back} (probability {self.change.probability:.3f})"
 
 
 def segments(
@@ -166,7 +166,7 @@ def _medians_of(series: FloatArray, size: int) -> FloatArray:
 
 def with_segments(verdict: MetricVerdict, found: Segments) -> MetricVerdict:
     """Add a change to a verdict: a lasting one makes a PASS MARGINAL; else it is evidence."""
-    text = found.sentence()
+    text = found.sentence(verdict.better, verdict.unit)
     if found.change is None or not text:
         return verdict
     evidence = (*verdict.evidence, text)

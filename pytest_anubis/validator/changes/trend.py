@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.metric import Metric, loss_text
 from pytest_anubis.validator.similarity.distance import one_sided
 
 LEAST_CYCLES = 6
@@ -53,11 +53,17 @@ class Trend:
     cycles: int
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """What became worse."""
+        return self.benchmark, self.metric.name, self.device
+
+    @property
     def text(self) -> str:
         """The trend in one sentence."""
         name, unit = self.metric.name, self.metric.unit
+        how = loss_text(self.similarity, self.metric.better, unit)
         return (
-            f"{self.benchmark} {name} {self.device}: {100 * (1 - self.similarity):.1f} % worse at the end "
+            f"{self.benchmark} {name} {self.device}: {how} at the end "
             f"(median {self.first:.4g} {unit} in the first third, {self.last:.4g} {unit} in the last) over "
             f"{self.cycles} cycles"
         )
@@ -74,13 +80,7 @@ def find_trends(cycles: Sequence[Sequence[Measurement]]) -> list[Trend]:
     Args:
         cycles: What each cycle recorded, in time order.
     """
-    series: dict[tuple[str, str, str], list[Measurement]] = {}
-    for measurements in cycles:
-        for one in measurements:
-            usable = one.values and not one.disturbance and all(map(math.isfinite, one.values))
-            if usable and one.metric.better != "equal":
-                key = (one.benchmark, one.metric.name, one.device)
-                series.setdefault(key, []).append(one)
+    series = by_metric(cycles)
     found = []
     for samples in series.values():
         if len(samples) < LEAST_CYCLES:
@@ -89,6 +89,20 @@ def find_trends(cycles: Sequence[Sequence[Measurement]]) -> list[Trend]:
         if trend.similarity < 1 - LEAST_CHANGE and trend.chance < ERROR / len(series):
             found.append(trend)
     return sorted(found, key=lambda trend: trend.similarity)
+
+
+def by_metric(
+    cycles: Sequence[Sequence[Measurement]],
+) -> dict[tuple[str, str, str], list[Measurement]]:
+    """Return (benchmark, metric, device) -> its usable measurements over the cycles; no exact metrics."""
+    series: dict[tuple[str, str, str], list[Measurement]] = {}
+    for measurements in cycles:
+        for one in measurements:
+            usable = one.values and not one.disturbance and all(map(math.isfinite, one.values))
+            if usable and one.metric.better != "equal":
+                key = (one.benchmark, one.metric.name, one.device)
+                series.setdefault(key, []).append(one)
+    return series
 
 
 def _trend(samples: Sequence[Measurement]) -> Trend:

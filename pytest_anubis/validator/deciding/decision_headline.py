@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference, Triage
+
+_UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
+"""Reasons of what is MARGINAL by its values: not costly, and an acceptance says it."""
+
+LOSSES = (0.05, 0.1, 0.25)
+"""Losses whose power is told: the practical one, twice it, and one that nobody should miss."""
 
 
 def headline(
@@ -39,6 +46,9 @@ def headline(
         more = f"; and {len(bad) - 1} more bad metrics" if len(bad) > 1 else ""
         more = more.removesuffix("s") if len(bad) == 2 else more
         step = f" Next step: {worst.action}" if worst.action else ""
+        if worst.triage is Triage.RETEST:  # the worst: so nothing is sure
+            then = f"; if the loss stays: {worst.action}" if worst.action else ""
+            step = f" Next step: measure again{then}"
         text = f"{_where(worst, evidence)}{worst.text}"
         return f"{subject} rejected: {', '.join(components)}. {text}{more}.{step}"
     if decision is Decision.UNDECIDED:
@@ -49,17 +59,26 @@ def headline(
     reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence))
     if unneeded:
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
-    judged = sum(map(judged_by_fleet, verdicts))
+    judged = len(
+        {(v.benchmark, v.metric, v.group, v.scope) for v in verdicts if judged_by_fleet(v)}
+    )
     good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
-    return f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}{reserve}"
+    return (
+        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}"
+        f"{_power(baseline, verdicts)}{reserve}"
+    )
 
 
 def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
     """Return whose value it is, with slot and serial number, where its own sentence does not say it."""
-    card = evidence.cards.get(verdict.device, "")
-    if not card or verdict.reason is Reason.HARDWARE:
+    if verdict.reason is Reason.HARDWARE:
         return ""
-    return f"{verdict.device} ({card}): "
+    card = evidence.cards.get(verdict.device, "")
+    # Of the host itself and of pooled values there is nothing to tell apart.
+    one_of_several = ":" in verdict.device and not verdict.text.startswith(verdict.device)
+    return (
+        f"{verdict.device} ({card}): " if card else f"{verdict.device}: " if one_of_several else ""
+    )
 
 
 def judged_by_fleet(verdict: MetricVerdict) -> bool:
@@ -68,12 +87,40 @@ def judged_by_fleet(verdict: MetricVerdict) -> bool:
     return judged and verdict.reference is Reference.FLEET
 
 
+def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
+    """Return which losses would have shown, and in how many metrics."""
+    if baseline is None:
+        return ""
+    smallest: dict[tuple[str, str], float] = {}
+    judged = {(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)}
+    for criterion in baseline.criteria:
+        key = (criterion.benchmark, criterion.metric.name)
+        if criterion.detectable is None or key not in judged:
+            continue
+        lower = criterion.metric.better == "lower"
+        loss = criterion.detectable / (1 + criterion.detectable) if lower else criterion.detectable
+        smallest[key] = max(smallest.get(key, 0.0), loss)
+    if not smallest:
+        return ""
+    shown = [
+        f"{loss:.0%} in {count}".replace("%", " %")
+        for loss in LOSSES
+        if (count := sum(least <= loss for least in smallest.values()))
+    ]
+    blind = f", {len(baseline.unjudged)} could not be judged here" if baseline.unjudged else ""
+    if not shown:
+        return f"; no loss below {max(LOSSES):.0%} would have shown{blind}".replace("%", " %")
+    return f"; a loss of {', of '.join(shown)} of {len(smallest)} would have shown{blind}"
+
+
 def _basis(baseline: Baseline | None) -> str:
     if baseline is None or not (baseline.one_machine or baseline.nodes):
         return ""
     if baseline.one_machine:
         return " (learned on this one machine)"
-    return f" (learned from {len(baseline.nodes)} nodes)"
+    check = baseline.self_check
+    doubt = "" if check is None or check.holds else ", whose stated error rate does not hold"
+    return f" (learned from {len(baseline.nodes)} nodes{doubt})"
 
 
 def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[str]:
@@ -87,6 +134,17 @@ def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> l
         names = _names(_reasons(verdicts, reason))
         if names:
             found.append(f"{what}: {', '.join(names)}")
+    unusual = [
+        verdict
+        for verdict in sorted(verdicts, key=lambda verdict: verdict.severity)
+        if verdict.outcome is Outcome.MARGINAL and verdict.reason in _UNUSUAL
+    ]
+    if unusual:
+        first, more = unusual[0], f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
+        how = "changed within its run"
+        if first.reason is Reason.UNUSUAL and first.similarity is not None:
+            how = loss_text(first.similarity, first.better, first.unit)
+        found.append(f"to be looked at: {_names([first])[0]} ({how}){more}")
     without = {(v.benchmark, v.metric, v.group) for v in _reasons(verdicts, Reason.NO_CRITERION)}
     if without:
         metrics = "1 metric has" if len(without) == 1 else f"{len(without)} metrics have"

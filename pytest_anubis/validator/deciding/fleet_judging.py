@@ -12,7 +12,14 @@ import numpy as np
 from pytest_anubis.core.baseline import Baseline, Finding
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import (
+    SEARCHED,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
 from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
@@ -23,7 +30,7 @@ from pytest_anubis.validator.judging.column_judging import (
 )
 from pytest_anubis.validator.judging.history_judging import judge_latest
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
-from pytest_anubis.validator.judging.population_shift import class_findings, settle_shift
+from pytest_anubis.validator.judging.population_shift import NAMED, class_findings, settle_shift
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 
 _PASS = OUTCOMES.index(Outcome.PASS)
@@ -41,12 +48,14 @@ class JudgedFleet:
         nodes: One verdict a node and hardware class, sorted by name.
         findings: What concerns a class as a whole: most of its nodes moved together, or more samples
             than can be searched looked as if they had changed within their run.
+        notes: One line a class whose metrics have too few values for a search for changes within a run.
     """
 
     columns: tuple[JudgedColumns, ...]
     baselines: Mapping[str, Baseline]
     nodes: tuple[NodeVerdict, ...]
     findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def judge_fleet(
@@ -81,15 +90,18 @@ def judge_fleet(
         by_class.setdefault(population.hardware_class, []).append(population)
     done, columns, nodes = 0, [], []
     findings: list[Finding] = []
+    notes: list[str] = []
     for key in sorted(by_class):
         baseline = baselines.get(key)
         gathered = _Nodes({node: r for (of, node), r in (evidence or {}).items() if of == key})
         shifts: list[Finding] = []
+        searched: dict[tuple[str, str], bool] = {}
         for judged in _judge_class(by_class[key], baseline, started or {}):
             columns.append(judged)
             gathered.add(judged, baseline)
             if judged.shift is not None:
                 shifts.append(judged.shift)
+            _note_length(judged, searched)
             if judged.unsearched:
                 findings.append(_unsearched(judged))
             done += 1
@@ -97,11 +109,13 @@ def judge_fleet(
                 progress(min(done, len(populations)), len(populations))
         nodes += gathered.decide(baseline, fail_on, require_all)
         findings += class_findings(key, shifts)
+        notes += _too_short(key, searched)
     return JudgedFleet(
         columns=tuple(columns),
         baselines=dict(baselines),
         nodes=tuple(sorted(nodes, key=lambda verdict: verdict.node)),
         findings=tuple(findings),
+        notes=tuple(notes),
     )
 
 
@@ -118,7 +132,7 @@ def _judge_class(
             if judged.criterion is None and len(judged.population):
                 lonely.append(judged.population)
             else:
-                yield find_changes(settle_shift(judged)[0])
+                yield find_changes(settle_shift(judged)[0], baseline)
     besides = [_undecided(beside, baseline) for beside in judge_by_peers(lonely)]
     alone = [place for place, one in enumerate(besides) if not isinstance(one, PeerColumns)]
     for place, judged in zip(
@@ -127,6 +141,29 @@ def _judge_class(
         besides[place] = judged
     for one in besides:
         yield find_changes(one)
+
+
+def _note_length(judged: JudgedColumns, searched: dict[tuple[str, str], bool]) -> None:
+    """Note whether a metric that was compared has enough values for a search for changes anywhere."""
+    population = judged.population
+    pooled = judged.criterion is not None and judged.criterion.scope == "node"
+    compared = ~np.isnan(judged.similarity)
+    if pooled or population.metric.better == "equal" or not compared.any():
+        return
+    name = (population.benchmark, population.metric.name)
+    enough = bool((np.diff(population.offsets)[compared] >= SEARCHED).any())
+    searched[name] = searched.get(name, False) or enough
+
+
+def _too_short(key: str, searched: Mapping[tuple[str, str], bool]) -> list[str]:
+    short = [" ".join(name) for name, enough in sorted(searched.items()) if not enough]
+    if not short:
+        return []
+    more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
+    return [
+        f"hardware class {key or '(unnamed)'}: not searched for changes within a run, for which {SEARCHED} "
+        f"values are needed: {len(short)} of {len(searched)} metrics ({', '.join(short[:NAMED])}{more})"
+    ]
 
 
 def _unsearched(judged: JudgedColumns) -> Finding:

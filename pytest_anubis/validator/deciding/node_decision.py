@@ -8,9 +8,16 @@ from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Triage,
+)
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
-from pytest_anubis.validator.deciding.ledger import Answers, unanswered, unplanned
+from pytest_anubis.validator.deciding.ledger import Answers, unanswered, uncovered, unplanned
 
 
 def judge_node(
@@ -64,6 +71,7 @@ def judge_node(
     explained = len(blocking)
     blocking += unanswered(verdicts, criteria, devices=evidence.devices, answers=answers)
     blocking += unplanned(verdicts, checks, evidence.planned)
+    blocking += uncovered(baseline) if baseline is not None else []
     if baseline is None and expected is None:
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
@@ -92,6 +100,8 @@ def judge_node(
         if baseline
         else next((v.baseline for v in verdicts if v.baseline), ""),
         residual_risk=evidence.residual_risk,
+        triage=min(bad or verdicts, key=lambda v: v.severity).triage if verdicts else Triage.NONE,
+        lowest=min((verdict.similarity or 0.0 for verdict in bad), default=None),
     )
 
 
@@ -103,15 +113,7 @@ def counts_of(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVerdict]:
     outcomes = {Outcome.FAIL} | ({Outcome.MARGINAL} if fail_on == "marginal" else set())
     bad = [verdict for verdict in verdicts if verdict.outcome in outcomes]
-
-    def severity(verdict: MetricVerdict) -> tuple[bool, bool, float, str, str]:
-        similarity = verdict.similarity if verdict.similarity is not None else 0.0
-        # What the hardware says of itself explains what its tests found.
-        said = verdict.reason is Reason.HARDWARE
-        kind = (verdict.outcome is not Outcome.FAIL, not said)
-        return (*kind, similarity, verdict.benchmark, verdict.metric)
-
-    return sorted(bad, key=severity)
+    return sorted(bad, key=lambda verdict: (*verdict.severity, verdict.benchmark, verdict.metric))
 
 
 def _blockers(

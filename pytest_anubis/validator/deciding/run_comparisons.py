@@ -130,7 +130,9 @@ def _compared(
         if key in found:
             found[key] = with_segments(replace(found[key], evidence=measurement.evidence), change)
         elif change.change and change.change.lasting and not measurement.disturbance:
-            found[key] = _alone(open_ones[key], change.sentence())
+            metric = measurement.metric
+            told = change.sentence(metric.better, metric.unit)
+            found[key] = _alone(open_ones[key], told)
     return found
 
 

@@ -92,7 +92,9 @@ def decide_run(
     # A run that was decided before, and is looked at again, has them already.
     known = {replace(verdict, test="") for verdict in run.verdicts}
     extra = [verdict for verdict in extra if verdict not in known]
-    further = [verdict for verdict in further if replace(verdict, test="") not in known]
+    # An older version may have said the same in other words.
+    met = {_subject(verdict) for verdict in run.verdicts}
+    further = [verdict for verdict in further if _subject(verdict) not in met]
     evidence = RunEvidence(
         blockers=run.blockers,
         residual_risk=left_out.risk_after(passed([*counted, *extra])),
@@ -170,6 +172,12 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         broken_off=end,
         cards=run.cards,
     )
+
+
+def _subject(verdict: MetricVerdict) -> tuple[str, ...]:
+    """Return what a verdict is about, what decided and what came of it, without how that is said."""
+    place = (verdict.benchmark, verdict.metric, verdict.group, verdict.device, verdict.scope)
+    return (*place, verdict.reference, verdict.outcome, verdict.reason)
 
 
 def _by_hook(verdict: MetricVerdict) -> bool:

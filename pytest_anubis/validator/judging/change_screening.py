@@ -6,36 +6,34 @@ from dataclasses import replace
 
 import numpy as np
 
+from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.core.verdict import Reason
-from pytest_anubis.validator.changes.least_change import least_change
-from pytest_anubis.validator.changes.segments import AGE, FEWEST, Segments, segments
+from pytest_anubis.validator.changes.least_change import hazard_of, least_change
+from pytest_anubis.validator.changes.segments import FEWEST, Segments, segments
+from pytest_anubis.validator.changes.stretches import SCREENED, largest_drops
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
-from pytest_anubis.validator.judging.verdict_table import MARGINAL, PASS, REASONS
-from pytest_anubis.validator.similarity.distance import TINY
-from pytest_anubis.validator.similarity.usable_rows import BLOCK, BoolArray
+from pytest_anubis.validator.judging.current_segment import PROFILE, judge_current
+from pytest_anubis.validator.judging.verdict_table import MARGINAL, OUTCOMES, PASS, REASONS
+from pytest_anubis.validator.similarity.usable_rows import BLOCK
 
 MOST = 500
 """At most this many samples of a population are searched, those with the largest difference first; how many
 more there are is said. A search takes milliseconds (a tenth of a second for a thousand values), and more
 suspects than that are a matter of the class."""
-WIDTH, STRIDE = AGE, AGE // 2
-"""Stretches that are screened: as short as a segment that counts, each beginning in the middle of another."""
-SCREENED = 0.8
-"""Share of the least change that makes a suspect: the stretches are not aligned with the segment."""
-DISTINCT_STEPS = 0.9
-"""Share of steps that must differ in values that somebody has sorted; a counter that only rises has fewer."""
 
 
-def find_changes(judged: JudgedColumns) -> JudgedColumns:
+def find_changes(judged: JudgedColumns, baseline: Baseline | None = None) -> JudgedColumns:
     """Search every unit's values, in time order, for a change for the worse within the run.
 
     A unit that passes as a whole but changed for good becomes MARGINAL; a disturbed one keeps its verdict.
-    What was sorted by somebody is not in time order and has no changes.
+    What was sorted by somebody is not in time order and has no changes. In a soak the current segment is
+    judged beside the whole run (`current_segment`).
 
     Args:
         judged: Verdicts on the units of a population (not on pooled nodes, which have no time order).
+        baseline: What they rest on; None if that is no baseline.
 
     Returns:
         The verdicts with the changes that were found, and how many suspects were too many to search.
@@ -45,10 +43,10 @@ def find_changes(judged: JudgedColumns) -> JudgedColumns:
     if better == "equal" or pooled:
         return judged
     found: dict[int, Segments] = {}
-    least = least_change(judged.criterion)
+    least, hazard = least_change(judged.criterion), hazard_of(judged.criterion)
     suspects = _suspects(judged, least, better)
     for row in sorted(suspects[:MOST]):
-        seen = segments(population.sample(row), better, least_change=least)
+        seen = segments(population.sample(row), better, hazard=hazard, least_change=least)
         if seen.change is not None:
             found[row] = seen
     unsearched = max(0, len(suspects) - MOST)
@@ -59,7 +57,33 @@ def find_changes(judged: JudgedColumns) -> JudgedColumns:
         lasting = seen.change is not None and seen.change.lasting
         if outcome[row] == PASS and lasting and row not in population.problems:
             outcome[row], reason[row] = MARGINAL, REASONS.index(Reason.CHANGE_POINT)
-    return replace(judged, outcome=outcome, reason=reason, changes=found, unsearched=unsearched)
+    told = replace(judged, outcome=outcome, reason=reason, changes=found, unsearched=unsearched)
+    soak = baseline is not None and baseline.attributes.get("profile") == PROFILE
+    return _with_current(told, baseline) if soak and judged.criterion is not None else told
+
+
+def _with_current(judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
+    columns = [judged.outcome, judged.reason, judged.similarity, judged.threshold, judged.value]
+    outcome, reason, similarity, threshold, value = (column.copy() for column in columns)
+    current = {}
+    for row, found in judged.changes.items():
+        values = judged.population.sample(row)
+        whole = judged.verdict(row, baseline)
+        one = judge_current(whole, values, judged.criterion, baseline, found)
+        if one is whole:
+            continue
+        current[row] = one
+        outcome[row], reason[row] = OUTCOMES.index(one.outcome), REASONS.index(one.reason)
+        similarity[row], threshold[row], value[row] = one.similarity, one.threshold, one.value
+    return replace(
+        judged,
+        outcome=outcome,
+        reason=reason,
+        similarity=similarity,
+        threshold=threshold,
+        value=value,
+        current=current,
+    )
 
 
 def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[int]:
@@ -81,7 +105,7 @@ def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[in
         step = max(1, BLOCK // size)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
-            largest = _largest(_matrix(population.values, offsets, part, size), better)
+            largest = largest_drops(_matrix(population.values, offsets, part, size), better)
             chosen = largest > SCREENED * least
             index.append(part[chosen])
             size_of_change.append(largest[chosen])
@@ -94,30 +118,3 @@ def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[in
 
 def _matrix(values: FloatArray, offsets: IntArray, rows: IntArray, size: int) -> FloatArray:
     return np.asarray(values[offsets[rows][:, None] + np.arange(size)], dtype=np.float64)
-
-
-def _largest(series: FloatArray, better: Direction) -> FloatArray:
-    """Return by how much a stretch is worse than the best one before it, shape (k,), 0 if unusable."""
-    out = np.zeros(len(series))
-    sound = np.isfinite(series).all(axis=1) & (series >= 0).all(axis=1) & ~_is_sorted(series)
-    if not sound.any():
-        return out
-    windows = np.lib.stride_tricks.sliding_window_view(series[sound], WIDTH, axis=1)[:, ::STRIDE]
-    medians = np.median(windows, axis=2)
-    if better == "higher":
-        best = np.maximum.accumulate(medians, axis=1)
-        share = medians / np.maximum(best, TINY)
-    else:
-        best = np.minimum.accumulate(medians, axis=1)
-        share = best / np.maximum(medians, TINY)
-    out[sound] = np.where(best > 0, 1 - share, 0.0).max(axis=1)
-    return out
-
-
-def _is_sorted(series: FloatArray) -> BoolArray:
-    """Say which rows somebody has sorted: never a step back, and nearly all values differ."""
-    steps = np.diff(series, axis=1)
-    differ = (steps != 0).mean(axis=1) > DISTINCT_STEPS
-    return np.asarray(
-        differ & ((steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)), dtype=np.bool_
-    )

@@ -11,6 +11,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.changes.segments import Segments, with_segments
+from pytest_anubis.validator.judging.certainty import UNKNOWN, certainty_of
 from pytest_anubis.validator.judging.sample_judging import Subject, conclude, judge_row
 from pytest_anubis.validator.judging.verdict_table import (
     INCONCLUSIVE,
@@ -49,6 +50,7 @@ class JudgedColumns:
         changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
         unsearched: How many samples looked as if they had changed, but were not searched.
         paced: Rows that were judged at the host's reference pace as well.
+        current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
     """
 
     population: Population
@@ -62,9 +64,12 @@ class JudgedColumns:
     changes: Mapping[int, Segments] = field(default_factory=dict)
     unsearched: int = 0
     paced: frozenset[int] = frozenset()
+    current: Mapping[int, MetricVerdict] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
+        if row in self.current:
+            return self.current[row]
         full = self.settled(row, baseline)
         found = self.changes.get(row)
         return full if found is None else with_segments(full, found)
@@ -98,11 +103,12 @@ class JudgedColumns:
             baseline=baseline.digest if baseline else "",
             action=metric.action or criterion.metric.action,
         )
-        alike = float(self.similarity[row])
-        full = conclude(
-            base, alike, criterion_for(alike, criterion, population.looks.get(row, 1)), baseline
-        )
-        if reason is not Reason.CLASS_SHIFT or self.shift is None:
+        alike, looks = float(self.similarity[row]), population.looks.get(row, 1)
+        held = criterion_for(alike, criterion, looks)
+        moved = reason is Reason.CLASS_SHIFT and self.shift is not None
+        sure = UNKNOWN if moved else certainty_of(population.sample(row), alike, held, looks)
+        full = conclude(base, alike, held, baseline, sure=sure)
+        if not moved or self.shift is None:
             return full
         text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
         return replace(full, outcome=outcome, reason=reason, text=text)

@@ -15,6 +15,7 @@ import numpy as np
 from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Baseline, Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
+from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
 from pytest_anubis.validator.judging.verdict_table import (
@@ -54,12 +55,14 @@ class PeerColumns(JudgedColumns):
     Attributes:
         expected: Median of the other devices' centre, NaN where there are too few of them.
         learned: Learned threshold, NaN where there is none.
+        deviation: Standard deviation of the other devices' means, relative; NaN where it is not known.
         peers: How many other devices there are to compare with.
         alpha: Practical threshold.
     """
 
     expected: FloatArray
     learned: FloatArray
+    deviation: FloatArray
     peers: IntArray
     alpha: float
 
@@ -89,16 +92,20 @@ class PeerColumns(JudgedColumns):
             centre=(float(self.expected[row]),),
             alpha=self.alpha,
             learned=None if np.isnan(learned) else learned,
+            spread=float(np.nan_to_num(self.deviation[row])),
             nodes=1,
             units=count,
         )
+        alike, values = float(self.similarity[row]), population.sample(row)
+        sure = certainty_of(values, alike, criterion, population.looks.get(row, 1))
         return conclude(
             plain,
-            float(self.similarity[row]),
+            alike,
             criterion,
             None,
             Reference.PEERS,
             f"{count} other devices of this node",
+            sure,
         )
 
 
@@ -343,6 +350,7 @@ def _judged(seen: _Seen, learned: FloatArray, alpha: float) -> PeerColumns:
         threshold=threshold,
         expected=seen.expected,
         learned=learned,
+        deviation=seen.deviation,
         peers=seen.peers,
         alpha=alpha,
     )

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.baseline import Finding
+from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.verdict import Reason
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.sample_judging import EQUAL
 from pytest_anubis.validator.judging.verdict_table import FAIL, INCONCLUSIVE, MARGINAL, REASONS
 from pytest_anubis.validator.similarity.centre import median_centre
 from pytest_anubis.validator.similarity.distance import worse
@@ -102,10 +104,15 @@ def _finding(judged: JudgedColumns, side: str, nodes: int, everyone: int, middle
     criterion = judged.criterion
     metric = judged.population.metric
     expected = float(np.median(criterion.centre)) if criterion is not None else middle
+    low, high = sorted((middle, expected))
+    # Medians alone: a class whose tails moved has equal ones, and is worse as a distribution.
+    how = side
+    if side == "worse" and low < EQUAL * high:
+        how = loss_text(low / high, metric.better, metric.unit)
     return Finding(
         kind="class-shift",
         benchmark=judged.population.benchmark,
         metric=metric.name,
-        text=f"{metric.name}: {nodes} of {everyone} nodes moved together and are {side} "
+        text=f"{metric.name}: {nodes} of {everyone} nodes moved together and are {how} "
         f"(typical {middle:.6g} against {expected:.6g} {metric.unit}){ADVICE}",
     )

@@ -12,15 +12,25 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.metric import (
+    Direction,
+    Metric,
+    loss_size,
+    loss_text,
+    told_apart,
+)
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging.verdict_table import criterion_for, decide
-from pytest_anubis.validator.similarity.distance import TINY, one_sided, trouble, uniformly_worse
+from pytest_anubis.validator.judging.certainty import UNKNOWN, Certainty, certainty_of
+from pytest_anubis.validator.judging.verdict_table import criterion_for, decide, stricter
+from pytest_anubis.validator.similarity.distance import one_sided, trouble, uniformly_worse
 from pytest_anubis.validator.similarity.pacing import paced_criterion, paced_values
 
 NOTABLE = 0.02
 """Loss beyond which the sentence says so when the medians explain less than half of it."""
+EQUAL = 0.995
+"""Medians that are so much alike are called equal beside a distribution that is not, and a sample that is no
+more worse than this, with a median that is not, is called no worse."""
 
 
 class Subject(NamedTuple):
@@ -141,27 +151,17 @@ def judge_sample(
     else:
         alike = one_sided(array, criterion.centre, better)
     held = criterion_for(alike, criterion, looks)
-    verdict = conclude(base, alike, held, baseline, reference, population)
+    sure = certainty_of(array, alike, held, looks)
+    verdict = conclude(base, alike, held, baseline, reference, population, sure)
     paced = paced_values(array, pace, criterion)
     if paced is None:
         return verdict
     criterion = paced_criterion(criterion)
     alike = one_sided(paced, criterion.centre, better)
     held, usual = criterion_for(alike, criterion, looks), replace(base, value=_middle(paced))
-    return stricter(verdict, conclude(usual, alike, held, baseline, reference, population))
-
-
-def stricter(raw: MetricVerdict, paced: MetricVerdict) -> MetricVerdict:
-    """Return the worse one of the verdicts on both forms of a metric, and say which one decided.
-
-    Of two that are as good, that on the values at the reference pace, which would have found more.
-    """
-    order = (Outcome.PASS, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.FAIL)
-    if order.index(raw.outcome) > order.index(paced.outcome):
-        value = f"{paced.value:.4g} {paced.unit}"
-        return replace(raw, text=f"{raw.text}; raw form; {value} at the host's reference pace")
-    measured = f"measured {raw.value:.4g} {raw.unit}" if raw.value is not None else "measured"
-    return replace(paced, text=f"{paced.text}; at the host's reference pace, {measured}")
+    sure = certainty_of(paced, alike, held, looks)
+    again = conclude(usual, alike, held, baseline, reference, population, sure)
+    return stricter(verdict, again)
 
 
 def judge_row(
@@ -218,6 +218,7 @@ def conclude(
     baseline: Baseline | None,
     reference: Reference = Reference.FLEET,
     population: str = "",
+    sure: Certainty = UNKNOWN,
 ) -> MetricVerdict:
     """Complete a verdict from a one-sided similarity; a disturbed sample cannot reject.
 
@@ -228,6 +229,7 @@ def conclude(
         baseline: Where the criterion is from.
         reference: What the criterion stands for.
         population: What it was learned from, in words.
+        sure: How sure the loss is, from `certainty_of`.
     """
     outcome, reason, threshold = decide(alike, criterion)
     # Load makes a machine slow, not wrong: an exact value that differs is none of its doing.
@@ -236,10 +238,12 @@ def conclude(
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
     rests = population or rests_on(criterion, baseline)
     said = Said(outcome, reason, alike, threshold, criterion.typical, reference, rests)
+    retest = sure.retest if outcome is Outcome.FAIL else ""
+    text = _sentence(base, said, criterion)
     return MetricVerdict(
         outcome=outcome,
         reason=reason,
-        text=_sentence(base, said, criterion),
+        text=f"{text} (retest: {retest})" if retest else text,
         benchmark=base.benchmark,
         metric=base.metric,
         unit=base.unit,
@@ -257,6 +261,8 @@ def conclude(
         threshold=threshold,
         practical=criterion.alpha,
         learned=criterion.learned,
+        certainty=sure.beyond,
+        retest=retest,
         percentile=percentile(base.value, criterion),
         reference=reference,
         baseline=base.baseline,
@@ -323,31 +329,41 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
         wrong = round((1 - said.similarity) * base.count)
         share = f"{wrong} of {base.count} values differ"
         return _with_disturbance(base, said, f"{name} must be exactly {expected}, but {share}")
-    loss, value = 1 - said.similarity, base.value or 0.0
+    value, better = base.value or 0.0, base.better
     state = f"{name} is {value:.4g} {unit}, expected {said.expected:.4g} {unit}"
     if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
         state += f" by {said.population}"
-    if loss > NOTABLE:
-        shift = 1 - min(value, said.expected) / max(value, said.expected, TINY)
-        state += " (medians); its distribution" if shift < loss / 2 else ""
     if said.reason is Reason.WITHIN:
-        allowed = 1 - said.threshold
-        return (
-            f"{state}: {loss:.2%} worse, within the threshold of {allowed:.2%} ({said.population})"
-        )
-    practical = 1 - criterion.alpha
-    spread = (
-        "" if criterion.learned is None else f"the healthy spread of {1 - criterion.learned:.2%}"
-    )
+        allowed = loss_size(said.threshold, better)
+        return f"{_compared(base, said, state, None)}, within the threshold of {allowed} ({said.population})"
+    decimals = told_apart(said.similarity, said.threshold, better)
+    state = _compared(base, said, state, decimals)
+    practical = f"the practical threshold of {loss_size(criterion.alpha, better, decimals)}"
+    spread = ""
+    if criterion.learned is not None:
+        spread = f"the healthy spread of {loss_size(criterion.learned, better, decimals)}"
     if said.reason is Reason.UNDETECTABLE:
-        return f"{state}: {loss:.1%} worse, but within {spread}, so this metric cannot show such a loss"
+        return f"{state}, but within {spread}, so this metric cannot show such a loss"
     if said.similarity >= criterion.alpha:  # unusual, whether or not the machine was disturbed
-        unusual = f"beyond {spread} but within the practical threshold of {practical:.3g}"
-        return _with_disturbance(base, said, f"{state}: {loss:.2%} worse, {unusual}")
-    thresholds = f"the practical threshold of {practical:.1%}" + (
-        f" and {spread}" if spread else ""
-    )
-    return _with_disturbance(base, said, f"{state}: {loss:.1%} worse, beyond {thresholds}")
+        return _with_disturbance(base, said, f"{state}, beyond {spread} but within {practical}")
+    thresholds = f"{practical} and {spread}" if spread else practical
+    return _with_disturbance(base, said, f"{state}, beyond {thresholds}")
+
+
+def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: int | None) -> str:
+    """Say how much worse the sample is: as its medians are, or as a distribution where they do not tell."""
+    alike, value = said.similarity, base.value or 0.0
+    worse = value < said.expected if base.better == "higher" else value > said.expected
+    low, high = sorted((value, said.expected))
+    of_medians = low / high if worse and high > 0 else 1.0
+    if not worse and alike >= EQUAL:
+        return f"{state}: no worse"
+    if 1 - alike <= NOTABLE or 1 - of_medians >= (1 - alike) / 2:
+        return f"{state}: {loss_text(alike, base.better, base.unit, decimals=decimals)}"
+    shape = loss_text(alike, base.better, base.unit, shape=True, decimals=decimals)
+    median = loss_text(of_medians, base.better, base.unit)
+    equal = low >= EQUAL * high
+    return f"{state}; its distribution is {shape}, its median {'equal' if equal else median}"
 
 
 def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:

@@ -78,7 +78,7 @@ def _closer(looks: Sequence[npt.ArrayLike], criterion: Criterion, error: float, 
     middle = float(np.mean(criterion.centre))
     if middle <= 0:
         return False
-    deviation, degrees = _standard_error(parts)
+    deviation, degrees = standard_error(parts)
     if degrees < 1:
         return loss > threshold
     half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
@@ -96,22 +96,26 @@ def fail_loss(criterion: Criterion) -> float:
     return practical if criterion.learned is None else max(practical, 1 - criterion.learned)
 
 
-def _standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
+def standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
     """Return the standard error of the mean of all values, and its degrees of freedom.
 
     The mean of n values with autocorrelation r between neighbours has the variance of
     ``n (1 - r) / (1 + r)`` independent ones. Deviations are taken from the mean of all looks, so that
     a difference between looks counts as noise of long memory.
+
+    Args:
+        parts: The values of each look, in time order.
     """
-    values = np.concatenate(parts)
+    values = np.concatenate(parts) if len(parts) > 1 else parts[0]
     n = len(values)
     if n < 2:
         return 0.0, 0.0
     centre = values.mean()
-    variance = float(((values - centre) ** 2).sum()) / (n - 1)
+    gaps = [part - centre for part in parts]
+    variance = math.fsum(float(gap @ gap) for gap in gaps) / (n - 1)
     if variance == 0:
         return 0.0, n - 1.0
-    pairs = [float(((p[1:] - centre) * (p[:-1] - centre)).sum()) for p in parts]
+    pairs = [float(gap[1:] @ gap[:-1]) for gap in gaps]
     correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), MOST_CORRELATION)
     effective = max(n * (1 - correlation) / (1 + correlation), 2.0)
     return math.sqrt(variance / effective), effective - 1

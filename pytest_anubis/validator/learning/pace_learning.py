@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Criterion, PacedForm, PaceSlope
 from pytest_anubis.core.sample import FloatArray, Population, Problem
-from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion, learn_criterion
+from pytest_anubis.validator.learning.criterion_learning import learn_criterion
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.machine_thresholds import FLOOR
 from pytest_anubis.validator.similarity.centre import FEWEST, Method
 from pytest_anubis.validator.similarity.pacing import (
@@ -131,6 +132,8 @@ def learn_paced(
     """
     population, criterion = learned.population, learned.criterion
     if criterion is None or not population.paces or population.metric.better == "equal":
+        return None
+    if criterion.second is not None:  # two populations, and nobody has decided between them
         return None
     usable = np.flatnonzero(learned.rows.usable).tolist()  # some beyond alpha only for their pace
     enough = max(FEWEST, COMPLETE * len(usable))

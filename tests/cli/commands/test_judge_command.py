@@ -354,3 +354,47 @@ def test_the_file_of_verdicts_follows_no_link_that_lies_there(here: Path) -> Non
     anubis("judge", "runs.csv", "--json", "out.json")
     assert judged(here / "out.json")["schema"] == 1
     assert (here / "precious").read_text() == "mine"
+
+
+def test_what_to_act_on_first_stands_first(here: Path) -> None:
+    old = fleet(30, 2)
+    write(here / "old.csv", old)
+    assert anubis("learn", "old.csv", "--error-rate", "none").returncode == 0
+    new = fleet(10, 2)
+    for node, factor, count in (
+        ("n02", 0.94, 6),
+        ("n04", 0.5, 1),
+        ("n06", 0.7, 6),
+        ("n08", 0.2, 6),
+    ):
+        key = (node, "cuda:1", "rate")
+        new[key] = [factor * value for value in new[key][:count]]
+    write(here / "new.csv", new)
+    done = anubis("judge", "new.csv", "--json", "out.json")
+    assert done.returncode == 1  # whether sure or not
+    lines = done.stdout.splitlines()
+    assert [line.split()[:3] for line in lines[:4]] == [
+        ["REJECTED", "reject", "n08:"],
+        ["REJECTED", "reject", "n06:"],
+        ["REJECTED", "retest", "n04:"],
+        ["REJECTED", "retest", "n02:"],
+    ]
+    assert "n08: copy. cuda:1: rate is 19.97 GB/s" in lines[0]  # which of its devices
+    assert "10 nodes: 4 REJECTED (2 of them to be measured again first), 0 UNDECIDED" in done.stdout
+    data = judged(here / "out.json")
+    assert [n["node"] for n in data["nodes"][:4]] == ["n08", "n06", "n04", "n02"]
+    headline = data["nodes"][2]["headline"]
+    assert "(retest: a single value); and 1 more bad metric. Next step: measure again" in headline
+    worst = [v for v in data["verdicts"] if v["scope"] == "unit" and "triage" in v]
+    assert [(v["node"], v["triage"]) for v in worst] == [
+        ("n08", "reject"),
+        ("n06", "reject"),
+        ("n04", "retest"),
+        ("n02", "retest"),
+    ]
+    assert [round(v["loss"], 1) for v in worst] == [0.8, 0.3, 0.5, 0.1]
+    assert worst[1]["certainty"] > 0.99
+    assert "(retest: seen in one look only)" in worst[3]["text"]
+    assert (
+        "n00: 2 metrics judged, none failed" in done.stdout
+    )  # of single units, and of the whole node

@@ -28,6 +28,8 @@ def test_a_metric_is_a_group_of_properties() -> None:
         "anubis.rate.verdict": "FAIL",
         "anubis.rate.similarity": "0.8840",
         "anubis.rate.threshold": "0.9500",
+        "anubis.rate.triage": "reject",
+        "anubis.rate.loss": "12 %",
         "anubis.rate.reason": "rate is 6.1 GB/s, expected 6.9 GB/s",
     }
 

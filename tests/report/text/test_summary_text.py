@@ -74,7 +74,7 @@ def test_the_worst_metrics_come_first_and_good_ones_only_with_v() -> None:
     rows = [line.split()[2] for line in texts() if "rate" in line]
     assert rows == ["rate3", "rate2", "rate4"]
     assert [line.split()[2] for line in texts(1) if "rate" in line] == [
-        *("rate1", "rate2", "rate3", "rate4", "rate5"),
+        *("rate3", "rate2", "rate4", "rate5", "rate1"),
     ]
 
 
@@ -82,8 +82,8 @@ def test_a_narrow_terminal_is_not_overrun_except_with_v() -> None:
     for width in (80, 100, 160):
         lines = texts(width=width)
         assert max(map(width_of, lines[1:-1])) <= width  # sentences are wrapped by the terminal
-        assert "threshold" in lines[1] or width < 100
-        assert [word for word in ("value", "expected", "similarity") if word not in lines[1]] == []
+        assert "limit" in lines[1] or width < 100
+        assert [word for word in ("value", "expected", "loss") if word not in lines[1]] == []
     assert any("suites/a_long_folder_name/test_something.py" in line for line in texts(1))
 
 

@@ -47,7 +47,7 @@ def test_failure_table_explains_itself(project: pytest.Pytester, learn: Learn) -
             "metric * unit * value * expected * similarity * threshold * baseline * verdict",
             "speed * GFLOP/s * 80 * 99.99 * 0.8001 * 0.9500 * sha256:???????????? * FAIL",
             "",
-            "speed is 80 GFLOP/s, expected 99.99 GFLOP/s: 20.0% worse, beyond *",
+            "speed is 80 GFLOP/s, expected 99.99 GFLOP/s: 20 % slower, beyond *",
             "component: cpu.compute (* cpu)",
             "learned from: 12 nodes",
             "next step: check the cooler",

@@ -155,7 +155,7 @@ def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_t
     page = (pytester.path / "r.html").read_text()
     for number in range(1, 9):
         assert f"s-{number:05d}" in page
-    assert "% worse at the end" in page
+    assert "% slower at the end" in page
     assert "REJECTED" in page  # the fourth cycle
     kept = sorted(path.name for path in pytester.path.glob("r-*.html"))
     assert kept[:3] == ["r-00001.html", "r-00004.html", "r-00005.html"]  # where something changed

@@ -73,7 +73,7 @@ def test_an_episode_that_ends_is_found_with_its_end() -> None:
     assert found.change is not None
     assert found.change.onset == pytest.approx(100, abs=2)
     assert 140 <= found.change.until <= 160
-    assert "until value" in found.sentence()
+    assert "until value" in found.sentence("higher", "GB/s")
 
 
 def test_a_slow_ramp_is_found_though_it_has_no_step() -> None:
@@ -83,7 +83,7 @@ def test_a_slow_ramp_is_found_though_it_has_no_step() -> None:
     assert found.change is not None
     assert found.change.kind in ("ramp", "step")
     gentle = np.linspace(100, 97, 300) * np.exp(rng.normal(0, 0.01, 300))
-    assert "slowly degraded" in segments(gentle, "higher").sentence()
+    assert "slowly became" in segments(gentle, "higher").sentence("higher", "GB/s")
 
 
 def test_a_warm_up_is_cut_and_is_no_finding() -> None:

@@ -38,7 +38,7 @@ def test_decay_is_found_and_named() -> None:
     assert (found.first, found.last, found.cycles) == (98.75, 90.75, 12)
     assert found.similarity == pytest.approx(90.75 / 98.75)
     assert found.text == (
-        "b rate cuda:3: 8.1 % worse at the end (median 98.75 GB/s in the first third, "
+        "b rate cuda:3: 8.1 % slower at the end (median 98.75 GB/s in the first third, "
         "90.75 GB/s in the last) over 12 cycles"
     )
 

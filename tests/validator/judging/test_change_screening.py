@@ -64,7 +64,7 @@ def test_a_slow_ramp_is_found() -> None:
     rows[2] *= np.linspace(1, 0.85, 60)
     verdict = judged(rows).verdict(2)
     assert verdict.outcome is Outcome.MARGINAL
-    assert "slowly degraded" in verdict.text
+    assert "slowly became" in verdict.text
 
 
 def test_short_sorted_and_disturbed_samples_are_left_alone() -> None:

@@ -87,7 +87,7 @@ def test_beyond_the_paces_that_were_learned_the_raw_form_decides_alone() -> None
 
 
 def test_columns_say_the_same_as_samples() -> None:
-    cases = [(83.0, 1.2), (90.0, 1.0), (58.0, 1.49), (80.0, 3.0), (90.0, 1.0)]
+    cases = [(83.0, 1.2), (90.0, 1.0), (58.0, 1.49), (83.0, 3.0), (90.0, 1.0)]
     population = population_of(
         [values(level) for level, _ in cases],
         metric=RATE,

@@ -89,7 +89,7 @@ def test_a_verdict_explains_itself() -> None:
     assert verdict.component == "memory"
     assert verdict.action == "replace it"
     assert verdict.reference is Reference.FLEET
-    assert verdict.text.startswith("rate is 90 GB/s, expected 100 GB/s: 10.0% worse")
+    assert verdict.text.startswith("rate is 90 GB/s, expected 100 GB/s: 10 % slower")
 
 
 @pytest.mark.parametrize(("better", "sign"), [("higher", 1), ("lower", -1)])

@@ -1,0 +1,80 @@
+"""Steps over the cycles of a soak: what the current segment of the campaign is like beside what came before.
+
+A trend (`trend.py`) is an order over all cycles. A part that broke in the last tenth of a weekend is none:
+the last third is mostly as it was. So the medians of the cycles are searched like the values of one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric, loss_text
+from pytest_anubis.validator.changes.segments import segments
+from pytest_anubis.validator.changes.trend import by_metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleStep:
+    """A metric that became worse at one cycle of a campaign, and stayed so.
+
+    Attributes:
+        key: Benchmark, name of the metric, device.
+        metric: The metric.
+        before: Median of the cycles' medians before, in the metric's unit.
+        since: The same of the current segment.
+        onset: Number of the first cycle of the current segment, among those that measured it, from 1.
+        cycles: How many cycles measured it.
+        probability: That of the change.
+    """
+
+    key: tuple[str, str, str]
+    metric: Metric
+    before: float
+    since: float
+    onset: int
+    cycles: int
+    probability: float
+
+    @property
+    def text(self) -> str:
+        """The step in one sentence."""
+        unit, (low, high) = self.metric.unit, sorted((self.before, self.since))
+        how = loss_text(low / high, self.metric.better, unit)
+        return (
+            f"{' '.join(self.key)}: {how} since cycle {self.onset} of {self.cycles} "
+            f"(median {self.before:.4g} {unit} before, {self.since:.4g} {unit} since, "
+            f"probability {self.probability:.3f})"
+        )
+
+
+def find_steps(cycles: Sequence[Sequence[Measurement]]) -> list[CycleStep]:
+    """Return the metrics whose current segment over the cycles is worse than what came before, worst first.
+
+    Args:
+        cycles: What each cycle recorded, in time order; fewer than 24 cycles are not searched.
+    """
+    found = []
+    for key, samples in by_metric(cycles).items():
+        metric = samples[0].metric
+        medians = np.array([np.median(sample.values) for sample in samples])
+        change = segments(medians, metric.better).change
+        if change is None or change.kind != "step" or not change.lasting:
+            continue
+        before, since = (
+            float(np.median(part)) for part in (medians[: change.onset], medians[change.onset :])
+        )
+        step = CycleStep(
+            key=key,
+            metric=metric,
+            before=before,
+            since=since,
+            onset=change.onset + 1,
+            cycles=len(samples),
+            probability=change.probability,
+        )
+        found.append((change.size, step))
+    return [step for _, step in sorted(found, key=lambda pair: -pair[0])]

@@ -1,0 +1,68 @@
+"""One scale for losses: the same words for the same loss, wherever it is shown."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pytest_anubis.core.metric import (
+    loss_size,
+    loss_text,
+    percent_text,
+    relative_loss,
+    size_text,
+    told_apart,
+)
+
+
+@pytest.mark.parametrize(
+    ("similarity", "better", "unit", "words"),
+    [
+        (0.88, "higher", "GB/s", "12 % slower"),
+        (0.88, "higher", "1", "12 % lower"),
+        (1 / 20, "higher", "TFLOP/s", "20 times as slow"),
+        (1 / 20, "higher", "1", "1/20 of it"),
+        (0.0, "higher", "IOPS", "nothing at all"),
+        (1 / 1.12, "lower", "ms", "12 % longer"),
+        (1 / 1.12, "lower", "W", "12 % higher"),
+        (1 / 30, "lower", "us/step", "30 times as long"),
+        (1 / 2.5, "lower", "count", "2.5 times as high"),
+        (0.0, "lower", "count", "above zero"),
+        (0.99999, "lower", "ms", "<0.01 % longer"),
+        (1.0, "lower", "ms", "no worse"),
+    ],
+)
+def test_a_loss_is_said_as_it_would_be_measured(
+    similarity: float, better: str, unit: str, words: str
+) -> None:
+    assert loss_text(similarity, better, unit) == words
+
+
+def test_a_shape_is_worse_and_neither_slow_nor_long() -> None:
+    assert loss_text(1 / 1.12, "lower", "ms", shape=True) == "12 % worse"
+    assert (
+        loss_text(1 / 22, "lower", "ms", shape=True, than="normal") == "22 times as bad as normal"
+    )
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+@pytest.mark.parametrize("similarity", [0.99, 0.95, 0.5, 0.045])
+def test_a_stored_loss_reads_as_the_similarity_that_it_came_from(
+    similarity: float, better: str
+) -> None:
+    assert size_text(relative_loss(similarity, better), better) == loss_size(similarity, better)
+
+
+def test_nothing_normal_makes_an_endless_loss() -> None:
+    assert relative_loss(0.0, "lower") == math.inf
+    assert size_text(math.inf, "lower") == loss_size(0.0, "lower") == "any amount"
+    assert percent_text(math.inf) == "inf %"
+
+
+def test_a_loss_close_to_the_limit_gets_the_digits_that_tell_them_apart() -> None:
+    decimals = told_apart(0.9496, 0.95, "higher")
+    assert loss_size(0.9496, "higher", decimals) == "5.04 %"
+    assert loss_size(0.95, "higher", decimals) == "5.00 %"
+    assert told_apart(0.9, 0.95, "higher") is None
+    assert told_apart(0.9, 0.9, "higher") is None

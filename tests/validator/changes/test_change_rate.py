@@ -1,0 +1,89 @@
+"""The chance that a segment ends is learned from how often a class's healthy units change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import Population, population_of
+from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
+from pytest_anubis.validator import learn_baseline
+from pytest_anubis.validator.changes.change_rate import change_rates
+from pytest_anubis.validator.changes.cycle_steps import find_steps
+from pytest_anubis.validator.changes.least_change import changes_of, hazard_of
+from pytest_anubis.validator.changes.segments import HAZARD
+
+RATE = Metric(name="rate", unit="GB/s", better="higher")
+
+
+def fleet(changing: int, length: int = 60, name: str = "b") -> Population:
+    """Return forty units of which so many change for good in the middle of their run."""
+    rng = np.random.default_rng(changing)
+    samples = 100 * np.exp(rng.normal(0, 0.01, (40, length)))
+    samples[:changing, length // 2 :] *= 0.85
+    return population_of(list(samples), metric=RATE, benchmark=name)
+
+
+def test_a_class_that_never_changes_expects_fewer_changes_than_one_that_does() -> None:
+    (quiet,) = change_rates([(fleet(0), range(40), 0.05)])
+    (lively,) = change_rates([(fleet(8), range(40), 0.05)])
+    assert quiet is not None
+    assert lively is not None
+    assert quiet < HAZARD / 5
+    assert lively == pytest.approx(8 / 2400, rel=0.3)
+
+
+def test_a_metric_differs_from_its_class_only_as_far_as_its_own_runs_say() -> None:
+    quiet, lively = change_rates([(fleet(0), range(40), 0.05), (fleet(8), range(40), 0.05)])
+    few, _ = change_rates([(fleet(0), range(1), 0.05), (fleet(8), range(40), 0.05)])
+    assert quiet is not None
+    assert few is not None
+    assert lively is not None
+    assert quiet < few < lively
+
+
+def test_short_samples_tell_nothing() -> None:
+    assert change_rates([(fleet(0, length=20), range(40), 0.05)]) == [None]
+
+
+def test_a_baseline_knows_the_rate_and_an_older_one_is_as_it_was() -> None:
+    baseline = learn_baseline([fleet(0)], hardware_class="c", created="2026-01-01T00:00:00Z")
+    plain = baseline_to_plain(baseline)
+    (criterion,) = baseline_from_plain(plain).criteria
+    assert hazard_of(criterion) == pytest.approx(baseline.criteria[0].change_rate)
+    old = replace(baseline, criteria=tuple(replace(c, change_rate=None) for c in baseline.criteria))
+    (written,) = baseline_to_plain(old)["criteria"]
+    assert "change_rate" not in written  # so its digest stays
+    assert hazard_of(old.criteria[0]) == hazard_of(None) == HAZARD
+
+
+def test_where_changes_are_rare_more_is_needed_to_believe_one() -> None:
+    values = 100 * np.exp(np.random.default_rng(26).normal(0, 0.02, 60))
+    values[51:] *= 0.93  # nine values: one more than a segment needs
+    run = Measurement(
+        test="t", benchmark="b", component="", metric=RATE, device="d", values=tuple(values)
+    )
+    usual = Criterion(benchmark="b", metric=RATE, centre=(100.0,))
+    assert changes_of(run, usual).change is not None
+    assert changes_of(run, replace(usual, change_rate=1e-5)).change is None
+
+
+def test_a_part_that_broke_late_in_a_soak_is_told_with_its_cycle() -> None:
+    rng = np.random.default_rng(3)
+    cycles = []
+    for number in range(60):
+        level = 92.0 if number >= 50 else 100.0
+        values = tuple(level * np.exp(rng.normal(0, 0.003, 5)))
+        measured = Measurement(
+            test="t", benchmark="b", component="", metric=RATE, device="cuda:3", values=values
+        )
+        cycles.append([measured])
+    (step,) = find_steps(cycles)
+    assert step.onset == 51
+    assert step.text.startswith("b rate cuda:3: 7.9 % slower since cycle 51 of 60 (median")
+    assert find_steps(cycles[:50]) == []
