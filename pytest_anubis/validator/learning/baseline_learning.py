@@ -252,8 +252,8 @@ def _machine(every: Sequence[LearnedCriterion], error_rate: float | None, raw: i
     if raw == len(every):
         return _machine_limits(every, rate)
     # Either form of a metric may reject, and the spread of one tells nothing of the other's.
-    forms, paced = (_machine_limits(some, rate / 2) for some in (every[:raw], every[raw:]))
-    return Limits(*(a + b for a, b in zip(forms[:3], paced[:3], strict=True)))
+    one, other = (_machine_limits(some, rate / 2) for some in (every[:raw], every[raw:]))
+    return Limits(one.criteria + other.criteria, one.lucky + other.lucky, one.tails + other.tails)
 
 
 def _machine_limits(found: Sequence[LearnedCriterion], error_rate: float) -> Limits:

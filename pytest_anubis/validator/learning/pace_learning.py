@@ -1,25 +1,28 @@
 """Learning how metrics follow the pace of their host, and which of them are tighter for it.
 
-The loss of a value (its log, in the direction that is worse) is regressed on the logs of what the probes
-beside it took, within and between runs at once: groups of successive values are the observations, slopes
-are not negative, bounded, and shrunk towards none. A metric has a paced form only where runs that took no
-part in the fit lie clearly nearer together with it than without.
+A metric has a paced form only where runs that took no part in the fit (`limits.pace_fit`) lie clearly nearer
+together with it than without.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Criterion, PacedForm, PaceSlope
-from pytest_anubis.core.sample import FloatArray, Population, Problem
+from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.machine_thresholds import FLOOR
+from pytest_anubis.validator.limits.pace_fit import (
+    Observations,
+    fit_slopes,
+    predicted_spread,
+    reading_noise,
+    telling_kinds,
+)
 from pytest_anubis.validator.similarity.centre import FEWEST, Method
 from pytest_anubis.validator.similarity.pacing import (
     HOST_PACE,
@@ -33,11 +36,6 @@ from pytest_anubis.validator.similarity.usable_rows import name_codes
 TIGHTER = 0.8
 """A paced form is kept where its spread between runs is at most this part of the raw one: with a handful of
 runs, less is chance, and every form costs time in later runs."""
-STEEPEST = 3.0
-"""Largest slope: of what all threads do, the time that one of them lost is a part, and the others wait for
-it; beyond three it is chance."""
-LEAST_RELIABLE = 0.5
-"""Least reliability of a group's pace by which slopes are made steeper: below it too little is known."""
 OF_THE_ROUNDS = ("waiting",)
 """Kinds that are no readings beside the rounds, but an account of the rounds themselves, without noise."""
 COMPLETE = 0.8
@@ -45,21 +43,9 @@ COMPLETE = 0.8
 ROOM = 0.05
 """Room beside the paces that were seen, in logs, within which a slope is believed: at least five per cent,
 else as much again as they spread."""
-HUBER = 1.345
-"""Residuals beyond this many robust standard deviations weigh less: 95 % efficiency for normal noise."""
-REFITS = 6
-"""Times that the weights of the robust fit are computed anew; they no longer move then."""
 MOST_FOLDS = 20
 """Parts into which the runs are split, at most, each predicted from the rest: enough of them are known to
 within the noise of a standard deviation of as many values."""
-EVIDENT = 2.5
-"""Correlation within runs of what is predicted and what is found, times the root of its degrees of freedom:
-one per cent by chance for one kind of probe, a few of every hundred metrics for all kinds."""
-MANY = 30
-"""Samples from which on their spread is the median absolute deviation, of which a few sick nodes are no part;
-of fewer that is known too badly (.17 of itself, of thirty)."""
-EXTRA = 1.1
-"""One more kind of probe must make the spread smaller by this factor, or fewer do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,24 +87,6 @@ class PacedLearning:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Observations:
-    """Groups of values: ``loss`` (m,) and ``paces`` (m, kinds) in logs, ``row`` (m,), ``fold`` by row.
-
-    ``noise`` (kinds,) is the variance of a group's pace that is none of the host's: that of the readings.
-    """
-
-    loss: FloatArray
-    paces: FloatArray
-    row: npt.NDArray[np.int64]
-    fold: npt.NDArray[np.int64]
-    noise: FloatArray
-
-    def rows(self, numbers: FloatArray) -> FloatArray:
-        """Return the mean of every row's groups, shape (rows, ...)."""
-        return np.array([numbers[self.row == row].mean(axis=0) for row in range(len(self.fold))])
-
-
 def learn_paced(
     learned: LearnedCriterion, *, alpha: float, method: Method, one_machine: bool
 ) -> PacedLearning | None:
@@ -145,12 +113,12 @@ def learn_paced(
     seen = _observations(population, rows, kinds, one_machine)
     if len(np.unique(seen.fold)) < FEWEST:
         return None
-    raw = _spread(seen, ())
+    raw = predicted_spread(seen, ())
     # Noise that was none, as where every round has a pace of its own, would make the slopes too steep.
     ways = [seen, replace(seen, noise=np.zeros(len(kinds)))]
-    deviation, chosen, way = min((*_kinds(one, raw), i) for i, one in enumerate(ways))
+    deviation, chosen, way = min((*telling_kinds(one, raw), i) for i, one in enumerate(ways))
     seen = ways[way]
-    if deviation > TIGHTER * raw or raw < FLOOR or not _follows(seen, chosen):
+    if deviation > TIGHTER * raw or raw < FLOOR:
         return None
     slopes = _slopes_of(seen, chosen, kinds)
     if not slopes:
@@ -232,7 +200,7 @@ def _rows_with_pace(
 
 def _observations(
     population: Population, rows: Sequence[int], kinds: Sequence[str], one_machine: bool
-) -> _Observations:
+) -> Observations:
     power = -1.0 if population.metric.better == "higher" else 1.0  # durations, or their like
     losses, paces, owners, noises = [], [], [], []
     for place, row in enumerate(rows):
@@ -240,7 +208,7 @@ def _observations(
         losses.append(group_logs(population.sample(row) ** power))
         seconds = np.stack([beside[kind] for kind in kinds], axis=1)
         paces.append(group_logs(seconds))
-        noises.append(_noise(np.log(seconds), len(paces[-1])))
+        noises.append(reading_noise(np.log(seconds), len(paces[-1])))
         owners.append(np.full(len(losses[-1]), place))
     loss, pace, owner = np.concatenate(losses), np.concatenate(paces), np.concatenate(owners)
     _, device = name_codes([population.devices[row] for row in rows])
@@ -250,118 +218,18 @@ def _observations(
     names = population.runs if one_machine else population.nodes
     _, fold = name_codes([names[row] for row in rows])
     noise = np.median(noises, axis=0) * [kind not in OF_THE_ROUNDS for kind in kinds]
-    return _Observations(
+    return Observations(
         loss=loss, paces=pace, row=owner, fold=fold % MOST_FOLDS, noise=np.asarray(noise)
     )
 
 
-def _noise(logs: FloatArray, groups: int) -> FloatArray:
-    """Return the variance of a group's pace for the noise of its readings, shape (kinds,).
-
-    Successive values share a reading, so half the difference of the readings around them is what differs.
-    """
-    if len(logs) < 2:
-        return np.zeros(logs.shape[1])
-    of_one = 2 * (np.diff(logs, axis=0) ** 2).mean(axis=0)
-    return np.asarray(of_one * groups / len(logs))
-
-
-def _fit(
-    loss: FloatArray, paces: FloatArray, row: npt.NDArray[np.int64], noise: FloatArray
-) -> FloatArray:
-    """Return the slopes, shape (kinds,): robust, not negative, shrunk as if a run were one observation.
-
-    The noise of readings makes slopes of groups too flat for whole runs, whose mean has less of it: they are
-    divided by the reliability that groups lack.
-    """
-    from scipy.optimize import nnls
-
-    kinds = paces.shape[1]
-    weight = np.ones(len(loss))
-    _, counts = np.unique(row, return_counts=True)
-    slopes = np.zeros(kinds)
-    for _ in range(REFITS):
-        total = weight.sum()
-        x = paces - (weight[:, None] * paces).sum(axis=0) / total
-        y = loss - float((weight * loss).sum()) / total
-        residual = y - x @ slopes
-        scale = 1.4826 * float(np.median(np.abs(residual - np.median(residual)))) + 1e-9
-        # Prior standard deviation of a slope: 1. The groups of a run see much of the same.
-        ridge = scale * np.sqrt(counts.mean()) * np.eye(kinds)
-        root = np.sqrt(weight)
-        left = np.concatenate([root[:, None] * x, ridge])
-        slopes, _ = nnls(left, np.concatenate([root * y, np.zeros(kinds)]))
-        residual = y - x @ slopes
-        weight = np.minimum(1.0, HUBER * scale / np.maximum(np.abs(residual), 1e-12))
-    lacking = noise * (1 - 1 / counts.mean()) / np.maximum(x.var(axis=0), 1e-12)
-    return np.minimum(slopes / np.maximum(1 - lacking, LEAST_RELIABLE), STEEPEST)
-
-
-def _spread(seen: _Observations, chosen: tuple[int, ...]) -> float:
-    """Return the standard deviation of rows about what the other folds predict of them."""
-    columns = seen.paces[:, list(chosen)]
-    loss, paces = seen.rows(seen.loss), seen.rows(columns)
-    errors = []
-    for fold in np.unique(seen.fold):
-        held = seen.fold == fold
-        left = loss - paces @ _without(seen, fold, chosen)
-        errors.append(left[held] - left[~held].mean())
-    every = np.concatenate(errors)
-    if len(every) >= MANY:
-        return 1.4826 * float(np.median(np.abs(every - np.median(every))))
-    # A run is compared with the mean of the others, which has a share of the variance itself.
-    folds = len(errors)
-    return float(np.sqrt((every**2).mean() * (folds - 1) / folds))
-
-
-def _without(seen: _Observations, fold: int, chosen: tuple[int, ...]) -> FloatArray:
-    """Return the slopes that all other folds have."""
-    if not chosen:
-        return np.zeros(0)
-    known = seen.fold[seen.row] != fold
-    noise = seen.noise[list(chosen)]
-    return _fit(seen.loss[known], seen.paces[known][:, list(chosen)], seen.row[known], noise)
-
-
-def _follows(seen: _Observations, chosen: tuple[int, ...]) -> bool:
-    """Return whether what the other folds predict is seen within the runs as well.
-
-    Of a handful of runs one kind or another explains the order by chance; that their own ups and downs are
-    explained too is none.
-    """
-    columns = seen.paces[:, list(chosen)]
-    expected = np.zeros(len(seen.loss))
-    for fold in np.unique(seen.fold):
-        held = seen.fold[seen.row] == fold
-        expected[held] = columns[held] @ _without(seen, fold, chosen)
-    own = [numbers - seen.rows(numbers)[seen.row] for numbers in (expected, seen.loss)]
-    degrees = len(seen.loss) - len(seen.fold)
-    scale = float(np.sqrt((own[0] ** 2).sum() * (own[1] ** 2).sum()))
-    if degrees < 1 or scale == 0:
-        return False
-    alike = float((own[0] * own[1]).sum()) / scale
-    return alike * math.sqrt(degrees) >= EVIDENT
-
-
-def _kinds(seen: _Observations, raw: float) -> tuple[float, tuple[int, ...]]:
-    """Return the smallest spread and the kinds that it takes, chosen one after the other."""
-    spread: float = raw
-    chosen: tuple[int, ...] = ()
-    while left := [kind for kind in range(seen.paces.shape[1]) if kind not in chosen]:
-        found, kind = min((_spread(seen, (*chosen, kind)), kind) for kind in left)
-        if found * EXTRA > spread:
-            break
-        spread, chosen = found, (*chosen, kind)
-    return spread, chosen
-
-
 def _slopes_of(
-    seen: _Observations, chosen: tuple[int, ...], kinds: Sequence[str]
+    seen: Observations, chosen: tuple[int, ...], kinds: Sequence[str]
 ) -> tuple[PaceSlope, ...]:
     columns = seen.paces[:, list(chosen)]
     rows = seen.rows(columns)
     out = []
-    slopes = _fit(seen.loss, columns, seen.row, seen.noise[list(chosen)])
+    slopes = fit_slopes(seen.loss, columns, seen.row, seen.noise[list(chosen)])
     for place, slope in enumerate(slopes.tolist()):
         if slope <= 0:
             continue
