@@ -261,8 +261,7 @@ class Recorder:
         paced: bool = True,
     ) -> tuple[float, ...]:
         if self._surroundings is None:
-            values = by(plan, None)
-            self._keep(self._measurement(metric, group, values))
+            self._keep(self._measurement(metric, group, values := by(plan, None)))
             return tuple(values)
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
@@ -277,10 +276,9 @@ class Recorder:
             self._set_aside(self._measurement(metric, group, by(lead, None)))
 
         def keep_spoiled(look: Look, attempt: int) -> None:
-            spoiled = self._measurement(
-                metric, group, look.values, disturbance=look.seen.disturbance
-            )
-            self._set_aside(replace(spoiled, attempts=attempt, seconds=look.seconds))
+            spoiled, others = self._measurement(metric, group, look.values), look.seen.disturbance
+            spoiled = replace(spoiled, attempts=attempt, disturbance=others, seconds=look.seconds)
+            self._set_aside(spoiled)
 
         first = shortened(plan, window, per_value)
         rest = (self._surroundings, keep_spoiled, self._patience)
