@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats
+from pytest_anubis.selector.risk.models.covariates import Floats
 
 DAY = 86_400.0
 
@@ -52,12 +52,14 @@ class Task:
         horizon: Where skill and calibration are taken; None: third quartile of training incidents.
         unit: Column of a risk by the unit's own count or rate, judged without a model; None: none.
         dependent: Concordance over all times (Antolini) instead of at the horizon (Harrell).
+        began: Of each split, the day on which each training row began; empty: the rows come in no order.
     """
 
     splits: list[tuple[Rows, Rows]]
     horizon: float | None
     unit: int | None = None
     dependent: bool = False
+    began: Sequence[Floats] = ()
 
 
 def parity(name: str) -> Callable[[Path], Task]:
@@ -109,8 +111,9 @@ def backblaze(data: Path) -> Task:
         [stacked(table, columns), *((makers == name).astype(float) for name in np.unique(makers))]
     )
     rows = Rows(x, table["duration"], table["event"])
-    last = table["landmark"] == np.max(table["landmark"])
-    return Task([(rows.only(~last), rows.only(last))], 180.0)
+    day = np.array(table["landmark"], dtype="datetime64[s]").astype(np.int64) / DAY
+    last = day == day.max()
+    return Task([(rows.only(~last), rows.only(last))], 180.0, began=[day[~last]])
 
 
 LANL = [
@@ -123,17 +126,19 @@ def lanl(data: Path) -> Task:
     """Nodes of twelve systems: the last year tests, what was known at its beginning trains, 30 days."""
     rows, day = landmarks(data)
     cut = day.max() - 365
-    return Task([(known_at(rows, day, cut), rows.only(day > cut))], 30.0, unit=1)
+    splits = [(known_at(rows, day, cut), rows.only(day > cut))]
+    return Task(splits, 30.0, unit=1, began=[day[day < cut]])
 
 
 def lanl_rolling(data: Path) -> Task:
     """The same, rolling: each quarter from what was known at its beginning, 90 days."""
     rows, day = landmarks(data)
-    splits = []
+    splits, began = [], []
     for start in np.arange(day.min() + 270, day.max(), 90):
         test = (day >= start) & (day < start + 90)
         splits.append((known_at(rows, day, start), rows.only(test)))
-    return Task(splits, 90.0, unit=1)
+        began.append(day[day < start])
+    return Task(splits, 90.0, unit=1, began=began)
 
 
 def landmarks(data: Path) -> tuple[Rows, Floats]:
@@ -150,6 +155,26 @@ def known_at(rows: Rows, day: Floats, cut: float) -> Rows:
 
 def alibaba(data: Path) -> Task:
     """SSD failures: from one on a node to the next; five folds of nodes."""
+    rows, owner, day = ssd_failures(data)
+    names, where = np.unique(owner, return_inverse=True)
+    fold = np.random.default_rng(0).integers(0, 5, len(names))[where]
+    splits = [(rows.only(fold != k), rows.only(fold == k)) for k in range(5)]
+    return Task(splits, 90.0, unit=0, began=[day[fold != k] for k in range(5)])
+
+
+def alibaba_in_time(data: Path) -> Task:
+    """The same in time: what was known when 60, 70 and 80 % had failed, and what began after that."""
+    rows, _, day = ssd_failures(data)
+    splits, began = [], []
+    for share in (0.6, 0.7, 0.8):
+        cut = float(np.quantile(day, share))
+        splits.append((known_at(rows, day, cut), rows.only(day >= cut)))
+        began.append(day[day < cut])
+    return Task(splits, 90.0, unit=0, began=began)
+
+
+def ssd_failures(data: Path) -> tuple[Rows, npt.NDArray[np.int64], Floats]:
+    """Return rows from one failure on a node to the next, the node of each, and the day it began."""
     table = read(data / "alibaba_ssd_failures" / "failures-before-2019-03.parquet")
     when = np.array(table["failure_time"], dtype="datetime64[s]").astype(np.int64) / DAY
     node = table["node_id"].astype(np.int64)
@@ -175,9 +200,7 @@ def alibaba(data: Path) -> Task:
         event.append(float(follows))
         owner.append(node[row])
     rows = Rows(np.array(status), np.array(duration), np.array(event))
-    names, where = np.unique(owner, return_inverse=True)
-    fold = np.random.default_rng(0).integers(0, 5, len(names))[where]
-    return Task([(rows.only(fold != k), rows.only(fold == k)) for k in range(5)], 90.0, unit=0)
+    return rows, np.array(owner), when[order]
 
 
 def grid5k(data: Path) -> Task:
@@ -192,6 +215,7 @@ def grid5k(data: Path) -> Task:
     marks = first + np.arange(1, 39) * 14 * DAY
     train: list[list[float]] = []
     test: list[list[float]] = []
+    day: list[float] = []
     for node, (start, end) in sorted(spans.items()):
         mine = table["node_id"] == node
         order = np.argsort(table["t0"][mine], kind="stable")
@@ -204,9 +228,11 @@ def grid5k(data: Path) -> Task:
             if mark < start or mark >= end or (past and over[past - 1] > mark):
                 continue  # not in the fleet, or down just then
             (train if number < 18 else test).append(outage(begun, over, past, mark, start, end))
+            if number < 18:
+                day.append(mark / DAY)
     tables = (np.array(train), np.array(test))
     first_rows, last_rows = (Rows(t[:, :-2], t[:, -2], t[:, -1]) for t in tables)
-    return Task([(first_rows, last_rows)], 7.0, unit=4)
+    return Task([(first_rows, last_rows)], 7.0, unit=4, began=[np.array(day)])
 
 
 def outage(
@@ -251,5 +277,6 @@ TASKS: dict[str, Callable[[Path], Task]] = {
     "LANL": lanl,
     "LANL rolling": lanl_rolling,
     "Alibaba": alibaba,
+    "Alibaba in time": alibaba_in_time,
     "Grid5000": grid5k,
 }

@@ -39,7 +39,7 @@ from pytest_anubis.selector import (
     kaplan_meier,
     skill,
 )
-from pytest_anubis.selector.risk.covariates import Floats
+from pytest_anubis.selector.risk.models.covariates import Floats
 
 _POINTS = 30  # times at which the Brier score is taken for its integral
 _REDRAWN = 200

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from failure_histories import Rows
 
-from pytest_anubis.selector.risk.covariates import Floats, learn_preparation
+from pytest_anubis.selector.risk.models.covariates import Floats, learn_preparation
 
 Predict = Callable[[Floats, Floats], Floats]  # times, covariates -> survival
 Maker = Callable[[Rows, int], Predict]

@@ -31,6 +31,31 @@ MOST_NEEDED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecondPopulation:
+    """A slower group of units that may be as healthy as the others: nobody has decided yet, or somebody has.
+
+    Attributes:
+        typical: Median of its centre, in the metric's unit.
+        members: How many nodes (of one node: units) belong to it.
+        whole: Of how many.
+        threshold: Similarity to the faster group's centre that its own healthy units stay above.
+        alpha: Practical threshold that holds for the faster group.
+        separates: What tells the groups apart, in words; empty if nothing known does.
+        decided: ``both`` are accepted, the ``faster`` one only, or nothing yet.
+        before: Learned threshold before both were accepted.
+    """
+
+    typical: NotNegative
+    members: Count
+    whole: Count
+    threshold: Share
+    alpha: Share
+    separates: str = ""
+    decided: Literal["", "both", "faster"] = ""
+    before: Share | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
     """What is normal for one metric of one benchmark (in one group) of one hardware class.
 
@@ -48,7 +73,9 @@ class Criterion:
             is another one: on one machine, noise that passes within seconds makes it much lower.
         spread: Scale of the healthy one-sided distances (the per-metric scale of the max-T method).
         repeatability: Mean pairwise two-sided similarity of the healthy samples.
-        detectable: Smallest uniform relative loss that gives FAIL, as a fraction.
+        detectable: Smallest uniform relative loss that gives FAIL in 95 % of cases, as a fraction.
+        second: A slower group of units that may be as healthy; its losses are MARGINAL until
+            somebody decides.
         medians: Medians of the healthy units, ascending (at most `MOST_MEDIANS` quantiles): for percentiles.
         nodes: How many distinct healthy nodes the criterion rests on.
         units: How many healthy units (devices of nodes, or runs of one machine).
@@ -81,6 +108,7 @@ class Criterion:
     least: Annotated[int, Range(least=1)] = 1
     weak: bool = False
     window: tuple[Count, Annotated[int, Range(least=1)]] | None = None
+    second: SecondPopulation | None = None
     change_rate: Annotated[float, Range(above=0, most=0.5)] | None = None
     notes: tuple[str, ...] = ()
 
@@ -155,6 +183,49 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unjudged:
+    """A metric that was measured and has no criterion, and why."""
+
+    benchmark: str
+    metric: str
+    reason: str
+    component: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedBy:
+    """How many nodes of its own fleet a metric rejects, and how many of them no other metric does."""
+
+    benchmark: str
+    metric: str
+    nodes: Count
+    alone: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfCheck:
+    """What the limits do to the very fleet that they were learned from, each node judged without itself.
+
+    Attributes:
+        nodes: How many nodes were judged.
+        rejected: How many of them are rejected.
+        sick: How many nodes are likely no part of the healthy population.
+        rate: Share of the healthy ones that is rejected.
+        upper: Upper end of its 95 % interval.
+        holds: Whether the stated rate lies within what was seen.
+        worst: Metrics that reject most nodes, most first.
+    """
+
+    nodes: Count
+    rejected: Count
+    sick: Count
+    rate: Share
+    upper: Share
+    holds: bool
+    worst: tuple[RejectedBy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
     """All criteria of one hardware class, with where they came from.
 
@@ -173,6 +244,10 @@ class Baseline:
         exclusions: Units left out, with reasons.
         findings: What the learning noticed.
         checks: Tests without a metric that every node must pass as well; empty in older baselines.
+        unjudged: Metrics that were measured and have no criterion.
+        self_check: What the limits do to the fleet that they were learned from; None for one machine and in
+            older baselines.
+        promises: Component or metric (empty: all) -> loss that must fail, as a fraction of the value.
         inventory: The majority's inventory (golden inventory) of the class, plain data; may be empty.
         digest: Content digest, ``sha256:`` and 12 hexadecimal digits; set by the store.
     """
@@ -191,6 +266,9 @@ class Baseline:
     exclusions: tuple[Exclusion, ...] = ()
     findings: tuple[Finding, ...] = ()
     checks: tuple[PlainCheck, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
+    self_check: SelfCheck | None = None
+    promises: Mapping[str, NotNegative] = field(default_factory=dict)
     inventory: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
 

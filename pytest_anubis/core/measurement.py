@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pytest_anubis.core.field_types import AnyFloat, Count, NotNegative, compact
 from pytest_anubis.core.metric import Metric
@@ -146,3 +146,23 @@ class LaneCores:
     numa_node: int | None = None
     near: bool = True
     own: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietWait:
+    """An event: a measurement that was disturbed waits for the machine to calm down, or has waited.
+
+    Attributes:
+        test: Node id.
+        what: What it waits for to end, one phrase each.
+        most: Seconds that it waits at most.
+        seconds: How long it has waited; None while it does.
+        quiet: The machine did calm down.
+    """
+
+    kind: ClassVar[str] = "waiting"
+    test: str
+    what: tuple[str, ...] = ()
+    most: float = 0.0
+    seconds: float | None = None
+    quiet: bool = False

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from pytest_anubis.selector.choice.candidates import Candidate
     from pytest_anubis.selector.choice.choice_plan import Plan, Pruned
     from pytest_anubis.selector.choice.coverage import Coverage, learn_coverage, mixed
-    from pytest_anubis.selector.risk.cox import CoxPH
-    from pytest_anubis.selector.risk.cox_time import CoxTime
-    from pytest_anubis.selector.risk.hazard import ExtrapolationWarning, HazardModel, load_model
-    from pytest_anubis.selector.risk.incident_kinds import kind_mix, relates
-    from pytest_anubis.selector.risk.model_accuracy import (
+    from pytest_anubis.selector.risk.choosing.model_accuracy import (
         antolini,
         brier,
         calibration,
@@ -29,39 +25,49 @@ if TYPE_CHECKING:
         kaplan_meier,
         skill,
     )
+    from pytest_anubis.selector.risk.incident_kinds import kind_mix, relates
+    from pytest_anubis.selector.risk.models.cox import CoxPH
+    from pytest_anubis.selector.risk.models.cox_time import CoxTime
+    from pytest_anubis.selector.risk.models.hazard import (
+        ExtrapolationWarning,
+        HazardModel,
+        load_model,
+    )
+    from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
+    from pytest_anubis.selector.risk.models.stacked import Stacked
     from pytest_anubis.selector.risk.node_risk import NodeRisk
     from pytest_anubis.selector.risk.node_status import StatusRows, status_at, status_rows
-    from pytest_anubis.selector.risk.parametric import Exponential, Weibull
     from pytest_anubis.selector.selector_error import SelectorError
 
 _HOME = {
     "Candidate": "choice.candidates",
     "Coverage": "choice.coverage",
-    "CoxPH": "risk.cox",
-    "CoxTime": "risk.cox_time",
-    "Exponential": "risk.parametric",
-    "ExtrapolationWarning": "risk.hazard",
-    "HazardModel": "risk.hazard",
+    "CoxPH": "risk.models.cox",
+    "CoxTime": "risk.models.cox_time",
+    "Exponential": "risk.models.parametric",
+    "ExtrapolationWarning": "risk.models.hazard",
+    "HazardModel": "risk.models.hazard",
     "NodeRisk": "risk.node_risk",
     "Plan": "choice.choice_plan",
     "Pruned": "choice.choice_plan",
     "SelectorError": "selector_error",
+    "Stacked": "risk.models.stacked",
     "StatusRows": "risk.node_status",
-    "Weibull": "risk.parametric",
-    "antolini": "risk.model_accuracy",
-    "brier": "risk.model_accuracy",
-    "calibration": "risk.model_accuracy",
-    "harrell": "risk.model_accuracy",
-    "integrated_brier": "risk.model_accuracy",
+    "Weibull": "risk.models.parametric",
+    "antolini": "risk.choosing.model_accuracy",
+    "brier": "risk.choosing.model_accuracy",
+    "calibration": "risk.choosing.model_accuracy",
+    "harrell": "risk.choosing.model_accuracy",
+    "integrated_brier": "risk.choosing.model_accuracy",
     "joint_risk": "choice.benchmark_choice",
-    "kaplan_meier": "risk.model_accuracy",
+    "kaplan_meier": "risk.choosing.model_accuracy",
     "kind_mix": "risk.incident_kinds",
     "learn_coverage": "choice.coverage",
-    "load_model": "risk.hazard",
+    "load_model": "risk.models.hazard",
     "make_plan": "choice.benchmark_choice",
     "mixed": "choice.coverage",
     "relates": "risk.incident_kinds",
-    "skill": "risk.model_accuracy",
+    "skill": "risk.choosing.model_accuracy",
     "status_at": "risk.node_status",
     "status_rows": "risk.node_status",
 }
@@ -78,6 +84,7 @@ __all__ = [
     "Plan",
     "Pruned",
     "SelectorError",
+    "Stacked",
     "StatusRows",
     "Weibull",
     "antolini",

@@ -28,19 +28,16 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.judging.sample_judging import judge_sample
     from pytest_anubis.validator.judging.sequential_test import closer_look
     from pytest_anubis.validator.learning.baseline_learning import learn_baseline
-    from pytest_anubis.validator.learning.criterion_learning import (
-        LearnedCriterion,
-        LearnError,
-        learn_criterion,
-    )
+    from pytest_anubis.validator.learning.criterion_learning import learn_criterion
+    from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
     from pytest_anubis.validator.similarity.distance import SampleError, one_sided, similarity
 
 _HOME = {
     "Backtest": "judging.backtest",
     "Change": "changes.segments",
     "JudgedColumns": "judging.column_judging",
-    "LearnError": "learning.criterion_learning",
-    "LearnedCriterion": "learning.criterion_learning",
+    "LearnError": "learning.learned_criterion",
+    "LearnedCriterion": "learning.learned_criterion",
     "SampleError": "similarity.distance",
     "Segments": "changes.segments",
     "VerdictChange": "judging.backtest",

@@ -179,6 +179,7 @@ FLEETING = {
 NOT_OF_OLD = {
     *("telemetry", "misuse", "busy", "environment", "left_out", "in_process", "devices", "cause"),
     *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest"),
+    *("quiet_limits", "quiet_wait", "allowed_processes", "waivers"),
 }
 """Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others."""
 
@@ -256,6 +257,8 @@ AGAIN = (
 OTHERWISE = {
     # Errors of a card's memory wait for a reset and replace no card; next steps name the serial number.
     "cards-gate",
+    # The risk that is left has an interval, and the notes say why the model of risk was taken.
+    "selected",
     # The metrics of a failure stand in the order of what to act on first.
     "slow-many",
 }

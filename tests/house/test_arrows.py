@@ -51,10 +51,12 @@ MAY_IMPORT = {
 }  # fmt: skip
 
 # Room -> its shelves in reading order: a shelf may import those before it, never those after it. Modules
-# beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first.
+# beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first. A
+# shelf that has shelves of its own is named like a room, by its path.
 SHELVES = {
-    "validator": ("similarity", "changes", "learning", "judging", "deciding"),
+    "validator": ("similarity", "changes", "limits", "learning", "judging", "deciding"),
     "selector": (".", "risk", "choice", "simulation"),
+    "selector/risk": ("models", "choosing", "."),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": (
         "atomic",
@@ -88,12 +90,15 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def shelf_of(path: Path) -> str:
+def shelf_of(path: Path, room: str) -> str:
     """Return the shelf of a module, ``.`` beside the shelves unless it has a place of its own."""
-    _, *rest = path.relative_to(PACKAGE).parts
-    shelves = SHELVES[room_of(path)]
-    first = rest[0].removesuffix(".py")
-    return first if first in shelves else "."
+    first = path.relative_to(PACKAGE / room).parts[0].removesuffix(".py")
+    return first if first in SHELVES[room] else "."
+
+
+def within(path: Path, room: str) -> bool:
+    """Say whether a module stands in a room or in a shelf with shelves; its own ``__init__`` does not."""
+    return path.is_relative_to(PACKAGE / room) and path != PACKAGE / room / "__init__.py"
 
 
 @cache
@@ -151,17 +156,16 @@ def test_imports_follow_the_arrows() -> None:
 
 def test_shelves_of_a_room_stand_in_reading_order() -> None:
     wrong = []
-    for path in modules():
-        room = room_of(path)
-        if room not in SHELVES or path.parent == PACKAGE or path == PACKAGE / room / "__init__.py":
-            continue
-        order = SHELVES[room]
-        mine = order.index(shelf_of(path))
-        for other in ours(path):
-            if room_of(other) != room or other == PACKAGE / room / "__init__.py":
+    for room, order in SHELVES.items():
+        for path in modules():
+            if not within(path, room):
                 continue
-            if order.index(shelf_of(other)) > mine:
-                wrong.append(f"{path.relative_to(PACKAGE)} -> {other.relative_to(PACKAGE)}")
+            mine = order.index(shelf_of(path, room))
+            wrong += [
+                f"{path.relative_to(PACKAGE)} -> {other.relative_to(PACKAGE)}"
+                for other in ours(path)
+                if within(other, room) and order.index(shelf_of(other, room)) > mine
+            ]
     assert not wrong, "\n".join(sorted(wrong))
 
 

@@ -1,4 +1,4 @@
-"""``anubis baseline``: list, show, compare, promote, expire and backtest baselines."""
+"""``anubis baseline``: list, show, compare, promote, expire, backtest and decide about baselines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pytest_anubis.cli.shared.arguments import (
     add_action,
@@ -19,7 +19,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.headlines import baseline_line
-from pytest_anubis.report.text.learned_text import learned_lines
+from pytest_anubis.report.text.learned_text import learned_lines, population_lines
 from pytest_anubis.report.text.numbers import similarity_text, value_text
 from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.baselines.baseline_files import (
@@ -28,6 +28,7 @@ from pytest_anubis.store.baselines.baseline_files import (
     load_baseline,
     save_baseline,
 )
+from pytest_anubis.validator.limits.second_population import decided
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, Criterion
@@ -42,8 +43,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     explain(
         parser,
-        "List, show, compare, promote, expire and backtest baselines: what a class of hardware is held "
-        "against.",
+        "List, show, compare, promote, expire, backtest and decide about baselines: what a class of hardware "
+        "is held against.",
         "Exit codes: 0 done; 2 wrong usage or input, or a baseline that cannot be used.",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
@@ -68,6 +69,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     expire = add_action(actions, "expire", _expire, "take a baseline out of use; it is kept beside")
     expire.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
+    groups = add_action(
+        actions,
+        "populations",
+        _populations,
+        "show slower groups of nodes that nobody has decided about, and decide",
+    )
+    groups.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
+    groups.add_argument(
+        "--both",
+        action="append",
+        default=[],
+        metavar="METRIC",
+        help="accept both groups of this metric; can be given again",
+    )
+    groups.add_argument(
+        "--faster",
+        action="append",
+        default=[],
+        metavar="METRIC",
+        help="accept the faster group of this metric only: the slower one fails; can be given again",
+    )
     back = add_action(
         actions, "backtest", _backtest, "show which past verdicts a new baseline would change"
     )
@@ -187,6 +209,40 @@ def _expire(options: argparse.Namespace) -> None:
         target = folder / f"{options.file.stem}.{number}.json"
     options.file.rename(target)
     say(f"out of use, kept as {target}")
+
+
+def _populations(options: argparse.Namespace) -> None:
+    """List the groups; with decisions, write them into the file and seal it again."""
+    path = _the_file(options.file)
+    baseline = load_baseline(path)
+    groups = [criterion for criterion in baseline.criteria if criterion.second is not None]
+    if not groups:
+        say(f"{path.name}: no metric has a slower group that anybody must decide about")
+    wanted: dict[str, Literal["both", "faster"]] = dict.fromkeys(options.both, "both")
+    for name in options.faster:
+        if name in wanted:
+            raise CommandError(f"{name}: named with --both and with --faster; name it once")
+        wanted[name] = "faster"
+    unknown = sorted(set(wanted) - {criterion.metric.name for criterion in groups})
+    if unknown:
+        raise CommandError(
+            f"{', '.join(unknown)}: no undecided group of that name in {path.name}; without options "
+            "this command lists them"
+        )
+    if wanted:
+        criteria = tuple(
+            decided(criterion, wanted[criterion.metric.name])
+            if criterion.second is not None and criterion.metric.name in wanted
+            else criterion
+            for criterion in baseline.criteria
+        )
+        changed = dataclasses.replace(baseline, criteria=criteria, digest="")
+        path = save_baseline(changed, path.parent)
+        groups = [criterion for criterion in criteria if criterion.second is not None]
+    for line in population_lines(groups):
+        say(line)
+    if wanted:
+        say(f"written: {path}: {baseline_line(load_baseline(path))}")
 
 
 def _backtest(options: argparse.Namespace) -> int:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 LEAST_ROUNDS = 3
+NOT_ACCEPTED = 20
+"""Exit code of a baseline that was written and is less than it claims: as that of an undecided node."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +53,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
         "are run here, or from runs that were collected from many nodes.",
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
-        "for which no criterion could be learned.",
+        "for which no criterion could be learned; 20 a baseline was written, but it does not hold its stated "
+        "error rate, or others disturbed the machine so much that a metric has no criterion.",
     )
     parser.add_argument(
         "sources",
@@ -81,6 +84,27 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=0.01,
         metavar="R|none",
         help="stated chance that a healthy node is rejected (default: .01); none: alpha alone",
+    )
+    parser.add_argument(
+        "--promise",
+        action="append",
+        default=[],
+        type=_promise,
+        metavar="[NAME=]LOSS",
+        help="a loss that must fail whatever the spread, e.g. 10%% or network=20%% (a component or a "
+        "metric); what that costs healthy nodes is printed; can be given again",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="METRIC",
+        help="learn no criterion for this metric; can be given again",
+    )
+    parser.add_argument(
+        "--accept-rate",
+        action="store_true",
+        help="exit with 0 although the baseline does not hold its stated error rate",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
     add_pytest_args(parser)
@@ -171,23 +195,55 @@ def _spoiled(runs: list[Path], wanted: int) -> int:
 def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
     runs = _read(paths)
     by_class: dict[str, list[Population]] = {}
+    names = {population.metric.name for population in runs.populations}
+    for name in options.without:
+        if name not in names:
+            raise CommandError(f"--without {name}: no such metric among the runs; check its name")
     for population in runs.populations:
+        if population.metric.name in options.without:
+            continue
         by_class.setdefault(population.hardware_class, []).append(population)
     if not by_class:
         raise CommandError(
             "the runs hold nothing to learn from; the lines above say why (if others disturbed this "
             "machine: stop them, and learn again)"
         )
-    without = [
-        key
-        for key, populations in sorted(by_class.items())
-        if not _learn_class(options, key, populations, runs, several=len(by_class) > 1)
-    ]
+    without, doubtful = [], 0
+    for key, populations in sorted(by_class.items()):
+        baseline = _learn_class(options, key, populations, runs, several=len(by_class) > 1)
+        if not baseline.criteria:
+            without.append(key)
+            continue
+        doubtful += _doubtful(baseline, populations, accept=options.accept_rate)
     if without:
         raise CommandError(
             f"{', '.join(without)}: no criterion could be learned; the findings above say why"
         )
-    return 0
+    return NOT_ACCEPTED if doubtful else 0
+
+
+def _doubtful(baseline: Baseline, populations: list[Population], *, accept: bool) -> bool:
+    """Say what makes a baseline less than it claims, and return whether anything does."""
+    check, doubt = baseline.self_check, False
+    if check is not None and not check.holds and not accept:
+        say(
+            "the stated error rate does not hold (see above): leave out what breaks it (--without METRIC), "
+            "learn its populations apart, or take the rate as it is with --accept-rate"
+        )
+        doubt = True
+    disturbed = {
+        (population.benchmark, population.metric.name)
+        for population in populations
+        if any(problem.kind == "disturbed" for problem in population.problems.values())
+    }
+    lost = [item for item in baseline.unjudged if (item.benchmark, item.metric) in disturbed]
+    if lost:
+        say(
+            f"{count_text(len(lost), 'metric')} lost to disturbances: "
+            f"{', '.join(item.metric for item in lost)}; learn again when this machine is quiet"
+        )
+        doubt = True
+    return doubt
 
 
 def _read(paths: list[Path]) -> RunSet:
@@ -215,8 +271,8 @@ def _learn_class(
     runs: RunSet,
     *,
     several: bool,
-) -> bool:
-    """Learn and write the baseline of one class; say whether there was anything to write."""
+) -> Baseline:
+    """Learn and write the baseline of one class; one without criteria is not written."""
     from pytest_anubis.validator import LearnError, learn_baseline
 
     with Progress("learning") as progress:
@@ -230,6 +286,7 @@ def _learn_class(
                 alpha=options.alpha,
                 method=options.method,
                 error_rate=options.error_rate,
+                promises=dict(options.promise),
                 progress=progress.count,
             )
         except LearnError as error:
@@ -239,7 +296,7 @@ def _learn_class(
     for line in learned_lines(baseline):
         say(line)
     if not baseline.criteria:
-        return False
+        return baseline
     try:
         path = save_baseline(baseline, options.output)
     except (OSError, BaselineError) as error:
@@ -252,7 +309,7 @@ def _learn_class(
             baseline,
             populations,
         )
-    return True
+    return baseline
 
 
 def _node_attributes(runs: RunSet, key: str) -> dict[str, dict[str, str]]:
@@ -293,3 +350,16 @@ def _rate(text: str) -> float | None:
     if not 0 < rate < 1:
         raise argparse.ArgumentTypeError("must lie between 0 and 1, or be none")
     return rate
+
+
+def _promise(text: str) -> tuple[str, float]:
+    name, _, size = text.rpartition("=")
+    try:
+        loss = float(size.removesuffix("%")) / 100 if size.endswith("%") else float(size)
+    except ValueError:
+        loss = 0.0
+    if not 0 < loss < 1:
+        raise argparse.ArgumentTypeError(
+            "must be a loss between 0 and 100 %, such as 10% or network=0.2"
+        )
+    return name, loss

@@ -14,11 +14,22 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.passwords import shown_place
-from pytest_anubis.report.pages.risk_report import NodeOutlook, risk_lines, risk_page
+from pytest_anubis.report.pages.risk_report import (
+    GroupRow,
+    ModelRow,
+    ModelStory,
+    NodeOutlook,
+    between,
+    model_lines,
+    risk_lines,
+    risk_page,
+)
+from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.selector.selector_error import SelectorError
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import FleetHistory
+    from pytest_anubis.selector.risk.after_passing import Passed
     from pytest_anubis.selector.risk.forecast import Outlook, RiskModel
 
 MODELS = ("auto", "exponential", "weibull", "cox", "cox-time")
@@ -41,10 +52,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         choices=MODELS,
-        help="fit this model now (auto: as rich as the number of incidents allows); default: the "
-        "saved one, else auto",
+        help="fit this model now (auto: the one that backtests in time on this history prefer); default: "
+        "the saved one, else auto",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of cox-time (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of cox-time and of samples (default: 0)"
+    )
     parser.add_argument(
         "--save",
         nargs="?",
@@ -71,16 +84,17 @@ def run(options: argparse.Namespace) -> int:
     now = time.time()
     risk = _model(options, fleet, now)
     outlook = _look(options, fleet, risk, now, options.horizon)
-    rows = _rows(fleet, outlook)
+    rows = _rows(fleet, outlook, risk)
+    story, passed = _story(risk), _passed(options, fleet, risk, now)
     if options.json is not None:
-        write_json(options.json, _plain(outlook, rows, now))
+        write_json(options.json, _plain(outlook, rows, now, risk, passed))
         if options.json == "-":
             return 0
-    _show(outlook, rows, whole=options.all)
+    _show(outlook, rows, story, passed, whole=options.all)
     if options.save is not None:
         _save(options, risk)
     if options.html is not None:
-        _page(options, fleet, risk, outlook, rows, now)
+        _page(options, fleet, risk, outlook, rows, now, story, passed)
     return 0
 
 
@@ -96,7 +110,14 @@ def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> Risk
     with Progress("fitting") as progress:
         progress.say(f"{len(fleet.incidents)} incidents")
         try:
-            return fit_risk(fleet, now=now, model=options.model or "auto", seed=options.seed)
+            return fit_risk(
+                fleet,
+                now=now,
+                model=options.model or "auto",
+                seed=options.seed,
+                horizon=options.horizon,
+                say=progress.say,
+            )
         except SelectorError as error:
             raise CommandError(f"{shown_place(options.store)}: {error}") from error
 
@@ -116,28 +137,95 @@ def _look(
         raise CommandError(f"{shown_place(options.store)}: {error}") from error
 
 
-def _rows(fleet: FleetHistory, outlook: Outlook) -> list[NodeOutlook]:
+def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel) -> list[NodeOutlook]:
     """Return the nodes, riskiest first."""
     latest: dict[str, tuple[int, str]] = {}
     for incident in fleet.incidents:
         count, _ = latest.get(incident.node, (0, ""))
         latest[incident.node] = (count + 1, incident.kind)
     states = {node.name: node.state for node in fleet.nodes}
-    rows = [
-        NodeOutlook(
-            node=risk.node,
-            probability=risk.probability,
-            uptime=3600 * outlook.uptime[risk.node],
-            incidents=latest.get(risk.node, (0, ""))[0],
-            last=latest.get(risk.node, (0, ""))[1],
-            state=states.get(risk.node, ""),
+    backtest = risk.backtest
+    rows = []
+    for each in outlook.risks:
+        low, high = (None, None) if backtest is None else backtest.interval(each.probability)
+        row = NodeOutlook(
+            node=each.node,
+            probability=each.probability,
+            uptime=3600 * outlook.uptime[each.node],
+            incidents=latest.get(each.node, (0, ""))[0],
+            last=latest.get(each.node, (0, ""))[1],
+            state=states.get(each.node, ""),
+            low=low,
+            high=high,
         )
-        for risk in outlook.risks
-    ]
+        rows.append(row)
     return sorted(rows, key=lambda row: (-row.probability, row.node))
 
 
-def _plain(outlook: Outlook, rows: list[NodeOutlook], now: float) -> dict[str, object]:
+def _story(risk: RiskModel) -> ModelStory | None:
+    """Return why the model was taken, for people; None where it was named or an older version kept it."""
+    from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
+
+    found = risk.backtest
+    if found is None:
+        return None
+    seconds = 3600 * found.horizon
+    groups = []
+    for group in found.groups:
+        low, high = binomial_interval(round(group.rows * group.observed), group.rows)
+        groups.append(
+            GroupRow(
+                rows=group.rows,
+                predicted=group.predicted,
+                observed=group.observed,
+                low=low,
+                high=high,
+            )
+        )
+    models = tuple(
+        ModelRow(
+            model=each.model,
+            chosen=each.chosen,
+            concordance=each.mean("concordance") if each.scores else None,
+            skill=each.mean("skill") if each.scores else None,
+            ratios=tuple(score.calibration for score in each.scores),
+            why=each.why,
+        )
+        for each in found.candidates
+    )
+    return ModelStory(
+        reason=found.reason,
+        how=f"judged {found.horizon:.4g} h ahead at {found.degrees} earlier moments, each by all that came "
+        f"after it ({count_text(found.incidents, 'incident')})",
+        models=models,
+        horizon=seconds,
+        groups=tuple(groups),
+    )
+
+
+def _passed(
+    options: argparse.Namespace, fleet: FleetHistory, risk: RiskModel, now: float
+) -> Passed | None:
+    from pytest_anubis.selector.risk.after_passing import after_passing
+
+    return after_passing(fleet, risk, now=now, horizon=options.horizon)
+
+
+def _passed_words(passed: Passed | None, horizon: float) -> str:
+    """Return what happened to nodes that had passed validation; empty where nobody knows yet."""
+    if passed is None:
+        return ""
+    return (
+        f"of {count_text(passed.runs, 'accepted run')} followed for {horizon / 3600:g} h, "
+        f"{passed.incidents} had an incident: {percent(passed.observed)} "
+        f"(95 % within {between(passed.low, passed.high)}); the model says {percent(passed.predicted)} of "
+        "these nodes at these times, without knowing that they passed"
+    )
+
+
+def _plain(
+    outlook: Outlook, rows: list[NodeOutlook], now: float, risk: RiskModel, passed: Passed | None
+) -> dict[str, object]:
     from dataclasses import asdict
 
     return {
@@ -147,13 +235,24 @@ def _plain(outlook: Outlook, rows: list[NodeOutlook], now: float) -> dict[str, o
         "basis": outlook.basis,
         "notes": list(outlook.notes),
         "expected_incidents": sum(row.probability for row in rows),
+        "backtest": None if risk.backtest is None else risk.backtest.to_plain(),
+        "passed": None if passed is None else asdict(passed),
         "nodes": [asdict(row) for row in rows],
     }
 
 
-def _show(outlook: Outlook, rows: list[NodeOutlook], *, whole: bool) -> None:
+def _show(
+    outlook: Outlook,
+    rows: list[NodeOutlook],
+    story: ModelStory | None,
+    passed: Passed | None,
+    *,
+    whole: bool,
+) -> None:
     for line in risk_lines(rows, outlook.horizon, outlook.basis, most=None if whole else SHOWN):
         say(line)
+    words = _passed_words(passed, outlook.horizon)
+    say(*([words] if words else []), *([] if story is None else model_lines(story)))
     for note in outlook.notes:
         say(f"note: {note}")
 
@@ -181,6 +280,8 @@ def _page(
     outlook: Outlook,
     rows: list[NodeOutlook],
     now: float,
+    story: ModelStory | None,
+    passed: Passed | None,
 ) -> None:
     from pytest_anubis.selector.risk.forecast import fleet_risk
 
@@ -188,5 +289,13 @@ def _page(
     expected = [
         (ahead, fleet_risk(_look(options, fleet, risk, now, ahead * 3600).risks)) for ahead in hours
     ]
-    text = risk_page(rows, outlook.horizon, outlook.basis, expected, outlook.notes)
+    text = risk_page(
+        rows,
+        outlook.horizon,
+        outlook.basis,
+        expected,
+        outlook.notes,
+        story,
+        _passed_words(passed, outlook.horizon),
+    )
     write_file(options.html, text)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_anubis.hardware.load.process_load import is_allowed
 from pytest_anubis.hardware.telemetry.host_sensors import (
     ENERGY,
     HOST,
@@ -117,7 +118,8 @@ def make_envelope(
     seconds: float,
     events: Sequence[KernelEvent] = (),
     ours: Collection[int] = (),
-    visible: Collection[int] = (),
+    visible: Mapping[int, str] | Collection[int] = (),
+    allowed: Sequence[str] = (),
 ) -> Envelope:
     """Work out an envelope; pure.
 
@@ -128,7 +130,8 @@ def make_envelope(
         seconds: Its duration.
         events: What the kernel logged.
         ours: Process ids that belong to the measurement.
-        visible: Process ids that exist here.
+        visible: Process ids that exist here, with their commands' names where they are known.
+        allowed: Names of commands, as shell patterns, that may use a card meanwhile.
     """
     samples = samples or [(seconds, end)]
     readings = [begin, *(reading for _, reading in samples), end]
@@ -138,7 +141,8 @@ def make_envelope(
     slowdowns, evidence = _throttling(columns, begin, end, seconds)
     if any(one.sort == "thermal-slowdown" for one in slowdowns):
         slowdowns += _hot_air(columns)
-    disturbance = _strangers(begin, end, set(ours), set(visible))
+    names = visible if isinstance(visible, Mapping) else dict.fromkeys(visible, "")
+    disturbance = _strangers(begin, end, set(ours), names, allowed)
     evidence = [*(one.phrase for one in slowdowns), *evidence]
     evidence += [*(change.text for change in changes), *(event.text for event in events)]
     evidence += [f"{note}, so nothing is known about it" for note in lost]
@@ -258,7 +262,13 @@ def _lasted(begin: Reading, end: Reading, part: str, name: str, seconds: float) 
     return min(1.0, max(0, after - before) * 1e-9 / seconds)
 
 
-def _strangers(begin: Reading, end: Reading, ours: set[int], visible: set[int]) -> list[str]:
+def _strangers(
+    begin: Reading,
+    end: Reading,
+    ours: set[int],
+    names: Mapping[int, str],
+    allowed: Sequence[str],
+) -> list[str]:
     """Name processes that use a card and are not ours.
 
     Inside a container NVML may give process ids of the host, our own among them. An id is a stranger's
@@ -267,9 +277,12 @@ def _strangers(begin: Reading, end: Reading, ours: set[int], visible: set[int]) 
     phrases = []
     for part in sorted({*begin.users, *end.users}):
         users = {*begin.users.get(part, ()), *end.users.get(part, ())}
-        strangers = sorted(users - ours if users & ours else (users & visible) - ours)
+        strangers = sorted(users - ours if users & ours else (users & names.keys()) - ours)
+        strangers = [pid for pid in strangers if not is_allowed(names.get(pid, ""), allowed)]
         if strangers:
-            shown = ", ".join(map(str, strangers[:3]))
+            shown = ", ".join(
+                f"{names[pid]} (pid {pid})" if names.get(pid) else str(pid) for pid in strangers[:3]
+            )
             more = f" and {len(strangers) - 3} more" if len(strangers) > 3 else ""
             plural = "es" if len(strangers) > 1 else ""
             phrases.append(f"{part} in use by other process{plural} {shown}{more}")

@@ -63,12 +63,18 @@ def _risks(event: Mapping[str, Any]) -> str:
     hours = f"{event['horizon'] / 3600:g} h"
     text = f"risk of an incident in {hours} {percent(event['risk_before'])}"
     if event["method"] != "nothing":
-        text += f", {percent(event['residual_risk'])} after these pass"
+        text += f", {percent(event['residual_risk'])}{_interval(event)} after these pass"
         if event["pruned"]:
             text += f" (full set: {percent(event['full_risk'])})"
     if event["target"] is not None:
         text += f", accepted {percent(event['target'])}"
     return text
+
+
+def _interval(event: Mapping[str, Any]) -> str:
+    """Return where the risk that is left lies in 95 % of cases; nothing in records without it."""
+    ends = event.get("residual_interval")
+    return "" if ends is None else f" (95 % within {percent(ends[0])} to {percent(ends[1])})"
 
 
 def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list[str]:

@@ -30,6 +30,8 @@ class NodeOutlook:
         incidents: How many it had.
         last: Kind of the last one.
         state: In service, drained, in repair.
+        low: Lower end of the probability's 95 % interval, after the backtests; None: unknown.
+        high: Upper end.
     """
 
     node: str
@@ -38,6 +40,59 @@ class NodeOutlook:
     incidents: int
     last: str
     state: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """A model in the backtest.
+
+    Attributes:
+        model: Its kind.
+        chosen: Whether it was taken.
+        concordance: Mean C over the backtests; None where it was not tried.
+        skill: Mean skill.
+        ratios: Predicted / observed incidents of each backtest.
+        why: Why it was not tried.
+    """
+
+    model: str
+    chosen: bool
+    concordance: float | None = None
+    skill: float | None = None
+    ratios: tuple[float, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """Cases of like risk in the backtests: how many, predicted, observed, and its 95 % interval."""
+
+    rows: int
+    predicted: float
+    observed: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStory:
+    """Why a model was taken, and how good it was.
+
+    Attributes:
+        reason: In words.
+        how: What it was judged by, in words; empty where models were not compared.
+        models: What was compared.
+        horizon: Seconds ahead that they were judged at.
+        groups: Calibration of the chosen one.
+    """
+
+    reason: str
+    how: str = ""
+    models: tuple[ModelRow, ...] = ()
+    horizon: float = 0.0
+    groups: tuple[GroupRow, ...] = ()
 
 
 def risk_lines(
@@ -52,11 +107,13 @@ def risk_lines(
         most: Nodes shown; None shows all.
     """
     shown = rows if most is None else rows[:most]
-    cells = [["node", "risk", "up for", "incidents", "last", "state"]]
+    known = any(row.low is not None for row in rows)
+    cells = [["node", "risk", *["95 % within"] * known, "up for", "incidents", "last", "state"]]
     cells += [
         [
             row.node,
             percent(row.probability),
+            *[between(row.low, row.high)] * known,
             duration_text(row.uptime),
             str(row.incidents),
             row.last or "-",
@@ -68,6 +125,51 @@ def risk_lines(
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more nodes (--all shows them)")
     return lines
+
+
+def between(low: float | None, high: float | None) -> str:
+    """Return an interval of shares in words; ``-`` where it is unknown."""
+    if low is None or high is None:
+        return "-"
+    return f"{percent(low)} to {percent(high)}"
+
+
+def model_lines(story: ModelStory) -> list[str]:
+    """Return which model was taken and why, how all of them did, and the calibration of the chosen one."""
+    lines = [f"model: {story.reason}"]
+    if not story.models:
+        return lines
+    lines += [story.how, *table([_MODEL_HEAD, *model_cells(story)]).splitlines()]
+    if story.groups:
+        lines.append(f"calibration within {story.horizon / 3600:.4g} h, by predicted risk")
+        lines += table([_GROUP_HEAD, *group_cells(story)]).splitlines()
+    return lines
+
+
+_MODEL_HEAD = ["model", "C", "skill", "predicted/observed", ""]
+_GROUP_HEAD = ["cases", "predicted", "observed", "95 % within"]
+
+
+def model_cells(story: ModelStory) -> list[list[str]]:
+    """Return a row of texts for each model."""
+    cells = []
+    for row in story.models:
+        if row.concordance is None or row.skill is None or not row.ratios:
+            cells.append([row.model, "-", "-", "-", row.why])
+            continue
+        middle = math.exp(math.fsum(math.log(max(r, 1e-9)) for r in row.ratios) / len(row.ratios))
+        spread = f"{middle:.2f} ({min(row.ratios):.2f} to {max(row.ratios):.2f})"
+        mark = "chosen" if row.chosen else ""
+        cells.append([row.model, f"{row.concordance:.3f}", f"{row.skill:.3f}", spread, mark])
+    return cells
+
+
+def group_cells(story: ModelStory) -> list[list[str]]:
+    """Return a row of texts for each group of risk."""
+    return [
+        [str(row.rows), percent(row.predicted), percent(row.observed), between(row.low, row.high)]
+        for row in story.groups
+    ]
 
 
 def fleet_line(rows: Sequence[NodeOutlook], horizon: float) -> str:
@@ -87,6 +189,8 @@ def risk_page(
     basis: str,
     expected: Sequence[tuple[float, float]],
     notes: Sequence[str] = (),
+    story: ModelStory | None = None,
+    passed: str = "",
 ) -> str:
     """Return a page that needs nothing from outside.
 
@@ -96,18 +200,21 @@ def risk_page(
         basis: What the risks rest on.
         expected: Hours ahead and nodes with an incident by then.
         notes: What was only assumed.
+        story: Why this model; None where it was named.
+        passed: What happened to nodes that had passed, in words.
     """
     step = max(1, len(rows) // _POINTS)
     ranked = [(rank + 1, 100 * rows[rank].probability) for rank in range(0, len(rows), step)]
     head = "".join(
         f"<th{' class=n' if number else ''}>{name}</th>"
         for name, number in (
-            ("node", False), ("risk", True), ("up for", True), ("incidents", True),
-            ("last", False), ("state", False),
+            ("node", False), ("risk", True), ("95 % within", True), ("up for", True),
+            ("incidents", True), ("last", False), ("state", False),
         )
     )  # fmt: skip
     body = "".join(
         f"<tr><td>{html.escape(row.node)}</td>{blocks.number(percent(row.probability))}"
+        f"{blocks.number(between(row.low, row.high))}"
         f"{blocks.number(duration_text(row.uptime))}{blocks.number(str(row.incidents))}"
         f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state)}</td></tr>"
         for row in rows[:_MOST]
@@ -116,6 +223,7 @@ def risk_page(
     parts = [
         f"<h1>Risk of the fleet</h1><p>{html.escape(fleet_line(rows, horizon))}</p>",
         f"<p class='faint'>from a history: {html.escape(basis)}</p>",
+        f"<p>{html.escape(passed)}</p>" if passed else "",
         blocks.lines_block("notes", list(notes)),
         f"<h2>Risk of each node within {horizon / 3600:g} h, highest first</h2>",
         frontier_plot(
@@ -129,6 +237,40 @@ def risk_page(
             x_label="hours ahead",
             y_label="nodes with an incident by then",
         ),
+        _story_blocks(story),
         f"<h2>Nodes</h2><div class='wide'><table><tr>{head}</tr>{body}</table></div>{more}",
     ]
     return blocks.document("Risk of the fleet", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))
+
+
+def _story_blocks(story: ModelStory | None) -> str:
+    """Return why the model was taken and its calibration as HTML; nothing where it was named."""
+    if story is None:
+        return ""
+    parts = [f"<h2>Which model</h2><p>{html.escape(story.reason)}</p>"]
+    if story.models:
+        parts.append(f"<p class='faint'>{html.escape(story.how)}</p>")
+        parts.append(_table(_MODEL_HEAD, model_cells(story)))
+    if story.groups:
+        highest = max(100 * row.predicted for row in story.groups)
+        parts += [
+            f"<h2>Calibration within {story.horizon / 3600:.4g} h</h2>",
+            frontier_plot(
+                [
+                    ("backtests", [(100 * r.predicted, 100 * r.observed) for r in story.groups]),
+                    ("right", [(0.0, 0.0), (highest, highest)]),
+                ],
+                x_label="predicted, %",
+                y_label="observed, %",
+            ),
+            _table(_GROUP_HEAD, group_cells(story)),
+        ]
+    return "".join(parts)
+
+
+def _table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th>{name}</th>" for name in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells
+    )
+    return f"<div class='wide'><table><tr>{top}</tr>{body}</table></div>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.measurement import LaneCores
+from pytest_anubis.core.measurement import LaneCores, QuietWait
 
 
 def baseline_line(baseline: Baseline) -> str:
@@ -19,6 +19,9 @@ def baseline_line(baseline: Baseline) -> str:
         if baseline.error_rate is not None
         else "practical thresholds only"
     )
+    check = baseline.self_check
+    if check is not None and not check.holds:
+        rate += f" stated, {max(check.rate, check.rejected / max(check.nodes, 1)):.2g} of its own rejected"
     lanes = baseline.attributes.get("lanes")
     way = f" with the accelerators {lanes}" if lanes else ""
     return (
@@ -42,3 +45,19 @@ def lane_texts(lanes: Sequence[LaneCores]) -> list[str]:
             "timed on the host runs alone"
         )
     return found
+
+
+def waiting_line(wait: QuietWait) -> str:
+    """Say what a test waits for and how long at most, or that it goes on."""
+    what = "; ".join(wait.what)
+    if wait.seconds is None:
+        return (
+            f"anubis: {wait.test} waits for a quiet machine, at most {wait.most:.0f} s: {what} "
+            "(its deadline does not run meanwhile)"
+        )
+    if wait.quiet:
+        return f"anubis: {wait.test} goes on after {wait.seconds:.0f} s: the machine is quiet"
+    return (
+        f"anubis: {wait.test} goes on after {wait.seconds:.0f} s, the machine is not quiet: {what}; "
+        "nobody waits again before it was"
+    )

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
-from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import (
+    count_text,
+    lost_text,
+    percent,
+    similarity_text,
+    value_text,
+)
 from pytest_anubis.report.text.text_table import clip, table
 
 MOST = 60
 """Rows and exclusions shown; a wide baseline is read in its file."""
 
+WORST = 5
+"""Metrics that reject most, as lines."""
 CHECKS = 200
 """Characters for the names of the checks without a metric: two lines."""
 
@@ -40,7 +50,59 @@ def learned_lines(baseline: Baseline) -> list[str]:
             f"left out: {exclusion.node} {exclusion.device} {exclusion.benchmark} "
             f"{exclusion.metric}: {exclusion.reason}"
         )
+    lines += _self_check(baseline)
     lines += [f"finding: {_place(finding)}{finding.text}" for finding in baseline.findings]
+    return lines
+
+
+def population_lines(groups: Sequence[Criterion]) -> list[str]:
+    """Say of every slower group what it is, what holds, and how to decide."""
+    lines = []
+    for criterion in groups:
+        second = criterion.second
+        if second is None:
+            continue
+        what = {
+            "": "undecided: the slower ones are MARGINAL",
+            "both": "both are accepted",
+            "faster": "only the faster ones are accepted",
+        }[second.decided]
+        unit = criterion.metric.unit
+        lines.append(
+            f"{criterion.benchmark.rpartition('/')[2]} {criterion.metric.name}"
+            f"{' [node]' if criterion.scope == 'node' else ''}: {second.members} of {second.whole} have "
+            f"{value_text(second.typical, unit)}, the faster ones {value_text(criterion.typical, unit)}; "
+            + what
+            + (f"; {second.separates}" if second.separates else "")
+        )
+    if any(c.second is not None and not c.second.decided for c in groups):
+        lines.append(
+            "decide with --both METRIC or --faster METRIC; where an attribute separates the groups, learn "
+            "its nodes apart"
+        )
+    return lines
+
+
+def _self_check(baseline: Baseline) -> list[str]:
+    """Say what the limits do to the fleet that they were learned from."""
+    check = baseline.self_check
+    if check is None or not check.nodes:
+        return []
+    share = check.sick / check.nodes
+    lines = [
+        f"judged each without itself, {check.rejected} of its {check.nodes} nodes are rejected"
+        + (
+            f"; about {percent(share)} of the nodes are no part of the healthy ones"
+            if share > 0.005
+            else ""
+        )
+        + f"; of the healthy ones {percent(check.rate)} are rejected (at most {percent(check.upper)})"
+    ]
+    for item in check.worst[:WORST]:
+        name = f"{item.benchmark.rpartition('/')[2]} {item.metric}"
+        lines.append(
+            f"  {name}: rejects {count_text(item.nodes, 'node')}, {item.alone} of them alone"
+        )
     return lines
 
 

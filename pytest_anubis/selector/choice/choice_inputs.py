@@ -23,6 +23,10 @@ from pytest_anubis.selector.risk.node_risk import NodeRisk
 
 _NOMINAL = 0.5  # stands for a risk that nobody knows; what exposes most is the same for every risk
 
+_NORMAL = 1.96  # standard deviations that hold 95 % of a normal distribution
+_SURE = 1 - 1e-9  # a probability whose hazard is still finite
+_FARTHEST = 20.0  # of a log risk: beyond it every probability is possible
+
 UNKNOWN_COST = 60.0
 """Seconds that a benchmark counts that nobody has measured or declared, where no other is known either."""
 
@@ -89,6 +93,8 @@ class ChoiceInputs:
         notes: What was filled in or only assumed, in words.
         lacking: What the history has none of, of ``incidents`` and ``defects``.
         unreadable: Why the history could not be read, so that nothing is known; empty when it was.
+        reach: How far the logarithm of a risk may be off in 95 % of cases, after the model's backtests; None:
+            nobody tested it.
     """
 
     risks: tuple[NodeRisk, ...]
@@ -101,6 +107,7 @@ class ChoiceInputs:
     notes: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     unreadable: str = ""
+    reach: float | None = None
 
     @property
     def risk(self) -> float | None:
@@ -140,6 +147,28 @@ class Choice:
             ]
         )
 
+    def interval_after(self, passed: Sequence[str]) -> tuple[float, float] | None:
+        """Return the 95 % interval of `risk_after`: the risk's own error, and that of few known defects.
+
+        None where no risk is known, or the error of the model is not.
+        """
+        if self.inputs.risk is None or self.inputs.reach is None:
+            return None
+        ends = []
+        for sign in (-1, 1):
+            left = []
+            for risk in self.inputs.risks:
+                coverage = self.coverage[risk.node]
+                missed = max(0.0, 1 - coverage.of(passed))
+                # The share of n defects that is missed has the relative variance (1 - share) / (n share).
+                spread = (1 - missed) / max(missed * coverage.total, 1e-9)
+                off = math.hypot(self.inputs.reach, _NORMAL * math.sqrt(spread))
+                hazard = -math.log1p(-min(risk.probability * missed, _SURE))
+                moved = hazard * math.exp(sign * min(off, _FARTHEST))
+                left.append(min(_SURE, -math.expm1(-moved)))
+            ends.append(joint_risk(left))
+        return ends[0], ends[1]
+
 
 def gather_inputs(
     fleet: FleetHistory,
@@ -173,7 +202,7 @@ def gather_inputs(
         lacking=() if defects else ("defects",),
     )
     try:
-        risk = fit_risk(fleet, now=now) if model is None else model
+        risk = fit_risk(fleet, now=now, horizon=horizon, quick=True) if model is None else model
     except NoRiskError:
         return replace(inputs, lacking=("incidents", *inputs.lacking))
     outlook = look_ahead(fleet, risk, now=now, horizon=horizon, nodes=nodes)
@@ -182,7 +211,8 @@ def gather_inputs(
         risks=outlook.risks,
         kinds={risk.node: kind_mix(fleet.incidents, risk.node) for risk in outlook.risks},
         basis=outlook.basis,
-        notes=outlook.notes,
+        notes=outlook.notes if risk.backtest is None else (*outlook.notes, risk.backtest.reason),
+        reach=None if risk.backtest is None else risk.backtest.reach,
     )
 
 

@@ -37,6 +37,7 @@ def choice_record(
         "lacking": inputs.lacking if blind else (),
         "risk_before": inputs.risk,
         "residual_risk": None if unknown else float(plan.residual_risk),
+        "residual_interval": choice.interval_after(plan.chosen),
         "full_risk": None if unknown else float(plan.full_risk),
         "pinned": sorted(pinned),
         "unpriced": choice.unpriced,

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, NodeRecord
-from pytest_anubis.selector.risk.cox import CoxPH
-from pytest_anubis.selector.risk.cox_time import CoxTime
-from pytest_anubis.selector.risk.hazard import ExtrapolationWarning, HazardModel, load_model
+from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
+from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
+from pytest_anubis.selector.risk.models.cox import CoxPH
+from pytest_anubis.selector.risk.models.cox_time import CoxTime
+from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel, load_model
+from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.risk.node_risk import NodeRisk
 from pytest_anubis.selector.risk.node_status import HOUR, status_at, status_rows
-from pytest_anubis.selector.risk.parametric import Exponential, Weibull
 from pytest_anubis.selector.selector_error import SelectorError
 
 ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]
 MODELS: tuple[ModelName, ...] = ("auto", "exponential", "weibull", "cox", "cox-time")
 
-COVARIATES_FROM = 100
-"""Incidents from which on the automatic choice trusts covariates: about ten for each column."""
-SHAPE_FROM = 10
-"""Incidents from which on the automatic choice lets the hazard change with time."""
+JUDGED = 25
+"""Incidents that a horizon should hold for the whole fleet: at shorter ones models cannot be told apart."""
 
 SCHEMA = 1
 _MOST = 1 - 1e-9
@@ -46,12 +46,14 @@ class RiskModel:
         nodes: How many nodes it was fitted to.
         told: How many incidents the history had. Those that were not waited for teach no rate: the one
             that a node is first known by, and one that began while another lasted.
+        backtest: Why this model, and how good it was; None where it was named, or kept by an older version.
     """
 
     model: HazardModel
     kinds: tuple[str, ...]
     nodes: int
     told: int = 0
+    backtest: Backtest | None = None
 
     @property
     def text(self) -> str:
@@ -71,6 +73,7 @@ class RiskModel:
             "nodes": self.nodes,
             "told": self.told,
             "model": self.model.to_plain(),
+            **({} if self.backtest is None else {"backtest": self.backtest.to_plain()}),
         }
 
     @classmethod
@@ -99,7 +102,11 @@ class RiskModel:
                 "risk model: kinds, nodes or model are missing or of another type; fit it again with "
                 "'anubis risk --save'"
             )
-        return cls(model=load_model(model), kinds=tuple(kinds), nodes=nodes, told=told)
+        record = plain.get("backtest")
+        backtest = None if record is None else Backtest.from_plain(record)
+        return cls(
+            model=load_model(model), kinds=tuple(kinds), nodes=nodes, told=told, backtest=backtest
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,16 +129,26 @@ class Outlook:
 
 
 def fit_risk(
-    fleet: FleetHistory, *, now: float, model: ModelName = "auto", seed: int = 0
+    fleet: FleetHistory,
+    *,
+    now: float,
+    model: ModelName = "auto",
+    seed: int = 0,
+    horizon: float = 86400.0,
+    quick: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> RiskModel:
     """Fit a risk model to a fleet's history.
 
     Args:
         fleet: The history.
         now: The present, seconds since 1970.
-        model: Which; ``auto`` takes Weibull, with covariates where there are enough incidents for
-            them, and a constant rate where there are hardly any.
-        seed: For Cox-Time.
+        model: Which; ``auto`` takes the one that backtests on this history prefer, one without covariates
+            where there are few incidents.
+        seed: For Cox-Time and what is drawn.
+        horizon: Seconds ahead that ``auto`` judges models at, longer where that holds too few incidents.
+        quick: Do not try Cox-Time for ``auto``.
+        say: Gets words about the progress.
 
     Raises:
         NoRiskError: The history has no incident, or began this moment.
@@ -147,16 +164,35 @@ def fit_risk(
         raise NoRiskError(
             "the history begins this moment: no node has been observed for any time yet"
         )
-    chosen = _automatic(int(rows.event.sum())) if model == "auto" else _named(model, seed)
+    intervals = Intervals(rows.x, rows.duration, rows.event, rows.began, rows.names)
+    backtest = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
-        chosen.fit(rows.x, rows.duration, rows.event, names=rows.names)
+        if model == "auto":
+            chosen, backtest = choose_model(
+                intervals,
+                horizon=_judged_at(intervals, horizon / HOUR),
+                ongoing=True,
+                quick=quick,
+                seed=seed,
+                say=say,
+            )
+        else:
+            chosen = _named(model, seed)
+            chosen.fit(rows.x, rows.duration, rows.event, names=rows.names, order=rows.began)
     return RiskModel(
         model=chosen,
         kinds=rows.kinds,
         nodes=len(set(rows.nodes)),
         told=len(fleet.incidents),
+        backtest=backtest,
     )
+
+
+def _judged_at(rows: Intervals, horizon: float) -> float:
+    """Return the hours ahead at which models are judged: as asked, but so many that something happens."""
+    span = float((rows.began + rows.duration).max() - rows.began.min())
+    return max(horizon, span * JUDGED / max(rows.incidents, JUDGED))
 
 
 def look_ahead(
@@ -228,12 +264,6 @@ def _aged(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:
 def fleet_risk(risks: Sequence[NodeRisk]) -> float:
     """Return the expected number of nodes with an incident."""
     return float(sum(risk.probability for risk in risks))
-
-
-def _automatic(events: int) -> HazardModel:
-    if events < SHAPE_FROM:
-        return Exponential(use_covariates=False)
-    return Weibull(use_covariates=events >= COVARIATES_FROM)
 
 
 def _named(model: str, seed: int) -> HazardModel:

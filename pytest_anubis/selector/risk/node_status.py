@@ -23,6 +23,9 @@ HOUR = 3600.0
 _RECENT = 90 * 24.0  # hours that count as recent
 _KINDS = 6  # kinds of incidents with a column of their own
 
+_Row = tuple[str, list[float], float, bool, float]
+"""Node, covariates, hours, whether it ended with an incident, hour at which it began."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StatusRows:
@@ -35,6 +38,7 @@ class StatusRows:
         x: Covariates at the start of the interval, shape (n, d); NaN is unknown.
         duration: Hours of the interval, shape (n,); of the present one: hours up so far.
         event: Whether it ended with an incident, shape (n,).
+        began: When it began, hours since 1970, shape (n,).
     """
 
     names: tuple[str, ...]
@@ -43,6 +47,7 @@ class StatusRows:
     x: Floats
     duration: Floats
     event: npt.NDArray[np.bool_]
+    began: Floats
 
 
 def status_rows(
@@ -67,13 +72,13 @@ def status_rows(
     """
     records, by_node = _by_node(nodes, incidents, now)
     kinds = _frequent(by_node)
-    rows: list[tuple[str, list[float], float, bool]] = []
+    rows: list[_Row] = []
     for record in records:
         end = min(now, (gone or {}).get(record.name, now))
         own = (runs or {}).get(record.name, ())
         for start, upto, before, event in _intervals(record, by_node[record.name], end):
             status = _status(record, start, before, kinds, own)
-            rows.append((record.name, status, (upto - start) / HOUR, event))
+            rows.append((record.name, status, (upto - start) / HOUR, event, start / HOUR))
     return _rows(rows, kinds)
 
 
@@ -91,14 +96,14 @@ def status_at(
     `status_rows`; `kinds` are those of the rows that the model was fitted to.
     """
     records, by_node = _by_node(nodes, incidents, now)
-    rows: list[tuple[str, list[float], float, bool]] = []
+    rows: list[_Row] = []
     for record in records:
         if record.state == "removed":
             continue
         before = by_node[record.name]
         start = min(now, max([record.since, *(_end(item) for item in before)]))
         status = _status(record, start, before, kinds, (runs or {}).get(record.name, ()))
-        rows.append((record.name, status, (now - start) / HOUR, False))
+        rows.append((record.name, status, (now - start) / HOUR, False, start / HOUR))
     return _rows(rows, tuple(kinds))
 
 
@@ -191,15 +196,14 @@ def _names(kinds: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _rows(
-    rows: Sequence[tuple[str, list[float], float, bool]], kinds: tuple[str, ...]
-) -> StatusRows:
+def _rows(rows: Sequence[_Row], kinds: tuple[str, ...]) -> StatusRows:
     names = _names(kinds)
     return StatusRows(
         names=names,
         kinds=kinds,
         nodes=tuple(node for node, *_ in rows),
         x=np.array([status for _, status, *_ in rows], dtype=np.float64).reshape(-1, len(names)),
-        duration=np.array([duration for *_, duration, _ in rows], dtype=np.float64),
-        event=np.array([event for *_, event in rows], dtype=np.bool_),
+        duration=np.array([duration for _, _, duration, _, _ in rows], dtype=np.float64),
+        event=np.array([event for *_, event, _ in rows], dtype=np.bool_),
+        began=np.array([began for *_, began in rows], dtype=np.float64),
     )

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import HardwareFound
+from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
+    from pytest_anubis.hardware.load.host_load import LoadReader
     from pytest_anubis.hardware.telemetry.host_sensors import Source
     from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
     from pytest_anubis.hardware.telemetry.telemetry_sampler import Mark, Telemetry
@@ -51,10 +53,17 @@ class Surroundings:
 
     Args:
         context: The facts of the run.
+
+    Attributes:
+        calm: Waiting for a quiet machine is worth while: it was not in vain the last time.
+        quiet_wait: Seconds that a measurement waits for it at most.
     """
 
     def __init__(self, context: RunContext) -> None:
+        self.calm = True
+        self.quiet_wait = context.settings.quiet_wait
         self._context = context
+        self._load: LoadReader | None = None
         self._telemetry: Telemetry | None = None
         self._mark: Mark | None = None
         self._latest: tuple[float, Seen] | None = None
@@ -65,9 +74,12 @@ class Surroundings:
     def prepare(self) -> Telemetry:
         """Start sampling unless that has been done, so that no test pays for loading and opening."""
         import pytest_anubis.hardware.load.disturbance  # noqa: F401
+        from pytest_anubis.hardware.load.host_load import LoadReader
 
         if self._telemetry is None:
             self._telemetry = self._start()
+        if self._load is None:  # one for all measurements: it knows who was busy before
+            self._load = LoadReader(root=self._context.root_pid)
         return self._telemetry
 
     def body_begins(self) -> None:
@@ -109,7 +121,13 @@ class Surroundings:
         from pytest_anubis.hardware.load.disturbance import HostWatch
 
         seen = Seen()
-        with self.prepare().around() as around, HostWatch(self._context.root_pid) as watch:
+        settings, telemetry = self._context.settings, self.prepare()
+        host_watch = HostWatch(
+            reader=self._load,
+            limits=settings.quiet_limits,
+            allowed=settings.allowed_processes,
+        )
+        with telemetry.around() as around, host_watch as watch:
             yield seen
         envelope = around.envelope
         self._report(envelope.slowdowns)
@@ -125,6 +143,19 @@ class Surroundings:
     def serves(self, test: str, sink: Sink) -> None:
         """Take note of whose measurements are watched from here on, and of who wants to hear of findings."""
         self._test, self._sink = test, sink
+
+    def tell_waiting(
+        self, what: tuple[str, ...], most: float, seconds: float | None = None
+    ) -> None:
+        """Tell that the test waits for a quiet machine, or for how long it has.
+
+        Args:
+            what: What disturbs the machine; empty once it is quiet.
+            most: Seconds that the test waits at most.
+            seconds: How long it has waited; None while it does.
+        """
+        quiet = seconds is not None and not what
+        self._sink(QuietWait(test=self._test, what=what, most=most, seconds=seconds, quiet=quiet))
 
     def _report(self, slowdowns: Iterable[Slowdown]) -> None:
         """Tell once a test what is a finding by itself: clocks of cards under test that were pulled down."""
@@ -155,7 +186,11 @@ class Surroundings:
     def _start(self) -> Telemetry:
         from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 
-        return Telemetry(self._sources(), root=self._context.root_pid).__enter__()
+        return Telemetry(
+            self._sources(),
+            root=self._context.root_pid,
+            allowed=self._context.settings.allowed_processes,
+        ).__enter__()
 
     def _sources(self) -> list[Source]:
         from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources

@@ -273,7 +273,7 @@ class Recorder:
             spoiled = self._measurement(
                 metric, group, look.values, disturbance=look.seen.disturbance
             )
-            self._set_aside(replace(spoiled, attempts=attempt))
+            self._set_aside(replace(spoiled, attempts=attempt, seconds=look.seconds))
 
         first = shortened(plan, window, per_value)
         exact = metric.better == "equal"  # load flips no bits: the first result counts

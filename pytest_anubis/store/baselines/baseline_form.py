@@ -39,12 +39,12 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
         raise BaselineError(f"{error}; no baseline can hold that") from None
     for criterion in plain["criteria"]:
         # So that the digest of an older baseline stays what it is.
-        if not criterion["devices"]:
-            del criterion["devices"]
-        if criterion["change_rate"] is None:
-            del criterion["change_rate"]
-    if not plain["checks"]:
-        del plain["checks"]
+        for name in ("devices", "second", "change_rate"):
+            if not criterion[name]:
+                del criterion[name]
+    for name in ("checks", "unjudged", "self_check", "promises"):
+        if not plain[name]:
+            del plain[name]
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)
     return rounded
 

@@ -12,6 +12,9 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason,
 _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
 """Reasons of what is MARGINAL by its values: not costly, and an acceptance says it."""
 
+LOSSES = (0.05, 0.1, 0.25)
+"""Losses whose power is told: the practical one, twice it, and one that nobody should miss."""
+
 
 def headline(
     name: str,
@@ -47,10 +50,12 @@ def headline(
             then = f"; if the loss stays: {worst.action}" if worst.action else ""
             step = f" Next step: measure again{then}"
         text = f"{_where(worst, evidence)}{worst.text}"
-        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{step}"
+        waived = "".join(f" {text}." for text in _answered_for(verdicts))
+        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{step}"
     if decision is Decision.UNDECIDED:
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
-        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}"
+        waived = "".join(f"; {text}" for text in _answered_for(verdicts))
+        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
     reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence))
@@ -60,7 +65,10 @@ def headline(
         {(v.benchmark, v.metric, v.group, v.scope) for v in verdicts if judged_by_fleet(v)}
     )
     good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
-    return f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}{reserve}"
+    return (
+        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}"
+        f"{_power(baseline, verdicts)}{reserve}"
+    )
 
 
 def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
@@ -81,25 +89,54 @@ def judged_by_fleet(verdict: MetricVerdict) -> bool:
     return judged and verdict.reference is Reference.FLEET
 
 
+def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
+    """Return which losses would have shown, and in how many metrics."""
+    if baseline is None:
+        return ""
+    smallest: dict[tuple[str, str], float] = {}
+    judged = {(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)}
+    for criterion in baseline.criteria:
+        key = (criterion.benchmark, criterion.metric.name)
+        if criterion.detectable is None or key not in judged:
+            continue
+        lower = criterion.metric.better == "lower"
+        loss = criterion.detectable / (1 + criterion.detectable) if lower else criterion.detectable
+        smallest[key] = max(smallest.get(key, 0.0), loss)
+    if not smallest:
+        return ""
+    shown = [
+        f"{loss:.0%} in {count}".replace("%", " %")
+        for loss in LOSSES
+        if (count := sum(least <= loss for least in smallest.values()))
+    ]
+    blind = f", {len(baseline.unjudged)} could not be judged here" if baseline.unjudged else ""
+    if not shown:
+        return f"; no loss below {max(LOSSES):.0%} would have shown{blind}".replace("%", " %")
+    return f"; a loss of {', of '.join(shown)} of {len(smallest)} would have shown{blind}"
+
+
 def _basis(baseline: Baseline | None) -> str:
     if baseline is None or not (baseline.one_machine or baseline.nodes):
         return ""
     if baseline.one_machine:
         return " (learned on this one machine)"
-    return f" (learned from {len(baseline.nodes)} nodes)"
+    check = baseline.self_check
+    doubt = "" if check is None or check.holds else ", whose stated error rate does not hold"
+    return f" (learned from {len(baseline.nodes)} nodes{doubt})"
 
 
 def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[str]:
     """Return what the acceptance does not cover, by name."""
-    found = []
+    found = _answered_for(verdicts)
     for reason, what in (
         (Reason.WAIVED, "waived by xfail marks"),
         (Reason.REPEATED, "failed at first and passed when repeated"),
         (Reason.PRUNED, "left out by the Selector"),
     ):
-        names = _names(_reasons(verdicts, reason))
+        names = _names(v for v in _reasons(verdicts, reason) if v.waiver is None)
         if names:
-            found.append(f"{what}: {', '.join(names)}")
+            count = f"{len(names)} " if reason is Reason.WAIVED else ""
+            found.append(f"{count}{what}: {', '.join(names)}")
     unusual = [
         verdict
         for verdict in sorted(verdicts, key=lambda verdict: verdict.severity)
@@ -121,6 +158,13 @@ def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> l
     if evidence.caveats:
         found.append(f"switched off: {', '.join(evidence.caveats)}")
     return found
+
+
+def _answered_for(verdicts: Sequence[MetricVerdict]) -> list[str]:
+    """Return what waivers cover, with who answers for it, as one phrase; none if they cover nothing."""
+    waived = [v for v in _reasons(verdicts, Reason.WAIVED) if v.waiver is not None]
+    told = [f"{name} ({v.waiver})" for v in waived for name in _names([v])]
+    return [f"{len(told)} waived: {', '.join(dict.fromkeys(told))}"] if told else []
 
 
 def _reasons(verdicts: Iterable[MetricVerdict], *reasons: Reason) -> list[MetricVerdict]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pytest_anubis.core.baseline import Criterion, PlainCheck
+from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck, Unjudged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 
 Metric = tuple[str, str, str]
@@ -67,6 +67,24 @@ def unplanned(
                 "part of this run"
             )
     return lines
+
+
+def uncovered(baseline: Baseline) -> list[str]:
+    """Return one line for every component that was measured in learning and has no criterion left.
+
+    One metric that is too noisy is told; a component without any that can fail was not tested at all.
+    """
+    covered = {criterion.component for criterion in baseline.criteria}
+    without: dict[str, list[Unjudged]] = {}
+    for item in baseline.unjudged:
+        if item.component and item.component not in covered:
+            without.setdefault(item.component, []).append(item)
+    return [
+        f"NOT_TESTED {component}: none of its metrics can be judged here: "
+        + "; ".join(f"{item.metric}: {item.reason}" for item in without[component])
+        + "; learn again with more or longer rounds, or on a quieter machine"
+        for component in sorted(without)
+    ]
 
 
 def answers_of(verdicts: Iterable[MetricVerdict]) -> dict[Metric, set[str]]:

@@ -151,6 +151,8 @@ def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[P
     excused, heat = run.excused, run.heat_of_the_room
     for m in measurements:
         what = (*m.disturbance, heat) if m.test in excused else m.disturbance
+        if m.metric.better == "equal":  # neither load nor heat makes anything wrong
+            what = ()
         gather.add(
             hardware_class=run.hardware_class,
             benchmark=m.benchmark,

@@ -83,7 +83,8 @@ def decide_run(
         {result.test: result for result in run.results},
         {(verdict.benchmark, verdict.device) for verdict in run.verdicts},
         node=run.node,
-        explained=rejecting(counted, fail_on) | excused,
+        # What a waiver covers explains why its test failed, too.
+        explained=rejecting([*counted, *run.verdicts], fail_on) | excused,
     )
     left_out = left_out or LeftOut()
     extra += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
@@ -101,6 +102,7 @@ def decide_run(
         caveats=run.switched_off,
         planned=frozenset(plan.place for plan in run.planned),
         cards=run.cards,
+        waivers=run.waivers,
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -169,6 +171,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         planned=frozenset(plan.place for plan in run.planned),
         broken_off=end,
         cards=run.cards,
+        waivers=run.waivers,
     )
 
 

@@ -45,6 +45,7 @@ class JudgedColumns:
         changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
         unsearched: How many samples looked as if they had changed, but were not searched.
         current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
+        waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
     """
 
     population: Population
@@ -58,9 +59,12 @@ class JudgedColumns:
     changes: Mapping[int, Segments] = field(default_factory=dict)
     unsearched: int = 0
     current: Mapping[int, MetricVerdict] = field(default_factory=dict)
+    waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
+        if row in self.waived:
+            return self.waived[row]
         if row in self.current:
             return self.current[row]
         full = self.settled(row, baseline)

@@ -15,7 +15,8 @@ from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.peer_judging import shared_thresholds
 from pytest_anubis.validator.judging.sample_judging import judge_row
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
-from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion, learn_criterion
+from pytest_anubis.validator.learning.criterion_learning import learn_criterion
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.similarity.centre import FEWEST
 
 

@@ -96,12 +96,13 @@ def standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
     n = len(values)
     if n < 2:
         return 0.0, 0.0
-    centre = values.mean()
-    gaps = [part - centre for part in parts]
+    scale = float(np.abs(values).max()) or 1.0  # squares of huge values must not overflow
+    centre = (values / scale).mean()
+    gaps = [part / scale - centre for part in parts]
     variance = math.fsum(float(gap @ gap) for gap in gaps) / (n - 1)
     if variance == 0:
         return 0.0, n - 1.0
     pairs = [float(gap[1:] @ gap[:-1]) for gap in gaps]
     correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), MOST_CORRELATION)
     effective = max(n * (1 - correlation) / (1 + correlation), 2.0)
-    return math.sqrt(variance / effective), effective - 1
+    return scale * math.sqrt(variance / effective), effective - 1

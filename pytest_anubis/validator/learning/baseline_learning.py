@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,31 +18,30 @@ from pytest_anubis.core.baseline import (
     Exclusion,
     Finding,
     Scope,
-    cannot_fail,
+    SelfCheck,
+    Unjudged,
 )
 from pytest_anubis.core.metric import loss_size, size_text
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.change_rate import change_rates
 from pytest_anubis.validator.changes.least_change import least_change
 from pytest_anubis.validator.changes.steady_state import shortest_window
-from pytest_anubis.validator.learning.criterion_learning import (
-    LearnedCriterion,
-    LearnError,
-    detectable,
-    learn_criterion,
-)
-from pytest_anubis.validator.learning.fleet_thresholds import (
-    CONFIDENCE,
-    HealthyTail,
-    fleet_thresholds,
-    healthy_tail,
-)
+from pytest_anubis.validator.learning.criterion_learning import learn_criterion
+from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
+from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tail, sick_nodes
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
 from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds
-from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
+from pytest_anubis.validator.learning.self_check import self_check
+from pytest_anubis.validator.learning.subpopulations import cluster_finding
+from pytest_anubis.validator.learning.undecided_groups import decide_clusters
+from pytest_anubis.validator.limits.power import detectable
+from pytest_anubis.validator.limits.promises import that_can_fail, with_promises
+from pytest_anubis.validator.limits.tails import Tail
 from pytest_anubis.validator.similarity.centre import Method
 
 Progress = Callable[[int, int], None]
-Learned = tuple[LearnedCriterion, "HealthyTail | None"]
+ONE_IN_TWENTY = 1.645
+"""Standard deviations beyond which one normal value in twenty lies, on one side."""
 
 
 def learn_baseline(
@@ -53,9 +53,9 @@ def learn_baseline(
     alpha: float = ALPHA,
     method: Method = "median",
     error_rate: float | None = ERROR_RATE,
-    confidence: float | None = CONFIDENCE,
     node_attributes: Mapping[str, Mapping[str, str]] | None = None,
     one_machine: bool | None = None,
+    promises: Mapping[str, float] | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Baseline:
@@ -68,11 +68,12 @@ def learn_baseline(
         created: Date and time, ISO 8601, UTC (this room has no clock).
         alpha: Practical threshold.
         method: ``median`` or ``medoid``.
-        error_rate: Chance that a healthy node is beyond any learned threshold; None for alpha alone.
-        confidence: Wanted confidence of that rate.
+        error_rate: Chance that a healthy node is rejected; None for alpha alone.
         node_attributes: Node -> attributes, to name what separates a subpopulation.
         one_machine: Whether all units are runs of one machine; None: they are, if there is one node and
             more than one run of it.
+        promises: Metric or component (empty: all) -> loss, as a fraction of the value, that must fail
+            whatever the spread.
         progress: Called with (done, all) after every criterion.
         executor: Learns the populations in parallel; the result is the same.
 
@@ -83,56 +84,91 @@ def learn_baseline(
     _check(populations, hardware_class)
     single = _one_machine(populations) if one_machine is None else one_machine
     tasks = _tasks(populations, single)
-    together = len(tasks) if error_rate is not None and not single else 0
-    learn = partial(_learn, alpha=alpha, method=method, one_machine=single, together=together)
-    results: list[Learned] = []
+    learn = partial(_learn, alpha=alpha, method=method, one_machine=single)
+    results: list[LearnedCriterion] = []
     for done in executor.map(learn, tasks) if executor else map(learn, tasks):
         results.append(done)
         if progress is not None:
             progress(len(results), len(tasks))
-    found = [result for result in results if result[0].criterion is not None]
-    if single:
-        criteria, factor, reached, notes = _machine(found, error_rate), None, None, ""
-    else:
-        fleet = fleet_thresholds(
-            [item for item, _ in found],
-            [tail for _, tail in found],
-            error_rate=error_rate,
-            confidence=confidence,
+    results = results if single else decide_clusters(results)
+    found = [item for item in results if item.criterion is not None]
+    limits = _machine(found, error_rate) if single else _fleet(found, error_rate)
+    criteria, tightened = with_promises(limits.criteria, limits.lucky, limits.tails, promises or {})
+    nodes = tuple(sorted({node for p in populations for node in set(p.nodes)}))
+    check: SelfCheck | None = None
+    seen: tuple[Finding, ...] = ()
+    if not single:
+        check, seen = self_check(
+            criteria, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick
         )
-        criteria, factor, reached, notes = (
-            fleet.criteria,
-            fleet.factor,
-            fleet.confidence,
-            fleet.note,
-        )
-    criteria = _with_change_rates(criteria, [item for item, _ in found])
-    criteria, useless = _that_can_fail(criteria)
+    criteria = _with_change_rates(criteria, found)
+    criteria, useless = that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
         attributes=dict(attributes or {}),
         criteria=_in_order(criteria),
         created=created,
-        nodes=tuple(sorted({node for p in populations for node in set(p.nodes)})),
+        nodes=nodes,
         runs=tuple(sorted({run for p in populations for run in set(p.runs)} - {""})),
         one_machine=single,
         error_rate=error_rate,
-        confidence=reached,
-        factor=factor,
+        factor=limits.factor,
         method=method,
         exclusions=_exclusions(results),
-        findings=(*_findings(results, criteria, notes, alpha, node_attributes), *useless),
+        findings=(
+            *seen,
+            *_findings(results, criteria, limits.note, alpha, node_attributes),
+            *tightened,
+            *useless,
+        ),
+        unjudged=_unjudged(results, criteria, useless),
+        self_check=check,
+        promises=dict(promises or {}),
+    )
+
+
+class Limits(NamedTuple):
+    """Criteria with their thresholds, and what these rest on; one entry a criterion.
+
+    Attributes:
+        criteria: With thresholds.
+        lucky: How much better than typical one healthy unit in twenty is.
+        tails: The healthy tail and the units of a node, where there is a tail.
+        healthy: The same with what every node shows; None for exact metrics and for one machine.
+        factor: The rarity that rejects; None where alpha or the spread of runs decides.
+        note: What to tell people.
+        sick: Nodes that are surely no part of the healthy ones.
+    """
+
+    criteria: tuple[Criterion, ...]
+    lucky: tuple[float, ...]
+    tails: tuple[tuple[Tail, float] | None, ...]
+    healthy: tuple[HealthyTail | None, ...] = ()
+    factor: float | None = None
+    note: str = ""
+    sick: tuple[str, ...] = ()
+
+
+def _fleet(found: Sequence[LearnedCriterion], error_rate: float | None) -> Limits:
+    healthy = [healthy_tail(item) for item in found]
+    sick = sick_nodes(healthy)
+    if sick:
+        healthy = [healthy_tail(item, sick) for item in found]
+    fleet = fleet_thresholds(found, healthy, error_rate=error_rate)
+    return Limits(
+        criteria=fleet.criteria,
+        lucky=tuple(tail.lucky if tail else 0.0 for tail in healthy),
+        tails=tuple((tail.tail, tail.each) if tail else None for tail in healthy),
+        healthy=tuple(healthy),
+        factor=fleet.factor,
+        note=fleet.note,
+        sick=tuple(sorted(sick)),
     )
 
 
 def _learn(
-    task: tuple[Population, Scope],
-    *,
-    alpha: float,
-    method: Method,
-    one_machine: bool,
-    together: int,
-) -> Learned:
+    task: tuple[Population, Scope], *, alpha: float, method: Method, one_machine: bool
+) -> LearnedCriterion:
     population, scope = task
     learned = learn_criterion(
         population, alpha=alpha, method=method, one_machine=one_machine, scope=scope
@@ -140,7 +176,7 @@ def _learn(
     if learned.criterion is not None and scope == "unit" and population.metric.better != "equal":
         window = shortest_window(population, learned.rows.usable & ~learned.flagged)
         learned = replace(learned, criterion=replace(learned.criterion, window=window))
-    return learned, healthy_tail(learned, criteria=together) if together else None
+    return learned
 
 
 def _tasks(populations: Sequence[Population], single: bool) -> list[tuple[Population, Scope]]:
@@ -204,27 +240,29 @@ def _one_machine(populations: Sequence[Population]) -> bool:
     return len(nodes) == 1 and len(runs) > 1
 
 
-def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criterion, ...]:
-    noisy = [item for item, _ in found if item.spread is not None]
+def _machine(found: Sequence[LearnedCriterion], error_rate: float | None) -> Limits:
+    noisy = [item for item in found if item.spread is not None]
     thresholds = machine_thresholds(
         [item.spread for item in noisy if item.spread is not None],
         error_rate=error_rate if error_rate is not None else ERROR_RATE,
     )
     by_item = {id(item): found for item, found in zip(noisy, thresholds, strict=True)}
-    out = []
-    for item, _ in found:
+    out, lucky = [], []
+    for item in found:
         criterion = item.criterion
         if criterion is None:
             continue
+        own = 0.0
         if id(item) in by_item:
             threshold = by_item[id(item)]
+            own = ONE_IN_TWENTY * threshold.scale
             criterion = replace(
                 criterion,
                 learned=threshold.confirmed,
                 unconfirmed=threshold.unconfirmed,
                 spread=threshold.scale,
                 detectable=detectable(
-                    criterion.metric.better, criterion.alpha, threshold.confirmed
+                    criterion.metric.better, min(criterion.alpha, threshold.confirmed), own
                 ),
                 notes=(
                     *criterion.notes,
@@ -233,7 +271,8 @@ def _machine(found: Sequence[Learned], error_rate: float | None) -> tuple[Criter
                 ),
             )
         out.append(criterion)
-    return tuple(out)
+        lucky.append(own)
+    return Limits(criteria=tuple(out), lucky=tuple(lucky), tails=(None,) * len(out))
 
 
 def _with_change_rates(
@@ -258,22 +297,27 @@ def _with_change_rates(
     )
 
 
-def _that_can_fail(
-    criteria: Sequence[Criterion],
-) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
-    """Leave out criteria that no sample could fail, and say so: being judged by them means nothing."""
-    kept, findings = [], []
-    for criterion in criteria:
-        why = cannot_fail(criterion)
-        if not why:
-            kept.append(criterion)
-            continue
-        name = criterion.metric.name
-        text = f"{name}: no criterion, it could never fail: {why}"
-        findings.append(
-            Finding(kind="no-criterion", benchmark=criterion.benchmark, metric=name, text=text)
-        )
-    return tuple(kept), tuple(findings)
+def _unjudged(
+    results: Sequence[LearnedCriterion], criteria: Sequence[Criterion], useless: Sequence[Finding]
+) -> tuple[Unjudged, ...]:
+    """Return the metrics that were measured and have no criterion left, with the first reason."""
+    judged = {(criterion.benchmark, criterion.metric.name) for criterion in criteria}
+    why = {(f.benchmark, f.metric): f.text.partition("no criterion, ")[2] for f in useless}
+    found: dict[tuple[str, str], Unjudged] = {}
+    for item in results:
+        key = (item.population.benchmark, item.population.metric.name)
+        reason = item.reason or why.get(key, "")
+        if key not in judged and reason:
+            found.setdefault(
+                key,
+                Unjudged(
+                    benchmark=key[0],
+                    metric=key[1],
+                    component=item.population.component,
+                    reason=reason,
+                ),
+            )
+    return tuple(found[key] for key in sorted(found))
 
 
 def _in_order(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
@@ -282,27 +326,28 @@ def _in_order(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
     )
 
 
-def _exclusions(results: Sequence[Learned]) -> tuple[Exclusion, ...]:
-    every = {exclusion for item, _ in results for exclusion in item.exclusions}
+def _exclusions(results: Sequence[LearnedCriterion]) -> tuple[Exclusion, ...]:
+    every = {exclusion for item in results for exclusion in item.exclusions}
     return tuple(sorted(every, key=lambda e: (e.benchmark, e.metric, e.node, e.device, e.reason)))
 
 
 def _findings(
-    results: Sequence[Learned],
+    results: Sequence[LearnedCriterion],
     criteria: Sequence[Criterion],
     note: str,
     alpha: float,
     node_attributes: Mapping[str, Mapping[str, str]] | None,
 ) -> tuple[Finding, ...]:
     found: list[Finding] = []
-    for item, _ in results:
-        findings = item.findings
-        if findings and item.criterion is not None and node_attributes:
-            centre = np.asarray(item.criterion.centre)
-            findings = subpopulation_findings(
-                item.population, item.rows, centre, alpha, node_attributes
+    for item in results:
+        found.extend(f for f in item.findings if f.kind != "second-population")
+        if item.criterion is None:
+            continue
+        for cluster in item.clusters:
+            middle = item.criterion.typical
+            found.append(
+                cluster_finding(item.population, item.rows, cluster, middle, node_attributes)
             )
-        found.extend(findings)
     for criterion in criteria:
         text = _unrepeatable(criterion)
         if text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,13 +11,15 @@ from pytest_anubis.core.baseline import ALPHA, MOST_MEDIANS, Criterion, Exclusio
 from pytest_anubis.core.metric import Direction, loss_size, loss_text, told_apart
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.exact_metrics import learn_constant
-from pytest_anubis.validator.learning.machine_thresholds import (
-    RunSpread,
-    machine_thresholds,
-    run_spread,
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
+from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds, run_spread
+from pytest_anubis.validator.learning.subpopulations import (
+    cluster_finding,
+    clusters,
 )
-from pytest_anubis.validator.learning.subpopulations import subpopulation_findings
-from pytest_anubis.validator.learning.tails import in_healthy_tail
+from pytest_anubis.validator.learning.undecided_groups import with_undecided
+from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
+from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.similarity.centre import (
     FEWEST,
     Method,
@@ -25,7 +27,7 @@ from pytest_anubis.validator.similarity.centre import (
     medoid_row,
     repeatability,
 )
-from pytest_anubis.validator.similarity.distance import uniformly_worse, worse
+from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
@@ -42,40 +44,11 @@ MOSTLY, GAP = 0.75, 1.2
 tail's units is within alpha, and the next one outside is this much further away: a noisy metric, not two
 populations. A judgement: of ten strong healthy units three may be noise, and a fifth more is a gap that noise
 rarely leaves."""
+EVEN = 0.35
+"""Of two groups that each have at least this share of the nodes, which is the larger one is luck."""
 ENOUGH_VALUES, SHORTER = 5, 4
 """A sample with this many values, or a quarter of the smallest one learned from, can be judged: its median is
 then no single value's, and a run that was cut short is told from one that was not."""
-
-
-class LearnError(ValueError):
-    """Populations from which nothing can be learned because they contradict each other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LearnedCriterion:
-    """A criterion with what the learning saw; arrays are over the rows of ``population``.
-
-    Attributes:
-        population: What was learned from; pooled per node if the scope is ``node``.
-        criterion: None when there is none; then `reason` says why.
-        reason: Why there is no criterion, empty if there is one.
-        exclusions: Units that took no part, or were found too far from the centre.
-        findings: What people should look at.
-        losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
-        flagged: Shape (n,), True where the loss is beyond the practical threshold.
-        rows: The usable rows, sorted.
-        spread: Run-to-run spread, for one machine only.
-    """
-
-    population: Population
-    criterion: Criterion | None
-    reason: str = ""
-    exclusions: tuple[Exclusion, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    losses: FloatArray
-    flagged: BoolArray
-    rows: Rows
-    spread: RunSpread | None = None
 
 
 def learn_criterion(
@@ -135,30 +108,58 @@ def _of_fleet(
 ) -> LearnedCriterion:
     columns = rows.quantile_columns(rows.grid())
     better = population.metric.better
-    members = rows.usable.copy()
+    centre, (below, above) = _settled_centre(rows, columns, rows.usable, better, alpha, method)
+    beside = clusters(population, rows, alpha, (below, above))
+    findings = tuple(
+        cluster_finding(population, rows, one, float(np.median(centre))) for one in beside
+    )
+    slower = np.zeros(rows.total, dtype=np.bool_)
+    even = next((one for one in beside if EVEN <= one.size / one.whole <= 1 - EVEN), None)
+    if even is not None:
+        # Of two groups of nearly one size, which is the larger one is luck: the faster one is the centre.
+        faster = even.side == better
+        slower = rows.usable & ~even.members if faster else even.members
+        centre, (below, above) = _settled_centre(
+            rows, columns, rows.usable & ~slower, better, alpha, method
+        )
+    losses = worse(below, above, better)
+    flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
+    slower = slower & flagged
+    healthy = rows.usable & ~flagged
+    excluded = exclusions + tuple(_too_far(population, losses, flagged & ~slower, alpha))
+    minority = _no_majority(population, rows.usable & ~slower, healthy, below + above, losses)
+    if minority:
+        return _without(population, rows, minority, excluded)
+    learned = LearnedCriterion(
+        population=population,
+        criterion=_criterion(population, rows, columns, centre, healthy, alpha, scope),
+        exclusions=excluded,
+        findings=findings,
+        losses=losses,
+        gains=below + above - losses,
+        flagged=flagged,
+        rows=rows,
+        clusters=beside,
+    )
+    return with_undecided(learned, slower) if slower.any() else learned
+
+
+def _settled_centre(
+    rows: Rows,
+    columns: FloatArray,
+    members: BoolArray,
+    better: Direction,
+    alpha: float,
+    method: Method,
+) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
+    """Return the centre of those that are close to it, and all units' distances below and above it."""
     while True:
         centre = _centre(rows, columns, members, method)
         below, above = rows.sides(centre)
-        losses = worse(below, above, better)
-        flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
+        flagged = rows.usable & (np.nan_to_num(worse(below, above, better)) > 1 - alpha)
         if not (members & flagged).any():
-            break
+            return centre, (below, above)
         members = members & ~flagged
-    healthy = rows.usable & ~flagged
-    excluded = exclusions + tuple(_too_far(population, losses, flagged, alpha))
-    minority = _no_majority(population, rows.usable, healthy, losses)
-    if minority:
-        return _without(population, rows, minority, excluded)
-    criterion = _criterion(population, rows, columns, centre, healthy, alpha, scope)
-    return LearnedCriterion(
-        population=population,
-        criterion=criterion,
-        exclusions=excluded,
-        findings=subpopulation_findings(population, rows, centre, alpha, sides=(below, above)),
-        losses=losses,
-        flagged=flagged,
-        rows=rows,
-    )
 
 
 def _of_machine(
@@ -257,7 +258,7 @@ def _criterion(
         centre=tuple(centre.tolist()),
         alpha=alpha,
         repeatability=1.0 if exact else repeatability(columns, healthy),
-        detectable=None if exact else detectable(population.metric.better, alpha, None),
+        detectable=None if exact else detectable(population.metric.better, alpha),
         medians=tuple(medians.tolist()),
         nodes=nodes,
         units=units,
@@ -265,15 +266,6 @@ def _criterion(
         least=max(1, min(ENOUGH_VALUES, smallest // SHORTER)),
         weak=count <= WEAK,
     )
-
-
-def detectable(better: Direction, alpha: float, learned: float | None) -> float:
-    """Return the smallest uniform loss of a typical unit that gives FAIL, as a fraction of its value.
-
-    For ``higher`` that is a value lower by this share; for ``lower`` one that is larger by it.
-    """
-    threshold = alpha if learned is None else min(alpha, learned)
-    return abs(uniformly_worse(1.0, threshold, better) - 1)
 
 
 def _count(population: Population, members: BoolArray) -> tuple[int, int]:
@@ -307,7 +299,11 @@ def _too_few(population: Population, usable: BoolArray) -> str:
 
 
 def _no_majority(
-    population: Population, usable: BoolArray, healthy: BoolArray, losses: FloatArray
+    population: Population,
+    usable: BoolArray,
+    healthy: BoolArray,
+    apart: FloatArray,
+    losses: FloatArray,
 ) -> str:
     """Return why the healthy units are no majority, or ''.
 
@@ -323,7 +319,8 @@ def _no_majority(
     if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
         return ""
     if after >= FEWEST:
-        own = in_healthy_tail(losses, healthy, usable)
+        null = healthy_null(np.where(usable, 2 * losses - apart, np.nan), healthy)
+        own = usable & (null.healthy >= HALF)
         mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= MOSTLY * int(own.sum())
         if mostly and losses[usable & ~own].min(initial=1.0) > GAP * losses[own].max():
             return ""

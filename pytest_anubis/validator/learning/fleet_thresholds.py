@@ -1,10 +1,12 @@
-"""Learned thresholds of a fleet: one common rarity that keeps a whole healthy node at the stated rate.
+"""Learned thresholds of a fleet: rarities that keep a whole healthy node at the stated rate.
 
-Per metric the rarity of a distance is -log of its chance under a tail fitted to that metric's own healthy
-distances. A node's score is the largest rarity over all its metrics and devices, each distance taken to a
-centre learned without that node; the threshold is an order statistic of the scores of the healthy nodes (the
-max-T idea of Westfall and Young 1993, on tail probabilities, so that a metric with a heavy tail costs the
-quiet ones no power).
+Per metric the rarity of a loss is -log of its chance under the tail of that metric's own healthy losses. A
+node's score is the largest rarity over all its metrics and devices, each loss taken to a centre and a tail
+learned without that node (the max-T idea of Westfall and Young 1993, on tail probabilities, so that a metric
+with a heavy tail costs the quiet ones no power). Two rarities follow. One keeps a healthy node from being
+called unusual. The other one keeps it from being rejected, which takes a loss beyond the practical threshold
+as well: metrics whose noise never gets there cost nothing, so all of the error rate is left for those whose
+noise does.
 """
 
 from __future__ import annotations
@@ -18,42 +20,31 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion, detectable
-from pytest_anubis.validator.learning.leave_one_out import leave_one_out_losses
-from pytest_anubis.validator.learning.tails import (
-    LOOSEST,
-    Tail,
-    fit_tail,
-    in_healthy_tail,
-    nodes_needed,
-    tolerance_limit,
-)
-from pytest_anubis.validator.similarity.usable_rows import distinct_codes, name_codes
+from pytest_anubis.validator.learning.healthy_tails import HealthyTail
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
+from pytest_anubis.validator.limits.power import detectable
+from pytest_anubis.validator.limits.tails import nodes_needed, weighted_limit
 
-REACH = 1.5
-"""With too few nodes for the rate a threshold is never extrapolated further than this times the largest
-healthy distance seen: a tail of few values may bend upwards by chance, and a fault must not hide behind
-it."""
-CONFIDENCE = 0.9
-"""Confidence of the stated rate where nobody states another: 230 nodes; 95 % would take 299."""
+FEWEST_NODES = 5
+"""Fewest nodes with learned limits: of four, two sick ones leave no majority, and their criteria are weak.
+With five to thirty nodes of eight devices 1 to 2 % of healthy nodes are rejected
+(`benchmarks/validator_dirty.py`), where alpha alone rejects 12 %."""
 
 
-class HealthyTail(NamedTuple):
-    """What one metric's healthy distances say about thresholds.
+class NodeScores(NamedTuple):
+    """What every node shows over all metrics; arrays are over ``nodes``.
 
     Attributes:
-        tail: The fitted tail.
-        largest: Largest healthy distance.
-        nodes: Codes of nodes, and for each its largest rarity.
-        rarity: See `nodes`.
-        strays: Names of the nodes that are no part of the healthy fleet for this metric.
+        nodes: Names, sorted.
+        rarity: Largest rarity.
+        costly: Largest rarity among the units beyond the practical threshold.
+        trust: Smallest chance of its units to be healthy ones.
     """
 
-    tail: Tail
-    largest: float
     nodes: tuple[str, ...]
     rarity: FloatArray
-    strays: frozenset[str]
+    costly: FloatArray
+    trust: FloatArray
 
 
 class FleetThresholds(NamedTuple):
@@ -61,50 +52,13 @@ class FleetThresholds(NamedTuple):
 
     Attributes:
         criteria: With threshold, spread and detectable loss filled in, in the given order.
-        factor: The common rarity; None when there are too few nodes.
-        confidence: Confidence of the rate; None when it holds on average only.
-        nodes: How many healthy nodes the common rarity rests on.
+        factor: The rarity that rejects; None when there are too few nodes.
         note: What to tell people, empty if all is well.
     """
 
     criteria: tuple[Criterion, ...]
     factor: float | None
-    confidence: float | None
-    nodes: int
     note: str
-
-
-def healthy_tail(learned: LearnedCriterion, *, criteria: int = 1) -> HealthyTail | None:
-    """Fit one metric's healthy tail; None if it has no criterion or is exact.
-
-    Units beyond alpha are not simply left out: a noisy metric has healthy units there, and cutting them
-    off would promise a spread that the fleet does not have. They are taken back as long as the tail of
-    those inside makes such a distance likely; what a gap separates stays out.
-
-    Args:
-        learned: One learned criterion.
-        criteria: How many criteria are learned together.
-    """
-    criterion = learned.criterion
-    if criterion is None or criterion.metric.better == "equal":
-        return None
-    usable = learned.rows.usable
-    inside = in_healthy_tail(learned.losses, usable & ~learned.flagged, usable, criteria)
-    distances = leave_one_out_losses(learned, inside)
-    tail = fit_tail(distances[inside])
-    names, codes = name_codes(learned.population.nodes)
-    codes_inside = codes[inside]
-    worst = np.zeros(len(names))
-    np.maximum.at(worst, codes_inside, tail.rarity_without(distances[inside], codes_inside))
-    strays = distinct_codes(codes[usable & ~inside])
-    present = np.setdiff1d(distinct_codes(codes_inside), strays)
-    return HealthyTail(
-        tail=tail,
-        largest=float(distances[inside].max()),
-        nodes=tuple(names[code] for code in present.tolist()),
-        rarity=worst[present],
-        strays=frozenset(names[code] for code in strays.tolist()),
-    )
 
 
 def fleet_thresholds(
@@ -112,88 +66,93 @@ def fleet_thresholds(
     tails: Sequence[HealthyTail | None],
     *,
     error_rate: float | None,
-    confidence: float | None = CONFIDENCE,
 ) -> FleetThresholds:
     """Set every criterion's learned threshold so that a healthy node is rejected at the stated rate.
 
-    With too few nodes for the rate, alpha alone decides, except for a metric whose healthy samples do not
-    even agree to alpha with each other: there the extrapolated tail widens the spread, so that noise
-    rejects nobody.
+    The rarities are what the tails promise for so many comparisons, or, where there are nodes enough to see
+    it (a hundred for 1 %), the order statistic of the scores of the healthy nodes if that is larger.
 
     Args:
         learned: The criteria of one class, all of which have one.
         tails: Their healthy tails, None for exact metrics.
-        error_rate: Chance that a healthy node is beyond any threshold; None for alpha alone.
-        confidence: Wanted confidence of that rate; less is used, and said, if nodes do not suffice.
+        error_rate: Chance that a healthy node is rejected; None for alpha alone.
     """
     criteria = [item.criterion for item in learned if item.criterion is not None]
-    if error_rate is None:
-        return FleetThresholds(tuple(criteria), None, None, 0, "")
-    units = [len(item.losses) / max(item.criterion.nodes, 1) for item in learned if item.criterion]
-    far = math.log(max(sum(units), 1.0) / error_rate)
-    scores = _scores([tail for tail in tails if tail is not None])
-    reached = confidence
-    factor = tolerance_limit(scores, error_rate, confidence)
-    if factor is None:
-        reached = None
-        factor = tolerance_limit(scores, error_rate, None)
-        # The largest of about a hundred scores is a matter of luck, and the tails were fitted to the same
-        # few nodes: not below what the tails promise for that many independent comparisons (Bonferroni).
-        factor = None if factor is None else max(factor, far)
-    note = _note(len(scores), error_rate, confidence, reached, factor is None)
-    out = []
-    for criterion, tail in zip(criteria, tails, strict=True):
-        out.append(_with_threshold(criterion, tail, factor, far, note))
-    return FleetThresholds(tuple(out), factor, reached, len(scores), note)
+    noisy = [tail for tail in tails if tail is not None]
+    scores = node_scores(noisy)
+    if error_rate is None or not noisy:
+        return FleetThresholds(tuple(map(_with_power, criteria, tails)), None, "")
+    if len(scores.nodes) < FEWEST_NODES:
+        note = (
+            f"{len(scores.nodes)} nodes are too few for learned limits: {FEWEST_NODES} are needed; "
+            "alpha decides"
+        )
+        return FleetThresholds(tuple(map(_with_power, criteria, tails)), None, note)
+    rarest = math.log(max(sum(tail.each for tail in noisy), 1.0) / error_rate)
+    seen = weighted_limit(scores.rarity, scores.trust, error_rate)
+    unusual = rarest if seen is None else max(rarest, seen)
+    budget = _budget(noisy, error_rate)
+    seen = weighted_limit(scores.costly, scores.trust, error_rate)
+    rejects = min(budget if seen is None else max(budget, seen), unusual)
+    out = tuple(
+        _with_threshold(criterion, tail, unusual, rejects)
+        for criterion, tail in zip(criteria, tails, strict=True)
+    )
+    needed = nodes_needed(error_rate, None)
+    healthy = float(scores.trust.sum())
+    note = ""
+    if healthy < needed:
+        note = (
+            f"the rate of {error_rate:.3g} rests on the tails of {healthy:.0f} healthy nodes; "
+            f"from {needed} on it is seen"
+        )
+    return FleetThresholds(out, rejects, note)
+
+
+def _budget(tails: Sequence[HealthyTail], rate: float) -> float:
+    """Return the rarity at which all metrics together reject a healthy node at the stated rate."""
+    beyond = np.array([tail.beyond for tail in tails])
+    each = np.array([tail.each for tail in tails])
+    low, high = 0.0, max(math.log(each.sum() / rate), 0.0)
+    for _ in range(50):  # halves the interval each time: to the last digit
+        middle = (low + high) / 2
+        if float(each @ np.minimum(beyond, math.exp(-middle))) > rate:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def _with_threshold(
-    criterion: Criterion, tail: HealthyTail | None, factor: float | None, far: float, note: str
+    criterion: Criterion, tail: HealthyTail | None, unusual: float, rejects: float
 ) -> Criterion:
     if tail is None:
         return criterion
-    rarity = factor if factor is not None else far
-    distance = tail.tail.distance(rarity)
-    if factor is None:
-        distance = min(distance, REACH * tail.largest)
-        noisy = criterion.repeatability is not None and criterion.repeatability < criterion.alpha
-        if not noisy or distance <= 1 - criterion.alpha:
-            return replace(criterion, spread=tail.tail.scale, notes=(*criterion.notes, note))
-    threshold = 1 - min(distance, LOOSEST)
-    return replace(
-        criterion,
-        learned=threshold,
-        spread=tail.tail.scale,
-        detectable=detectable(criterion.metric.better, criterion.alpha, threshold),
-        notes=(*criterion.notes, note) if note else criterion.notes,
-    )
+    practical = 1 - criterion.alpha
+    loss = min(tail.tail.distance(unusual), max(tail.tail.distance(rejects), practical))
+    found = replace(criterion, learned=1 - min(loss, 1.0), spread=tail.tail.scale)
+    return _with_power(found, tail)
 
 
-def _scores(tails: Sequence[HealthyTail]) -> FloatArray:
-    """Return the largest rarity of every node that is a stray nowhere."""
-    strays = frozenset().union(*(tail.strays for tail in tails)) if tails else frozenset()
-    names = sorted({name for tail in tails for name in tail.nodes} - strays)
+def _with_power(criterion: Criterion, tail: HealthyTail | None) -> Criterion:
+    """State the smallest loss that a criterion finds."""
+    if tail is None:
+        return criterion
+    threshold = min(criterion.alpha, 1.0 if criterion.learned is None else criterion.learned)
+    return replace(criterion, detectable=detectable(criterion.metric.better, threshold, tail.lucky))
+
+
+def node_scores(tails: Sequence[HealthyTail]) -> NodeScores:
+    """Return what every node shows over all metrics."""
+    names = sorted({name for tail in tails for name in tail.nodes})
     place = {name: index for index, name in enumerate(names)}
-    score = np.zeros(len(names))
-    known: dict[tuple[str, ...], tuple[IntArray, IntArray]] = {}
+    rarity, costly, trust = np.zeros(len(names)), np.zeros(len(names)), np.ones(len(names))
+    known: dict[tuple[str, ...], IntArray] = {}
     for tail in tails:
         if tail.nodes not in known:
-            rows = [i for i, name in enumerate(tail.nodes) if name in place]
-            target = [place[tail.nodes[i]] for i in rows]
-            known[tail.nodes] = (np.array(rows, dtype=np.int64), np.array(target, dtype=np.int64))
-        rows_here, target_here = known[tail.nodes]
-        score[target_here] = np.maximum(score[target_here], tail.rarity[rows_here])
-    return score
-
-
-def _note(nodes: int, rate: float, wanted: float | None, reached: float | None, none: bool) -> str:
-    average = nodes_needed(rate, None)
-    if none:
-        text = f"{nodes} healthy nodes are too few for a learned limit at {rate:.3g}: {average} are needed"
-        if wanted is not None:
-            text += f" ({nodes_needed(rate, wanted)} for {wanted:.0%} confidence)"
-        return text + "; alpha decides"
-    if wanted is not None and reached is None:
-        needed = nodes_needed(rate, wanted)
-        return f"the rate of {rate:.3g} holds on average; {needed} nodes would give {wanted:.0%} confidence"
-    return ""
+            known[tail.nodes] = np.array([place[name] for name in tail.nodes], dtype=np.int64)
+        where = known[tail.nodes]
+        rarity[where] = np.maximum(rarity[where], tail.rarity)
+        costly[where] = np.maximum(costly[where], tail.costly)
+        trust[where] = np.minimum(trust[where], tail.trust)
+    return NodeScores(tuple(names), rarity, costly, trust)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,90 +21,133 @@ SHARE = 0.1
 """Smallest share of the nodes that is worth a finding: less are defects, which the learning leaves out."""
 COHERENT = 0.5
 """More than this share of those aside must be alike: scattered defects are no population."""
+VALLEY = 0.5
+"""Half-way between two populations lie at most this many times as many units as about the smaller one's
+middle: of one broad population the ends are thinner than what is between."""
 SEPARATES = 0.95
 """Share of a subpopulation that an attribute's value must name, and of the majority that it must not: one in
 twenty may be mislabelled or sick."""
 
 
-def subpopulation_findings(
+class Cluster(NamedTuple):
+    """A coherent group of units beside the majority.
+
+    Attributes:
+        side: ``lower`` or ``higher`` than the majority.
+        members: Shape (n,), which units belong to it.
+        close: Shape (n,), those of them that are close to its own centre.
+        typical: Median of its own centre.
+        size: How many nodes (of one node: units) it has.
+        whole: Of how many.
+    """
+
+    side: str
+    members: BoolArray
+    close: BoolArray
+    typical: float
+    size: int
+    whole: int
+
+
+def clusters(
     population: Population,
     rows: Rows,
-    centre: FloatArray,
     alpha: float,
-    attributes: Mapping[str, Mapping[str, str]] | None = None,
-    *,
-    sides: tuple[FloatArray, FloatArray] | None = None,
-) -> tuple[Finding, ...]:
-    """Find a cluster of more than a tenth of the nodes beside the majority, worse or better.
+    sides: tuple[FloatArray, FloatArray],
+) -> tuple[Cluster, ...]:
+    """Return the clusters of more than a tenth of the nodes beside the majority, at most one on each side.
 
     Args:
         population: What was learned from.
         rows: Its usable rows.
-        centre: The majority's centre.
         alpha: Units less alike than this (two-sided) are aside.
-        attributes: Node -> attributes of its hardware class, to name what separates it from the majority.
-        sides: The units' distances below and above the centre, if they are known already.
-
-    Returns:
-        At most one finding for each side.
+        sides: The units' distances below and above the centre.
     """
-    below, above = sides if sides is not None else rows.sides(centre)
+    below, above = sides
     with np.errstate(invalid="ignore"):
         aside = rows.usable & (below + above > 1 - alpha)
     if int(aside.sum()) <= SHARE * int(rows.usable.sum()):
         return ()
-    findings = []
-    for name, mask in (
-        ("lower", aside & (np.nan_to_num(below) >= np.nan_to_num(above))),
-        ("higher", aside & (np.nan_to_num(above) > np.nan_to_num(below))),
-    ):
-        found = _cluster(population, rows, mask, name, float(np.median(centre)), alpha, attributes)
-        findings.extend(found)
-    return tuple(findings)
+    lower = np.nan_to_num(below) >= np.nan_to_num(above)
+    found = []
+    for side, mask in (("lower", aside & lower), ("higher", aside & ~lower)):
+        cluster = _cluster(population, rows, mask, side, alpha)
+        if cluster is not None:
+            found.append(cluster)
+    return tuple(found)
 
 
 def _cluster(
-    population: Population,
-    rows: Rows,
-    mask: BoolArray,
-    side: str,
-    middle: float,
-    alpha: float,
-    attributes: Mapping[str, Mapping[str, str]] | None,
-) -> list[Finding]:
+    population: Population, rows: Rows, mask: BoolArray, side: str, alpha: float
+) -> Cluster | None:
     _, codes = name_codes(population.nodes)
     everyone = len(distinct_codes(codes[rows.usable]))
     nodes = distinct_codes(codes[mask])
-    one_node = everyone == 1
-    members = int(mask.sum()) if one_node else len(nodes)
-    whole = int(rows.usable.sum()) if one_node else everyone
+    members = int(mask.sum()) if everyone == 1 else len(nodes)
+    whole = int(rows.usable.sum()) if everyone == 1 else everyone
     if members < FEWEST or members <= SHARE * whole:
-        return []
+        return None
     own = median_centre(rows.quantile_columns(rows.grid()), mask)
     below, above = rows.sides(own)
     close = mask & (np.nan_to_num(below + above, nan=1.0) <= 1 - alpha)
     if close.sum() < max(FEWEST, COHERENT * mask.sum()):
-        return []  # scattered defects are no population
-    who = f"{members} of {whole} {'units' if one_node else 'nodes'}"
+        return None  # scattered defects are no population
+    if not _valley(rows, mask, float(np.median(own))):
+        return None  # the end of one broad population is no second one
+    return Cluster(side, mask, close, float(np.median(own)), members, whole)
+
+
+def _valley(rows: Rows, mask: BoolArray, typical: float) -> bool:
+    """Return whether there are fewer units half-way to the majority than about the cluster's own middle."""
+    medians = rows.medians()
+    rest = medians[rows.usable & ~mask]
+    if not len(rest):
+        return True
+    other = float(np.median(rest))
+    width = abs(other - typical) / 3
+    between = np.abs(medians - (other + typical) / 2) < width / 2
+    about = np.abs(medians - typical) < width / 2
+    return int((rows.usable & between).sum()) <= VALLEY * int((mask & about).sum())
+
+
+def cluster_finding(
+    population: Population,
+    rows: Rows,
+    cluster: Cluster,
+    middle: float,
+    attributes: Mapping[str, Mapping[str, str]] | None = None,
+) -> Finding:
+    """Say what a cluster is, and which attribute separates it.
+
+    Args:
+        population: What was learned from.
+        rows: Its usable rows.
+        cluster: One of `clusters`.
+        middle: What is typical of the majority.
+        attributes: Node -> attributes of its hardware class.
+    """
+    mask = cluster.members
+    _, codes = name_codes(population.nodes)
+    one_node = len(distinct_codes(codes[rows.usable])) == 1
+    nodes = distinct_codes(codes[mask])
+    who = f"{cluster.size} of {cluster.whole} {'units' if one_node else 'nodes'}"
     mixed = np.isin(nodes, distinct_codes(codes[rows.usable & ~mask]))
     if (
-        mixed.mean() > COHERENT and not one_node
+        not one_node and mixed.mean() > COHERENT
     ):  # some devices of most of these nodes, not the nodes
         who = f"{int(mask.sum())} of {int(rows.usable.sum())} devices, on {who},"
     text = (
-        f"{population.metric.name}: {who} form a second population, {side} than "
-        f"the majority (typical {np.median(own):.6g} against {middle:.6g} {population.metric.unit})"
+        f"{population.metric.name}: {who} form a second population, {cluster.side} than "
+        f"the majority (typical {cluster.typical:.6g} against {middle:.6g} {population.metric.unit})"
     )
-    separating = separating_attribute(population, close, rows.usable & ~mask, attributes)
+    separating = separating_attribute(population, cluster.close, rows.usable & ~mask, attributes)
     text += f"; {separating}" if separating else "; no known attribute of the nodes separates them"
-    return [
-        Finding(
-            kind="second-population",
-            benchmark=population.benchmark,
-            metric=population.metric.name,
-            text=text,
-        )
-    ]
+    return Finding(
+        kind="second-population",
+        benchmark=population.benchmark,
+        metric=population.metric.name,
+        text=text,
+    )
 
 
 def separating_attribute(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.selector.risk.choosing import model_choice
 from pytest_anubis.store.history.database import History
 from tests.postgres import new_database
 from tests.session.selector_story import ALL, DAY, HERE, happened, names, write_history
@@ -48,12 +50,16 @@ def test_select_chooses_for_a_node(here: Path, capsys: pytest.CaptureFixture[str
     goal = ("select", "--node", "n05", "--horizon", "30d", "--risk", "0.2")
     assert main([*goal, "--explain"]) == 0
     text = said(capsys)
-    assert "n05: weibull model of" in text
+    assert "n05: exponential model of" in text  # a constant rate is what made this past
     assert "accepted 20 %" in text
+    assert re.search(r"(\S+) % \(95 % within (\S+) % to (\S+) %\) after these pass", text)
+    assert "note: exponential: no richer one predicted better" in text
     assert all(name in text for name in ALL)
     assert main([*goal, "--json", "-"]) == 0
     record = json.loads(said(capsys))
     assert sorted([*record["chosen"], *(item["benchmark"] for item in record["pruned"])]) == ALL
+    low, high = record["residual_interval"]
+    assert low < record["residual_risk"] < high
     assert record["residual_risk"] <= 0.2 < record["risk_before"] == record["nodes"]["n05"]
     assert main([*goal, "--ids"]) == 0
     assert said(capsys).split() == record["chosen"]
@@ -82,9 +88,11 @@ def test_several_nodes_share_a_choice(here: Path, capsys: pytest.CaptureFixture[
 
 
 def test_risk_shows_saves_and_draws(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["risk", "--html", "risk.html", "--save", "--json", "risk.json"]) == 0
+    auto = ["risk", "--html", "risk.html", "--save", "--json", "risk.json"]
+    assert main([*auto, "--model", "cox"]) == 0
     text = said(capsys)
     assert "60 nodes: " in text
+    assert "model:" not in text  # it was named
     assert "20 more nodes (--all shows them)" in text
     page = (here / "risk.html").read_text()
     assert page.count("<svg") == 2
@@ -100,6 +108,24 @@ def test_risk_shows_saves_and_draws(here: Path, capsys: pytest.CaptureFixture[st
     again = json.loads(said(capsys))
     for one, two in zip(document["nodes"], again["nodes"], strict=True):
         assert one["probability"] == pytest.approx(two["probability"], rel=0.01)
+
+
+def test_auto_says_why_and_how_good_it_is(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_choice, "NETWORK_FROM", 10_000)  # no minute for a network
+    assert main(["risk", "--horizon", "7d", "--save", "--html", "risk.html"]) == 0
+    text = said(capsys)
+    assert "model: exponential: no richer one predicted better over 4 earlier moments" in text
+    assert re.search(r"exponential +0\.\d{3} .* chosen", text)
+    assert re.search(r"cox-time +- .* needs 10000 incidents, there are \d+", text)
+    assert "calibration within " in text
+    assert (here / "risk.html").read_text().count("<svg") == 3
+    # What was saved tells the same story, and every risk has its interval.
+    assert main(["risk", "--json", "-"]) == 0
+    document = json.loads(said(capsys))
+    assert document["backtest"]["reason"].startswith("exponential")
+    assert all(node["low"] < node["probability"] < node["high"] for node in document["nodes"])
 
 
 @pytest.mark.parametrize("model", ["exponential", "weibull", "cox"])

@@ -152,7 +152,7 @@ def test_a_bad_node_is_riskier_and_a_new_one_gets_what_is_usual() -> None:
 )
 def test_the_model_is_as_rich_as_the_history_allows(each: int, nodes: int, model: str) -> None:
     known = fleet(nodes=nodes, each=each)
-    risk = fit_risk(known, now=NOW)
+    risk = fit_risk(known, now=NOW, quick=True)
     assert risk.text == f"{model} model of {risk.model.events} incidents on {nodes} nodes"
     rich = risk.model.events >= 100
     found = look_ahead(known, risk, now=NOW, horizon=DAY)
@@ -163,7 +163,7 @@ def test_the_model_is_as_rich_as_the_history_allows(each: int, nodes: int, model
 
 def test_a_longer_horizon_is_never_safer() -> None:
     known = fleet()
-    risk = fit_risk(known, now=NOW)
+    risk = fit_risk(known, now=NOW, quick=True)
     risks = [
         look_ahead(known, risk, now=NOW, horizon=days * DAY).risks for days in (0.1, 1, 10, 400)
     ]
@@ -178,13 +178,13 @@ def test_nodes_that_are_gone_have_no_risk() -> None:
     known = fleet(nodes=3)
     gone = [NodeRecord(name="n0", since=NOW - 100 * DAY, state="removed"), *known.nodes[1:]]
     left = FleetHistory(nodes=tuple(gone), incidents=known.incidents, gone={"n0": NOW - DAY})
-    found = look_ahead(left, fit_risk(left, now=NOW), now=NOW, horizon=DAY)
+    found = look_ahead(left, fit_risk(left, now=NOW, quick=True), now=NOW, horizon=DAY)
     assert [risk.node for risk in found.risks] == ["n1", "n2"]
 
 
 def test_a_model_survives_plain_data_exactly() -> None:
     known = fleet(nodes=9, runs={"n1": (RunSummary(run="r", node="n1", started=NOW - 50 * DAY),)})
-    risk = fit_risk(known, now=NOW)
+    risk = fit_risk(known, now=NOW, quick=True)
     plain = json.loads(json.dumps(risk.to_plain(), allow_nan=False))
     again = RiskModel.from_plain(plain)
     one = look_ahead(known, risk, now=NOW, horizon=DAY)
@@ -205,7 +205,7 @@ def test_a_model_survives_plain_data_exactly() -> None:
 )
 def test_a_model_that_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
     known = fleet(nodes=9)
-    plain = fit_risk(known, now=NOW).to_plain() | change
+    plain = fit_risk(known, now=NOW, quick=True).to_plain() | change
     with pytest.raises(SelectorError, match=words):
         look_ahead(known, RiskModel.from_plain(plain), now=NOW, horizon=DAY)
 
@@ -227,7 +227,7 @@ def test_a_history_that_makes_no_sense_is_refused(incident: Incident, words: str
 
 def test_a_kept_model_that_missed_much_says_so() -> None:
     known = fleet()
-    kept = fit_risk(known, now=NOW)
+    kept = fit_risk(known, now=NOW, quick=True)
     assert not any("fit it again" in note for note in look(known, kept))
     more = replace(known.incidents[-1], started=NOW - 1)
     grown = replace(known, incidents=(*known.incidents, *[more] * len(known.incidents)))

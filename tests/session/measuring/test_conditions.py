@@ -98,7 +98,7 @@ def test_load_on_the_host_is_no_disturbance_where_a_devices_clock_measures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "pytest_anubis.hardware.load.disturbance.disturbances", lambda _: ("12 % steal",)
+        "pytest_anubis.hardware.load.disturbance.disturbances", lambda *_: ("12 % steal",)
     )
     monkeypatch.setattr(
         "pytest_anubis.session.measuring.conditions.Surroundings._sources", lambda _: []

@@ -59,6 +59,27 @@ def measurements(pytester: pytest.Pytester) -> list[dict[str, Any]]:
     return [event for event in found if event["event"] in ("measurement", "attempt")]
 
 
+def test_waiting_for_a_quiet_machine_is_said_while_it_lasts(
+    pytester: pytest.Pytester, disturb: Disturb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_anubis.session.measuring.attempts.GLANCE", 0.0)
+    pytester.makepyfile(test_suite=SUITE)
+    set_rounds(pytester, 100.0)
+    disturb(iter([("12 % steal",), ("burn",), ("burn",)]))
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--anubis-in-process -p no:benchmark -p no:timeout")
+    result = pytester.runpytest("--anubis", "-q")
+    result.stdout.fnmatch_lines(
+        [
+            "anubis: *::test_speed* waits for a quiet machine, at most 10 s: burn *",
+            "anubis: *::test_speed* goes on after 0 s: the machine is quiet",
+        ]
+    )
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    told = [json.loads(line) for line in journal.read_text().splitlines()]
+    waits = [event for event in told if event["event"] == "waiting"]
+    assert [(event["what"], event["quiet"]) for event in waits] == [(["burn"], False), ([], True)]
+
+
 def test_a_disturbed_measurement_is_taken_again_and_every_attempt_is_kept(
     pytester: pytest.Pytester, learn: Learn, disturb: Disturb
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from pytest_anubis.selector.risk.forecast import RiskModel
-from pytest_anubis.selector.risk.parametric import Exponential
+from pytest_anubis.selector.risk.models.parametric import Exponential
 from pytest_anubis.store.history import database, fleet_history, run_filing
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.risk_model_files import MODEL_NAME, save_model

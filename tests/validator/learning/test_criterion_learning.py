@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, Problem, population_of
-from pytest_anubis.validator import LearnError, learn_criterion, one_sided
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.validator import LearnError, judge_sample, learn_criterion, one_sided
 from pytest_anubis.validator.similarity.centre import (
     AT_ONCE,
     PAIRS,
@@ -80,9 +82,44 @@ def test_a_fleet_with_49_percent_at_half_speed_still_finds_them_all() -> None:
         samples[i] = [2 * x for x in samples[i]]
     learned = learn_criterion(population(samples))
     assert np.flatnonzero(learned.flagged).tolist() == list(range(49))
-    [finding] = learned.findings
-    assert finding.kind == "second-population"
-    assert "49 of 100 nodes" in finding.text
+    assert [finding.kind for finding in learned.findings] == [
+        "second-population",
+        "undecided-population",
+    ]
+    assert all("49 of 100 nodes" in finding.text for finding in learned.findings)
+
+
+def test_of_two_groups_of_nearly_one_size_the_slower_one_is_marginal_whichever_is_larger() -> None:
+    for slow in (40, 49, 60):
+        samples = fleet(5, n=100, slow=0)
+        for i in range(slow):
+            samples[i] = [1.3 * x for x in samples[i]]
+        learned = learn_criterion(population(samples))
+        criterion = learned.criterion
+        assert criterion is not None
+        assert criterion.second is not None
+        assert (criterion.second.members, criterion.second.whole) == (slow, 100)
+        assert criterion.second.alpha == 0.95
+        fast, other = np.median(samples[99]), np.median(samples[0])
+        assert criterion.typical == pytest.approx(fast, rel=0.02)
+        assert criterion.second.typical == pytest.approx(other, rel=0.02)
+        outcomes = [
+            judge_sample(
+                [x * factor for x in samples[99]], replace(criterion, learned=0.97)
+            ).outcome
+            for factor in (1.0, 1.3, 2.0)
+        ]
+        assert outcomes == [Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL]
+
+
+def test_a_small_slower_group_is_a_batch_of_sick_nodes() -> None:
+    samples = fleet(5, n=100, slow=0)
+    for i in range(25):
+        samples[i] = [1.3 * x for x in samples[i]]
+    criterion = learn_criterion(population(samples)).criterion
+    assert criterion is not None
+    assert criterion.second is None
+    assert judge_sample(samples[0], criterion).outcome is Outcome.FAIL
 
 
 def test_a_better_minority_is_not_punished_but_reported() -> None:

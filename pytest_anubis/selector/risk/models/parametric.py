@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats, numbers
-from pytest_anubis.selector.risk.hazard import HazardModel
+from pytest_anubis.selector.risk.models.covariates import Floats, numbers
+from pytest_anubis.selector.risk.models.hazard import HazardModel
 
 
 class Weibull(HazardModel):

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats, numbers
-from pytest_anubis.selector.risk.hazard import HazardModel
+from pytest_anubis.selector.risk.models.covariates import Floats, numbers
+from pytest_anubis.selector.risk.models.hazard import HazardModel
 
 
 class CoxPH(HazardModel):

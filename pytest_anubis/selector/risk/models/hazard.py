@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import (
+from pytest_anubis.selector.risk.models.covariates import (
     Floats,
     Preparation,
     items,
@@ -32,6 +32,7 @@ _MODELS = {
     "weibull": ("parametric", "Weibull"),
     "cox": ("cox", "CoxPH"),
     "cox-time": ("cox_time", "CoxTime"),
+    "stacked": ("stacked", "Stacked"),
 }
 
 
@@ -125,7 +126,7 @@ class HazardModel(ABC):
         moments = np.asarray(times, dtype=np.float64)
         if moments.ndim != 1:
             raise SelectorError(f"times have the shape {moments.shape}; give a list of times")
-        return np.exp(-self._extended(moments[None, :], self._prepared.apply(x)))
+        return np.exp(-self.cumulative(moments[None, :], x))
 
     def incident_probability(
         self, x: npt.ArrayLike, uptime: npt.ArrayLike, horizon: npt.ArrayLike
@@ -140,13 +141,25 @@ class HazardModel(ABC):
         Raises:
             SelectorError: A time is negative, or beyond what was observed and the model refuses.
         """
-        z = self._prepared.apply(x)
-        start = np.broadcast_to(np.asarray(uptime, dtype=np.float64), (len(z),))
-        ahead = np.broadcast_to(np.asarray(horizon, dtype=np.float64), (len(z),))
+        count = len(np.asarray(x))
+        start = np.broadcast_to(np.asarray(uptime, dtype=np.float64), (count,))
+        ahead = np.broadcast_to(np.asarray(horizon, dtype=np.float64), (count,))
         if (ahead < 0).any():
             raise SelectorError("the horizon is negative; give a time of 0 or more")
-        hazards = self._extended(np.stack([start, start + ahead], axis=1), z)
+        hazards = self.cumulative(np.stack([start, start + ahead], axis=1), x)
         return -np.expm1(hazards[:, 0] - hazards[:, 1])
+
+    def cumulative(self, times: Floats, x: npt.ArrayLike) -> Floats:
+        """Return the cumulative hazard H, shape (n, m).
+
+        Args:
+            times: Times since the start of the interval, shape (n, m), or (1, m) for all rows alike.
+            x: Covariates, shape (n, d).
+
+        Raises:
+            SelectorError: A time is negative, or beyond what was observed and the model refuses.
+        """
+        return self._extended(times, self._prepared.apply(x))
 
     def cautions(self, x: npt.ArrayLike, until: float = 0.0) -> tuple[str, ...]:
         """Return in words what a prediction for these rows up to a time rests on besides the data."""
@@ -246,7 +259,7 @@ def load_model(plain: Mapping[str, Any]) -> HazardModel:
         raise SelectorError(
             f"model file: model {str(plain.get('model'))[:40]!r} is none of {', '.join(_MODELS)}"
         )
-    maker = getattr(import_module(f"pytest_anubis.selector.risk.{home[0]}"), home[1])
+    maker = getattr(import_module(f"pytest_anubis.selector.risk.models.{home[0]}"), home[1])
     model: HazardModel = maker(beyond=plain.get("beyond", "warn"))
     model._read(plain)
     return model

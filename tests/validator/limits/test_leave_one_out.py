@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.validator import learn_criterion, one_sided
-from pytest_anubis.validator.learning.leave_one_out import leave_one_out_losses
+from pytest_anubis.validator.limits.leave_one_out import leave_one_out_losses
 
 
 @given(
@@ -46,7 +46,9 @@ def test_equals_learning_again_without_the_node(
             devices=[str(i) for i in everyone],
         )
     )
-    losses = leave_one_out_losses(learned, learned.rows.usable)
+    losses = leave_one_out_losses(
+        learned.population, learned.rows, learned.losses, learned.rows.usable
+    )
     for node in range(4):
         centre = learn([i for i in everyone if owners[i] != node])
         for i in everyone:

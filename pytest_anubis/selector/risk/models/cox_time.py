@@ -18,11 +18,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats, items, numbers
-from pytest_anubis.selector.risk.cox import slopes
-from pytest_anubis.selector.risk.cox_time_network import Clock, Network, make_clock
-from pytest_anubis.selector.risk.cox_time_training import Recipe, sorted_rows, stop, train
-from pytest_anubis.selector.risk.hazard import HazardModel
+from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
+from pytest_anubis.selector.risk.models.cox import slopes
+from pytest_anubis.selector.risk.models.cox_time_network import Clock, Network, make_clock
+from pytest_anubis.selector.risk.models.cox_time_training import Recipe, sorted_rows, stop, train
+from pytest_anubis.selector.risk.models.hazard import HazardModel
 from pytest_anubis.selector.selector_error import SelectorError
 
 _GRID = 100  # times at which the baseline steps, at most
@@ -30,6 +30,9 @@ _ORDERED = 0.9  # rank correlation of row and duration from which rows count as 
 _FEW = 0.1  # least share of its due that a stretch must have of the incidents
 _RIDGE = 1e-3  # penalty of the proportional part, per incident
 _CAP = 15.0  # largest |g| that is believed
+_AT_RISK = (
+    20_000  # rows without incident that risk is summed over, at most: a sample knows the sum to 1 %
+)
 
 
 class CoxTime(HazardModel):
@@ -93,21 +96,28 @@ class CoxTime(HazardModel):
     def _breslow(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
         """Set the baseline's steps at (binned) times of incidents: count / sum of risk at that time."""
         times = np.unique(duration[event])
-        if len(times) > _GRID:
+        exact = len(times) <= _GRID
+        if not exact:
             times = np.unique(np.quantile(duration[event], np.linspace(0, 1, _GRID + 1)[1:]))
         deaths = np.bincount(np.searchsorted(times, duration[event]), minlength=len(times))
+        weight = np.ones(len(z))
+        others = np.flatnonzero(~event)
+        if len(others) > _AT_RISK:
+            drawn = np.random.default_rng(self.seed).choice(others, _AT_RISK, replace=False)
+            kept = np.concatenate([np.flatnonzero(event), drawn])
+            weight[drawn] = len(others) / _AT_RISK
+            z, duration, weight = z[kept], duration[kept], weight[kept]
         # The incidents of a bin happen at its end; those who leave within it count as at risk for half.
         starts = np.concatenate([[0.0], times[:-1]])
         self._times = times
         risk = np.exp(np.clip(self._relative(times, z), -_CAP, _CAP))
         width = np.maximum(times - starts, 1e-300)
-        exact = len(times) == len(np.unique(duration[event]))
         for step, (start, end) in enumerate(zip(starts, times, strict=True)):
             if exact:
                 share = (duration >= end).astype(np.float64)
             else:
                 share = np.clip((duration - start) / width[step], 0, 1)
-            risk[:, step] *= share
+            risk[:, step] *= share * weight
         self._steps = deaths / np.maximum(risk.sum(axis=0), 1e-300)
 
     def _relative(self, times: Floats, z: Floats) -> Floats:

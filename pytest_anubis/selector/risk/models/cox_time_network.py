@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats, items, numbers
+from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
 
 Floats32 = npt.NDArray[np.float32]
 

@@ -21,7 +21,7 @@ from pytest_anubis.selector import (
     load_model,
     skill,
 )
-from pytest_anubis.selector.risk.cox_time_training import Course, simplest, stop
+from pytest_anubis.selector.risk.models.cox_time_training import Course, simplest, stop
 
 Floats = npt.NDArray[np.float64]
 

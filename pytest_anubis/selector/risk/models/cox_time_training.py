@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.risk.covariates import Floats
-from pytest_anubis.selector.risk.cox_time_network import Clock, Layer, Network
+from pytest_anubis.selector.risk.models.covariates import Floats
+from pytest_anubis.selector.risk.models.cox_time_network import Clock, Layer, Network
 
 if TYPE_CHECKING:
     import torch

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.validator.learning.criterion_learning import LearnedCriterion
+from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.validator.similarity.centre import FEWEST
-from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, name_codes
 
 LARGEST = 1 << 22
 """Beyond this many quantiles of units (16,384 units of 256) one node hardly moves the median, and sorting
 them all would cost more memory than learning does."""
 
 
-def leave_one_out_losses(learned: LearnedCriterion, members: BoolArray) -> FloatArray:
+def leave_one_out_losses(
+    population: Population, rows: Rows, losses: FloatArray, members: BoolArray
+) -> FloatArray:
     """Return every member's one-sided loss to the median centre of all other nodes, shape (n,).
 
     The median without a node follows from the sorted columns: taking k of n values away moves its place
@@ -22,16 +23,17 @@ def leave_one_out_losses(learned: LearnedCriterion, members: BoolArray) -> Float
     populations, and of a medoid, the loss to the common centre is returned.
 
     Args:
-        learned: A criterion with what the learning saw.
+        population: What was learned from.
+        rows: Its usable rows.
+        losses: Shape (n,), one-sided losses to the common centre.
         members: Shape (n,), the units believed healthy; losses of the others are unchanged.
     """
-    rows = learned.rows
-    out = learned.losses.copy()
+    out = losses.copy()
     size = rows.grid()
     if size * rows.total > LARGEST:
         return out
     columns = rows.quantile_columns(size)[:, members].astype(np.float64)
-    _, codes = name_codes(learned.population.nodes)
+    _, codes = name_codes(population.nodes)
     _, owner, counts = np.unique(codes[members], return_inverse=True, return_counts=True)
     if len(counts) < FEWEST:
         return out
@@ -47,7 +49,7 @@ def leave_one_out_losses(learned: LearnedCriterion, members: BoolArray) -> Float
         cells = starts[nodes][:, None] + np.arange(removed)
         gone = np.sort(rank[:, by_node[cells]], axis=2)
         centres[:, nodes] = _median_without(ascending, gone)
-    out[members] = _losses(columns, centres[:, owner], learned.population.metric.better)
+    out[members] = _losses(columns, centres[:, owner], population.metric.better)
     return out
 
 

@@ -1,0 +1,101 @@
+"""Several models at once: the weighted sum of their hazards, which is a hazard again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
+from pytest_anubis.selector.risk.models.hazard import HazardModel, load_model
+from pytest_anubis.selector.selector_error import SelectorError
+
+_MOST_PARTS = 16  # there are four kinds of models; a file with thousands was not written here
+
+
+class Stacked(HazardModel):
+    """The weighted sum of the hazards of models of the same rows: ``H = sum_k w_k H_k``.
+
+    Args:
+        parts: Models with their weights, positive; weights that sum to something else than 1 correct the
+            level of all of them.
+        beyond: Not used: each part does what it was told.
+    """
+
+    kind = "stacked"
+
+    def __init__(
+        self,
+        parts: Sequence[tuple[float, HazardModel]] = (),
+        *,
+        beyond: Literal["warn", "refuse"] = "warn",
+    ) -> None:
+        super().__init__(beyond=beyond)
+        self.parts: tuple[tuple[float, HazardModel], ...] = tuple(parts)
+        if self.parts and self.parts[0][1].rows:
+            self._know()
+
+    def fit(
+        self,
+        x: npt.ArrayLike,
+        duration: npt.ArrayLike,
+        event: npt.ArrayLike,
+        *,
+        names: Sequence[str] | None = None,
+        order: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Fit every part; the weights stay. As `HazardModel.fit`."""
+        if not self.parts:
+            raise SelectorError("a stacked model without parts cannot be fitted; give it some")
+        for _, model in self.parts:
+            model.fit(x, duration, event, names=names, order=order)
+        self._know()
+        return self
+
+    def cumulative(self, times: Floats, x: npt.ArrayLike) -> Floats:
+        """Return the cumulative hazard. As `HazardModel.cumulative`."""
+        if not self.parts:
+            raise SelectorError("the stacked model has not been fitted; call fit first")
+        total: Floats = sum(
+            (weight * model.cumulative(times, x) for weight, model in self.parts), np.zeros(())
+        )
+        return total
+
+    def _know(self) -> None:
+        """Take over from the parts what all models know of their training."""
+        models = [model for _, model in self.parts]
+        largest = max(models, key=lambda model: model.rows)
+        self._prepare = largest._prepare
+        self.observed = largest.observed
+        self.events, self.rows, self.notes = largest.events, largest.rows, largest.notes
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"parts": [{"weight": w, "model": model.to_plain()} for w, model in self.parts]}
+
+    def _restore(self, parameters: Mapping[str, Any]) -> None:
+        found = items(parameters, "parts")
+        if not 0 < len(found) <= _MOST_PARTS or not all(isinstance(one, Mapping) for one in found):
+            raise SelectorError("model file: field 'parts' is missing, or holds no list of models")
+        parts = []
+        for one in found:
+            plain = one.get("model")
+            if not isinstance(plain, Mapping) or plain.get("model") == self.kind:
+                raise SelectorError("model file: a part of a stacked model is no single model")
+            weight = float(numbers(one, "weight", ()))
+            if weight <= 0:
+                raise SelectorError("model file: the weight of a part is not above 0")
+            model = load_model(plain)
+            if model._prepared.names != self._prepared.names:
+                raise SelectorError(
+                    "model file: the parts of a stacked model know other covariates"
+                )
+            parts.append((weight, model))
+        self.parts = tuple(parts)
+
+    def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
+        raise NotImplementedError  # `fit` fits the parts
+
+    def _cumulative(self, times: Floats, z: Floats) -> Floats:
+        raise NotImplementedError  # `cumulative` asks the parts

@@ -1,0 +1,123 @@
+"""One metric's healthy units: the tail of their losses, what each node shows of it, who is none of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
+from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF, healthy_null, step_of
+from pytest_anubis.validator.limits.leave_one_out import leave_one_out_losses
+from pytest_anubis.validator.limits.power import luck
+from pytest_anubis.validator.limits.tails import Tail, fit_tail
+from pytest_anubis.validator.similarity.centre import FEWEST
+from pytest_anubis.validator.similarity.usable_rows import Rows, distinct_codes, name_codes
+
+SURE = 1e-4
+"""A unit with a smaller chance to be healthy makes its node a sick one for all metrics: among ten thousand
+units one such is no accident any more."""
+MOST_SICK = 0.35
+"""Largest share of the nodes that can be sick: beyond a third nobody can tell the sick from the healthy, and
+it is likelier that a metric is not what it seems."""
+
+
+class HealthyTail(NamedTuple):
+    """What one metric's healthy losses say about thresholds; arrays are over ``nodes``.
+
+    Attributes:
+        tail: The fitted tail.
+        lucky: How much better than typical one healthy unit in twenty is.
+        beyond: Chance of a healthy unit to be beyond the practical threshold.
+        each: Units of a node.
+        nodes: Names of the nodes that have it.
+        rarity: Each node's largest rarity, by the tail without its own units.
+        costly: The same among its units beyond the practical threshold; 0 where there is none.
+        loss: Each node's largest loss.
+        trust: The smallest chance of its units to be healthy ones.
+    """
+
+    tail: Tail
+    lucky: float
+    beyond: float
+    each: float
+    nodes: tuple[str, ...]
+    rarity: FloatArray
+    costly: FloatArray
+    loss: FloatArray
+    trust: FloatArray
+
+
+def healthy_tail(
+    learned: LearnedCriterion, without: frozenset[str] = frozenset()
+) -> HealthyTail | None:
+    """Fit one metric's healthy tail; None if it has no criterion or is exact.
+
+    Every unit counts as far as it is likely to be a healthy one (`healthy_null`): a hard cut would take the
+    healthy extremes away together with the sick units among them.
+
+    Args:
+        learned: One learned criterion.
+        without: Nodes that take no part, since another metric shows that they are sick.
+    """
+    criterion = learned.criterion
+    if criterion is None or criterion.metric.better == "equal":
+        return None
+    names, codes = name_codes(learned.population.nodes)
+    usable = learned.rows.usable
+    if learned.undecided is not None:
+        usable = usable & ~learned.undecided
+    if without:
+        usable = usable & ~np.array([name in without for name in names], dtype=np.bool_)[codes]
+    if int(usable.sum()) < FEWEST:
+        return None
+    signed = np.where(usable, learned.losses - learned.gains, np.nan)
+    null = healthy_null(signed, ~learned.flagged, max(FLOOR, _step(learned.rows) / 2))
+    losses = leave_one_out_losses(
+        learned.population, learned.rows, learned.losses, usable & (null.healthy >= HALF)
+    )[usable]
+    weight, prior, here = null.healthy[usable], 1 / null.degrees, codes[usable]
+    tail = fit_tail(losses, weight, prior)
+    rare = tail.rarity_without(losses, here, weight, prior)
+    practical = 1 - criterion.alpha
+    rarity, costly, loss = (np.zeros(len(names)) for _ in range(3))
+    trust = np.ones(len(names))
+    np.maximum.at(rarity, here, rare)
+    np.maximum.at(costly, here, np.where(losses > practical, rare, 0.0))
+    np.maximum.at(loss, here, losses)
+    np.minimum.at(trust, here, weight)
+    present = distinct_codes(here)
+    return HealthyTail(
+        tail=tail,
+        lucky=luck(signed, null.healthy),
+        beyond=math.exp(-float(tail.rarity(np.array([practical]))[0])),
+        each=len(here) / len(present),
+        nodes=tuple(names[code] for code in present.tolist()),
+        rarity=rarity[present],
+        costly=costly[present],
+        loss=loss[present],
+        trust=trust[present],
+    )
+
+
+def _step(rows: Rows) -> float:
+    """Return the relative step of samples that are single values, 0 for others."""
+    if len(rows.blocks) != 1 or rows.blocks[0].values.shape[1] != 1:
+        return 0.0
+    return step_of(rows.blocks[0].values[:, 0].astype(np.float64))
+
+
+def sick_nodes(tails: Sequence[HealthyTail | None]) -> frozenset[str]:
+    """Return the nodes that are surely no part of the healthy fleet, by any metric.
+
+    None if they were more than a third: then it is the metrics that are not understood.
+    """
+    noisy = [tail for tail in tails if tail is not None]
+    everyone = {name for tail in noisy for name in tail.nodes}
+    sick = {
+        tail.nodes[place] for tail in noisy for place in np.flatnonzero(tail.trust < SURE).tolist()
+    }
+    return frozenset(sick) if len(sick) <= MOST_SICK * len(everyone) else frozenset()

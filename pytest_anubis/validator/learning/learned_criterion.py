@@ -1,0 +1,51 @@
+"""A criterion with what the learning saw of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Criterion, Exclusion, Finding
+from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.validator.learning.machine_thresholds import RunSpread
+from pytest_anubis.validator.learning.subpopulations import Cluster
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows
+
+
+class LearnError(ValueError):
+    """Populations from which nothing can be learned because they contradict each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LearnedCriterion:
+    """A criterion with what the learning saw; arrays are over the rows of ``population``.
+
+    Attributes:
+        population: What was learned from; pooled per node if the scope is ``node``.
+        criterion: None when there is none; then `reason` says why.
+        reason: Why there is no criterion, empty if there is one.
+        exclusions: Units that took no part, or were found too far from the centre.
+        findings: What people should look at.
+        losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
+        gains: Shape (n,), the distance on the other side, where a unit is better than the centre.
+        flagged: Shape (n,), True where the loss is beyond the practical threshold.
+        rows: The usable rows, sorted.
+        spread: Run-to-run spread, for one machine only.
+        clusters: Coherent groups of units beside the majority.
+        undecided: Shape (n,), units of a slower group that may be as healthy as the others: they neither
+            widen this criterion nor make their nodes sick.
+    """
+
+    population: Population
+    criterion: Criterion | None
+    reason: str = ""
+    exclusions: tuple[Exclusion, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    losses: FloatArray
+    gains: FloatArray = field(default_factory=lambda: np.zeros(0))
+    flagged: BoolArray
+    rows: Rows
+    spread: RunSpread | None = None
+    clusters: tuple[Cluster, ...] = ()
+    undecided: BoolArray | None = None

@@ -1,0 +1,139 @@
+"""Learning checks itself: what the limits do to the very fleet that they were learned from.
+
+Every node is judged by centre and tails that were learned without it (leave-one-out, as its scores are), so
+what is counted here is what the next nodes will meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck
+from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
+from pytest_anubis.validator.limits.healthy_null import HALF
+from pytest_anubis.validator.similarity.usable_rows import BoolArray
+
+INTERVAL = 0.05
+"""Chance that what was seen lies outside the interval that is stated: 95 %, as usual."""
+SHOWN = 10
+"""Metrics that are named in a baseline as those that reject most: more is no list that anybody reads."""
+MANY = 0.1
+"""A metric that alone rejects this share of the nodes is proposed for exclusion: no part of a fleet fails so
+often in one single metric and nowhere else."""
+
+
+def self_check(
+    criteria: Sequence[Criterion],
+    tails: Sequence[HealthyTail | None],
+    rejects: float | None,
+    rate: float | None,
+    every: int,
+    sick: Sequence[str],
+) -> tuple[SelfCheck, tuple[Finding, ...]]:
+    """Judge the fleet by limits learned without the node that is judged.
+
+    Args:
+        criteria: With their thresholds.
+        tails: Their healthy tails, None for exact metrics.
+        rejects: Rarity that rejects; None where alpha alone decides.
+        rate: Stated chance that a healthy node is rejected; None for alpha alone.
+        every: How many nodes there are.
+        sick: Nodes that are surely no part of the healthy ones, and took no part in the tails.
+    """
+    by_metric: dict[tuple[str, str], set[str]] = {}
+    trust: dict[str, float] = {}
+    for criterion, tail in zip(criteria, tails, strict=True):
+        if tail is None:
+            continue
+        for name, value in zip(tail.nodes, tail.trust.tolist(), strict=True):
+            trust[name] = min(trust.get(name, 1.0), value)
+        beyond = _rejected(criterion, tail, rejects)
+        found = by_metric.setdefault((criterion.benchmark, criterion.metric.name), set())
+        found.update(tail.nodes[place] for place in np.flatnonzero(beyond).tolist())
+    times: dict[str, int] = {}
+    for found in by_metric.values():
+        for name in found:
+            times[name] = times.get(name, 0) + 1
+    worst = sorted(
+        (
+            RejectedBy(
+                benchmark=key[0],
+                metric=key[1],
+                nodes=len(found),
+                alone=sum(times[name] == 1 for name in found),
+            )
+            for key, found in by_metric.items()
+            if found
+        ),
+        key=lambda item: (-item.alone, -item.nodes, item.benchmark, item.metric),
+    )
+    healthy = sum(trust.values())
+    false = sum(trust[name] for name in times)
+    lower, upper = _interval(false, healthy)
+    unlike = {name for name in times if trust[name] < HALF} | set(sick)
+    rejected = len(set(times) | set(sick))
+    check = SelfCheck(
+        nodes=every,
+        rejected=rejected,
+        sick=len(unlike),
+        rate=false / healthy if healthy else 0.0,
+        upper=upper,
+        holds=rate is None or (lower <= rate and rejected <= MOST_SICK * every),
+        worst=tuple(worst[:SHOWN]),
+    )
+    return check, _findings(check, worst, rate)
+
+
+def _rejected(criterion: Criterion, tail: HealthyTail, rejects: float | None) -> BoolArray:
+    """Return which nodes the criterion rejects, their own units left out of what it rests on."""
+    practical = tail.loss > 1 - criterion.alpha
+    if rejects is None or criterion.learned is None:
+        return practical
+    allowed = float(tail.tail.rarity(np.array([1 - criterion.learned]))[0])
+    return np.asarray(practical & (tail.costly > allowed))
+
+
+def _interval(count: float, of: float) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Clopper and Pearson 1934, doi:10.2307/2331986)."""
+    from scipy.special import betaincinv
+
+    if of <= 0:
+        return 0.0, 1.0
+    count = min(count, of)
+    low = float(betaincinv(count, of - count + 1, INTERVAL / 2)) if count > 0 else 0.0
+    high = float(betaincinv(count + 1, of - count, 1 - INTERVAL / 2)) if count < of else 1.0
+    return low, high
+
+
+def _findings(
+    check: SelfCheck, worst: Sequence[RejectedBy], rate: float | None
+) -> tuple[Finding, ...]:
+    found = []
+    if rate is not None and not check.holds:
+        why = (
+            f"{check.rejected} of its own {check.nodes} nodes would be rejected"
+            if check.rejected > MOST_SICK * check.nodes
+            else f"{check.rate:.1%} of its own healthy nodes would be rejected (up to {check.upper:.1%})"
+        )
+        found.append(
+            Finding(
+                kind="rate-not-held",
+                text=f"the stated rate of {rate:.3g} does not hold: {why}, each judged without its own part",
+            )
+        )
+    for item in worst:
+        if item.alone > MANY * check.nodes:
+            found.append(
+                Finding(
+                    kind="rejects-many",
+                    benchmark=item.benchmark,
+                    metric=item.metric,
+                    text=(
+                        f"{item.metric} alone rejects {item.alone} of {check.nodes} nodes that nothing else "
+                        f"rejects; leave it out with --without {item.metric} unless that is a fault of theirs"
+                    ),
+                )
+            )
+    return tuple(found)

@@ -1,0 +1,100 @@
+"""Slower groups of units that may be as healthy as the others: MARGINAL until somebody decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_anubis.core.baseline import LEAST_SIMILAR, Finding, SecondPopulation
+from pytest_anubis.validator.learning.healthy_tails import MOST_SICK
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
+from pytest_anubis.validator.learning.subpopulations import separating_attribute
+from pytest_anubis.validator.limits.healthy_null import healthy_null
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, distinct_codes, name_codes
+
+FAR = 6.0
+"""How many scales from its middle a slower group reaches: of normal noise one unit in a billion lies beyond,
+of noise with tails like Student's t with three degrees one in two hundred."""
+
+
+def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCriterion:
+    """Let a slower group be MARGINAL until somebody decides: down to its own limit no loss is costly.
+
+    Args:
+        learned: A learned criterion.
+        slower: Shape (n,), units of the group; at least one.
+    """
+    criterion = learned.criterion
+    if criterion is None:
+        return learned
+    signed = np.where(slower, learned.losses - learned.gains, np.nan)
+    null = healthy_null(signed, slower)
+    reach = null.middle + FAR * null.scale
+    threshold = min(max(1 - reach, LEAST_SIMILAR), criterion.alpha)
+    population, metric = learned.population, learned.population.metric
+    nodes, codes = name_codes(population.nodes)
+    count = len(distinct_codes(codes[slower])) if len(nodes) > 1 else int(slower.sum())
+    whole = (
+        len(distinct_codes(codes[learned.rows.usable])) if len(nodes) > 1 else learned.rows.total
+    )
+    typical = float(np.median(learned.rows.medians()[slower]))
+    second = SecondPopulation(
+        typical=typical,
+        members=count,
+        whole=whole,
+        threshold=threshold,
+        alpha=criterion.alpha,
+        separates=separating_attribute(population, slower, learned.rows.usable & ~slower, None),
+    )
+    text = (
+        f"{metric.name}: {count} of {whole} {'nodes' if len(nodes) > 1 else 'units'} have {typical:.6g} "
+        f"where the faster ones have {criterion.typical:.6g} {metric.unit}; nobody knows which is right, "
+        "so the slower ones are MARGINAL until somebody decides (anubis baseline populations)"
+    )
+    finding = Finding(
+        kind="undecided-population",
+        benchmark=population.benchmark,
+        metric=metric.name,
+        text=text,
+    )
+    return replace(
+        learned,
+        criterion=replace(criterion, alpha=threshold, second=second),
+        undecided=slower,
+        findings=(*learned.findings, finding),
+    )
+
+
+def decide_clusters(results: Sequence[LearnedCriterion]) -> list[LearnedCriterion]:
+    """Take slower groups for sick ones as long as they can be: not more than a third of all nodes together.
+
+    One batch of nodes with one fault is a group, and is rejected. Where groups of different nodes, metric by
+    metric, would together reject more than a third of the fleet, the metrics have two populations, and none
+    of these groups is rejected until somebody decides.
+    """
+    slower = [_slower(item) for item in results]
+    names = {
+        item.population.nodes[row]
+        for item, mask in zip(results, slower, strict=True)
+        if mask is not None
+        for row in np.flatnonzero(mask).tolist()
+    }
+    everyone = {name for item in results for name in set(item.population.nodes)}
+    if len(names) <= MOST_SICK * len(everyone):
+        return list(results)
+    return [
+        item if mask is None else with_undecided(item, mask & item.flagged)
+        for item, mask in zip(results, slower, strict=True)
+    ]
+
+
+def _slower(item: LearnedCriterion) -> BoolArray | None:
+    if item.criterion is None or item.undecided is not None:
+        return None
+    better = item.population.metric.better
+    for cluster in item.clusters:
+        if cluster.side != better and (cluster.members & item.flagged).any():
+            return cluster.members
+    return None

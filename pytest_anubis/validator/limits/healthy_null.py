@@ -1,0 +1,152 @@
+"""The healthy part of a metric's losses: a null distribution that sick units cannot widen.
+
+Two groups share the losses of a fleet: healthy units, whose losses fall off on both sides of the centre, and
+sick ones, whose losses lie anywhere. The healthy ones are described by what lies in the bulk, an *empirical
+null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad side of the centre, its scale
+bound to that of the good side, where no fault ever lands, and its degrees of freedom bounded from below, so
+that no tail is heavier than noise makes it. Both are fitted together with the share of the sick by EM; the
+chance of a unit to be a healthy one is one less its local false discovery rate.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.validator.similarity.usable_rows import BoolArray
+
+DEGREES = np.array([3.0, 4.0, 6.0, 10.0, 30.0])
+"""Degrees of freedom that are tried: below three a healthy tail has no variance, thirty are nearly normal."""
+QUARTILES = np.array([0.7649, 0.7407, 0.7176, 0.6998, 0.6828])
+"""Third quartile of Student's t for each of `DEGREES`: the median of its absolute value."""
+ASYMMETRY = 3.0
+"""The bad side's scale is at most this many times the good side's, and at least this part of it: of an
+exponential distribution, as skewed as noise gets, the quartiles lie 1.7 times as far from the median on one
+side as on the other, and scales of a few dozen units differ by chance too."""
+FLOOR = 2e-4
+"""Least scale: differences of a hundredth of a percent mean nothing."""
+STEPS = 25
+"""Steps of EM: twice as many move the share of the sick by less than a tenth of itself."""
+MOST_SICK = 0.7
+"""Largest share of the bad side that may be sick: with a third of all units sick half of it is, and beyond
+this nobody can say which group is healthy."""
+HALF = 0.5
+"""Units are taken for healthy ones from here on: likelier healthy than not."""
+FEW = 4
+"""Values come in steps where each of them is shared by this many units on average: measured ones hardly
+repeat."""
+EXACT, BINS = 64, 64
+"""Losses that count one by one, the largest; as many quantiles stand for all others."""
+
+_LOG = np.array(
+    [
+        math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.log(v * math.pi) + math.log(2)
+        for v in DEGREES.tolist()
+    ]
+)
+
+
+class HealthyNull(NamedTuple):
+    """How the losses of the healthy units of one metric are spread.
+
+    Attributes:
+        middle: Signed loss of a typical unit, near 0.
+        scale: Scale on the bad side.
+        degrees: Degrees of freedom of the Student-t.
+        healthy: Shape (n,), chance that a unit is one of the healthy; 0 for those left out.
+    """
+
+    middle: float
+    scale: float
+    degrees: float
+    healthy: FloatArray
+
+
+def healthy_null(signed: FloatArray, bulk: BoolArray, floor: float = FLOOR) -> HealthyNull:
+    """Fit the healthy part of the signed losses of one metric.
+
+    Args:
+        signed: Shape (n,), loss less gain of every unit against the centre, in [-1, 1]; NaN leaves one out.
+        bulk: Shape (n,), units that were close enough to the centre to make it; at least one of them is in.
+        floor: Least scale; more where values come in steps (`step_of`).
+    """
+    known = ~np.isnan(signed)
+    within = signed[bulk & known]
+    middle = float(np.median(within)) if len(within) else float(np.median(signed[known]))
+    away = signed[known] - middle
+    good, bad = -away[away <= 0], away[away > 0]
+    healthy = np.zeros(len(signed))
+    healthy[known] = 1.0
+    if not len(bad):
+        return HealthyNull(middle, floor, float(DEGREES[-1]), healthy)
+    inner = float(np.median(good)) if len(good) else 0.0
+    scale, degrees, share = _fit(*_compressed(np.sort(bad)), inner, floor)
+    chance = np.ones(len(away))
+    log = _LOG[degrees == DEGREES][0]
+    dense = np.exp(log - (degrees + 1) / 2 * np.log1p((bad / scale) ** 2 / degrees)) / scale
+    chance[away > 0] = (1 - share) * dense / ((1 - share) * dense + share)
+    healthy[known] = chance
+    return HealthyNull(middle, scale, degrees, healthy)
+
+
+def step_of(values: FloatArray) -> float:
+    """Return the step in which single values come, relative to their median; 0 where they do not.
+
+    A clock of whole microseconds shows 8 or 9 for what is 8.5: one step more or less is no loss.
+
+    Args:
+        values: Shape (n,), one value a unit.
+    """
+    distinct = np.unique(values)
+    middle = float(np.median(values))
+    if len(distinct) < 2 or len(distinct) * FEW > len(values) or middle <= 0:
+        return 0.0
+    return float(np.diff(distinct).min()) / middle
+
+
+def _compressed(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return points and weights that stand for ascending losses: only the largest as they are."""
+    if len(ordered) <= EXACT + BINS:
+        return ordered, np.ones(len(ordered))
+    body = ordered[:-EXACT]
+    edges = np.linspace(0, len(body), BINS + 1).astype(np.int64)
+    points = body[(edges[1:] + edges[:-1]) // 2]
+    return (
+        np.concatenate([points, ordered[-EXACT:]]),
+        np.concatenate([np.diff(edges).astype(np.float64), np.ones(EXACT)]),
+    )
+
+
+def _fit(
+    x: FloatArray, weight: FloatArray, inner: float, floor: float
+) -> tuple[float, float, float]:
+    """Return the scale, the degrees of freedom and the share of the sick that are likeliest, by EM.
+
+    Args:
+        x: Shape (k,), losses beyond the middle.
+        weight: Shape (k,), how many units each stands for.
+        inner: Median gain on the good side.
+        floor: Least scale.
+    """
+    total = float(weight.sum())
+    reference = np.maximum(inner / QUARTILES, floor)
+    low, high = np.maximum(reference / ASYMMETRY, floor), reference * ASYMMETRY
+    scale, share = reference.copy(), np.full(len(DEGREES), 0.05)  # anywhere to begin with
+    squares = x**2
+    power, degrees = ((DEGREES + 1) / 2)[:, None], DEGREES[:, None]
+    for _ in range(STEPS):
+        ratio = squares / (scale**2)[:, None]
+        kernel = 1 + ratio / degrees
+        dense = np.exp(_LOG - np.log(scale))[:, None] * kernel**-power
+        own = (1 - share)[:, None] * dense
+        member = weight * own / (own + share[:, None] + 1e-300)
+        mass = member.sum(axis=1)
+        spread = ((member / kernel) @ squares) * (DEGREES + 1) / DEGREES
+        scale = np.clip(np.sqrt(spread / np.maximum(mass, 1e-300)), low, high)
+        share = np.clip(1 - mass / total, 0.0, MOST_SICK)
+    likely = np.log(own + share[:, None] + 1e-300) @ weight
+    best = int(np.argmax(likely))
+    return float(scale[best]), float(DEGREES[best]), float(share[best])

@@ -1,0 +1,118 @@
+"""Promises: a loss of a stated size must fail, whatever the spread; and metrics that can promise nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Criterion, Finding, cannot_fail
+from pytest_anubis.core.metric import size_text
+from pytest_anubis.validator.limits.power import detectable, promised_threshold
+from pytest_anubis.validator.limits.tails import Tail
+from pytest_anubis.validator.similarity.distance import uniformly_worse
+
+HALF = 0.5
+"""A criterion that cannot show that performance has halved is none."""
+
+
+def promised(criterion: Criterion, promises: Mapping[str, float]) -> float | None:
+    """Return the loss that was promised for a criterion: of its metric, of its component, of all.
+
+    Args:
+        criterion: Any.
+        promises: Metric or component (``network`` stands for ``network.loopback`` too; empty: all) -> loss.
+    """
+    component = criterion.component
+    parents = [component]
+    while "." in component:
+        component = component.rpartition(".")[0]
+        parents.append(component)
+    for key in (criterion.metric.name, *parents, ""):
+        if key in promises:
+            return promises[key]
+    return None
+
+
+def with_promises(
+    criteria: Sequence[Criterion],
+    lucky: Sequence[float],
+    tails: Sequence[tuple[Tail, float] | None],
+    promises: Mapping[str, float],
+) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
+    """Tighten every criterion that would not find the loss that was promised, and say what that costs.
+
+    Args:
+        criteria: With their thresholds.
+        lucky: Of each, how much better than typical one healthy unit in twenty is.
+        tails: Of each, its healthy tail and the units of a node; None where no tail is known.
+        promises: See `promised`.
+    """
+    out, findings = [], []
+    for criterion, own, tail in zip(criteria, lucky, tails, strict=True):
+        promise = promised(criterion, promises)
+        exact = criterion.metric.better == "equal" or criterion.second is not None
+        if promise is None or exact or (criterion.detectable or math.inf) <= promise:
+            out.append(criterion)
+            continue
+        better, name = criterion.metric.better, criterion.metric.name
+        threshold = promised_threshold(better, promise, own)
+        cost = ""
+        if tail is not None:
+            chance = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0])) * tail[1]
+            cost = f"; that rejects {min(chance, 1.0):.2%} of the healthy nodes"
+        out.append(
+            replace(
+                criterion,
+                alpha=threshold,
+                learned=threshold,
+                unconfirmed=None,
+                detectable=detectable(better, threshold, own),
+            )
+        )
+        findings.append(
+            Finding(
+                kind="promise",
+                benchmark=criterion.benchmark,
+                metric=name,
+                text=(
+                    f"{name}: a loss of {size_text(promise, better)} is promised to fail, although its noise "
+                    f"allows more{cost}"
+                ),
+            )
+        )
+    return tuple(out), tuple(findings)
+
+
+def blind(criterion: Criterion) -> str:
+    """Say why a criterion can show nothing, or return an empty string."""
+    if criterion.metric.better == "equal" or criterion.second or criterion.detectable is None:
+        return ""
+    most = abs(uniformly_worse(1.0, HALF, criterion.metric.better) - 1)
+    if criterion.detectable <= most:
+        return ""
+    return (
+        "it is too noisy here to show that performance has halved "
+        f"(it finds losses from {size_text(criterion.detectable, criterion.metric.better)} on)"
+    )
+
+
+def that_can_fail(
+    criteria: Sequence[Criterion],
+) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
+    """Leave out criteria that no sample could fail, or no loss of half: judging by them means nothing."""
+    kept, findings = [], []
+    for criterion in criteria:
+        why = cannot_fail(criterion)
+        why = f"it could never fail: {why}" if why else blind(criterion)
+        if not why:
+            kept.append(criterion)
+            continue
+        name = criterion.metric.name
+        text = f"{name}{' [node]' if criterion.scope == 'node' else ''}: no criterion, {why}"
+        findings.append(
+            Finding(kind="no-criterion", benchmark=criterion.benchmark, metric=name, text=text)
+        )
+    return tuple(kept), tuple(findings)

@@ -1,0 +1,227 @@
+"""Tails of healthy losses, and the order statistic that turns them into one stated error rate."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pytest_anubis.core.sample import FloatArray, IntArray
+
+SHARE, LEAST_EXCESSES = 0.1, 10
+"""The largest tenth of a metric's distances is its tail; of few distances ten, or half of them."""
+FLOOR = 2e-4
+"""Least scale of a tail that is taken as found: differences of a hundredth of a percent mean nothing."""
+SHRINK, SHAPE = 40.0, 0.1
+"""A fitted shape counts as its excesses, beside forty that say .1, slightly heavier than exponential: with a
+hundred nodes of eight devices (80 excesses) the data have two thirds of the weight, with twenty nodes (16)
+under a third. `benchmarks/validator_thresholds.py` prints the rates and the power that follow."""
+LIGHTEST, HEAVIEST = -0.5, 0.6
+"""Range of a fitted shape before it is shrunk: the estimator has a finite variance below .5 (Hosking and
+Wallis 1987), and at .6 its error is as large as what it says. What is below 0 after shrinking counts as 0: a
+tail that ends would promise too much."""
+PLOTTING = 0.35
+"""Plotting position (rank - .35) / n of the probability-weighted moments (Hosking and Wallis 1987)."""
+MOST_REFITTED = 1000
+"""Excesses up to which a tail is fitted anew without each node: time and memory grow with the square; of
+more, one node's few hardly bend the shape."""
+FARTHEST = 1e12
+"""No tail is followed further: the largest loss is 1."""
+ROUNDING = 1e-9
+"""Whole numbers of nodes that are missed by less are meant: 1 / .01 - 1 is 99 but for rounding."""
+
+
+class Tail(NamedTuple):
+    """A generalised Pareto tail of one metric's healthy distances, with what is not known of its shape.
+
+    Attributes:
+        start: Distance where the tail begins.
+        level: -log of the share of distances beyond it.
+        mean: Mean of the excesses.
+        shape: 0 for an exponential tail, positive for a heavier one.
+        error: Standard error of the shape.
+        doubt: Relative standard error of the mean.
+    """
+
+    start: float
+    level: float
+    mean: float
+    shape: float
+    error: float = 0.0
+    doubt: float = 0.0
+
+    @property
+    def scale(self) -> float:
+        """Scale of the excesses."""
+        return max(self.mean * (1 - self.shape), FLOOR)
+
+    def rarity(self, distance: FloatArray) -> FloatArray:
+        """Return -log of the chance that a healthy distance is this large; linear in the body.
+
+        Beyond the start it is the chance of a *next* one: the mean over the shapes that the data leave open.
+        """
+        excess = np.maximum(distance - self.start, 0.0)
+        far = self._far(excess, np.full(1, self.mean), np.full(1, self.shape))
+        body = self.level * np.minimum(distance / max(self.start, FLOOR), 1.0)
+        return np.where(distance > self.start, self.level + far, body)
+
+    def rarity_without(
+        self, distance: FloatArray, owner: IntArray, weight: FloatArray, prior: float = SHAPE
+    ) -> FloatArray:
+        """Return the rarities of the very distances that the tail was fitted to, each owner's own left out.
+
+        An extreme value stretches the scale and bends the shape that it is measured by; the next node's
+        extreme will not.
+
+        Args:
+            distance: Shape (n,), what the tail was fitted to.
+            owner: Shape (n,), code of the node of each distance.
+            weight: Shape (n,), chance of each to be a healthy one.
+            prior: Shape that is expected beforehand.
+        """
+        beyond = distance > self.start
+        excess = distance[beyond] - self.start
+        holders = owner[beyond]
+        out = self.rarity(distance)
+        if not len(excess):
+            return out
+        order = np.argsort(excess, kind="stable")
+        excess, holders = excess[order], holders[order]
+        heavy = weight[beyond][order]
+        mean = np.full(len(excess), self.mean)
+        shape = np.full(len(excess), self.shape)
+        if len(excess) <= MOST_REFITTED:
+            _, which = np.unique(holders, return_inverse=True)
+            kept = (which[None, :] != np.arange(which.max() + 1)[:, None]) * heavy
+            if len(kept) > 1:
+                means, shapes = _mean_and_shape(excess, kept, prior)
+                mean, shape = means[which], shapes[which]
+        else:  # one owner's excesses are too few to bend the tail; its mean is easily taken out
+            total = np.bincount(holders, excess * heavy)
+            count = np.bincount(holders, heavy)
+            others = np.maximum(heavy.sum() - count, 1)
+            mean = np.maximum(((excess @ heavy) - total) / others, FLOOR)[holders]
+        far = self._far(excess, mean, shape)
+        out[np.flatnonzero(beyond)[order]] = self.level + far
+        return out
+
+    def distance(self, rarity: float) -> float:
+        """Return the distance of a rarity: the inverse of :meth:`rarity` beyond the body."""
+        if rarity <= self.level:
+            return self.start * max(rarity / self.level, 0.0) if self.level else self.start
+        more = rarity - self.level
+        low = high = 0.0
+        while self._beyond(high) < more and high < FARTHEST:
+            low, high = high, 2 * high + FLOOR
+        for _ in range(30):  # halves the interval each time: to a billionth of it
+            middle = (low + high) / 2
+            if self._beyond(middle) < more:
+                low = middle
+            else:
+                high = middle
+        return self.start + high
+
+    def _beyond(self, excess: float) -> float:
+        """Return -log of the chance of an excess, as `_far` does it for many."""
+        chance = 0.0
+        for place, share in PLACES:
+            xi = min(max(self.shape + place * self.error, 0.0), HEAVIEST)
+            for other, part in PLACES:
+                mean = self.mean * math.exp(other * self.doubt)
+                x = excess / max(mean * (1 - xi), FLOOR)
+                chance += share * part * math.exp(-math.log1p(xi * x) / xi if xi else -x)
+        return -math.log(max(chance, 1e-300))
+
+    def _far(self, excess: FloatArray, mean: FloatArray, shape: FloatArray) -> FloatArray:
+        """Return -log of the mean chance of an excess over the shapes and means that are left open.
+
+        Args:
+            excess: Shape (n,).
+            mean: Shape (n,) or (1,), mean of the excesses.
+            shape: The same, of the tail.
+        """
+        chance = np.zeros(excess.shape)
+        for place, share in PLACES:
+            xi = np.clip(shape + place * self.error, 0.0, HEAVIEST)
+            for other, part in PLACES:
+                x = excess / np.maximum(mean * math.exp(other * self.doubt) * (1 - xi), FLOOR)
+                heavy = np.log1p(xi * x) / np.where(xi > 0, xi, 1.0)
+                chance += share * part * np.exp(-np.where(xi > 0, heavy, x))
+        return np.asarray(-np.log(np.maximum(chance, 1e-300)))
+
+
+PLACES = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
+"""Places, in standard errors, and weights of the three values that stand for a normal error
+(Gauss-Hermite quadrature)."""
+
+
+def fit_tail(distances: FloatArray, weight: FloatArray | None = None, prior: float = SHAPE) -> Tail:
+    """Fit the tail of healthy distances by probability-weighted moments.
+
+    With b0 the mean of the excesses and b1 their mean weighted by 1 - rank/n, the shape is
+    ``2 - b0 / (b0 - 2 b1)`` and the scale ``2 b0 b1 / (b0 - 2 b1)`` (Hosking and Wallis 1987,
+    doi:10.1080/00401706.1987.10488243). A shape from few excesses is shrunk towards what is expected.
+
+    Args:
+        distances: Shape (n,), one-sided distances in [0, 1], n >= 2.
+        weight: Shape (n,), chance of each to be a healthy one; all 1 unless given.
+        prior: Shape that is expected beforehand.
+    """
+    order = np.argsort(distances, kind="stable")
+    ordered = distances[order]
+    share = np.ones(len(ordered)) if weight is None else weight[order]
+    total = float(share.sum())
+    wanted = max(total * SHARE, min(LEAST_EXCESSES, total / 2))
+    behind = np.cumsum(share[::-1])[::-1]
+    first = min(max(int((behind > wanted).sum()), 1), len(ordered) - 1)
+    start, count = float(ordered[first - 1]), float(behind[first])
+    means, shapes = _mean_and_shape(ordered[first:] - start, share[None, first:], prior)
+    error = (1 + float(shapes[0])) / math.sqrt(count + SHRINK)
+    doubt = 1 / math.sqrt(count)  # of a mean of so many exponential excesses
+    return Tail(start, -math.log(count / total), float(means[0]), float(shapes[0]), error, doubt)
+
+
+def _mean_and_shape(
+    excess: FloatArray, kept: FloatArray, prior: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return means and shapes (k,) of tails from the excesses (n,), ascending, that weigh so much (k, n)."""
+    count = np.maximum(kept.sum(axis=1), 1e-9)
+    mean = kept @ excess / count
+    rank = (np.cumsum(kept, axis=1) - PLOTTING * kept) / count[:, None]
+    lower = (kept * (1 - rank)) @ excess / count
+    room = mean - 2 * lower
+    shape = np.where(room > 0, 2 - mean / np.where(room > 0, room, 1.0), HEAVIEST)
+    shape = (count * np.clip(shape, LIGHTEST, HEAVIEST) + SHRINK * prior) / (count + SHRINK)
+    return np.maximum(mean, FLOOR), np.maximum(shape, 0.0)
+
+
+def nodes_needed(rate: float, confidence: float | None = None) -> int:
+    """Return how many nodes a threshold at this rate needs: on average (None) or with a confidence.
+
+    The largest of n healthy values is exceeded by the next one with chance 1 / (n + 1), and it lies
+    beyond the 1 - rate quantile with chance 1 - (1 - rate)^n.
+    """
+    if confidence is None:
+        return math.ceil(1 / rate - 1 - ROUNDING)
+    return math.ceil(math.log1p(-confidence) / math.log1p(-rate) - ROUNDING)
+
+
+def weighted_limit(values: FloatArray, weight: FloatArray, rate: float) -> float | None:
+    """Return the order statistic that a next healthy value exceeds with chance `rate`.
+
+    Args:
+        values: Shape (n,), one per node.
+        weight: Shape (n,), chance of each node to be a healthy one.
+        rate: Stated chance.
+
+    Returns:
+        None when there are too few healthy nodes.
+    """
+    total = float(weight.sum())
+    if total < nodes_needed(rate):
+        return None
+    order = np.argsort(-values, kind="stable")
+    above = np.cumsum(weight[order])
+    place = int((above <= rate * (total + 1) + ROUNDING).sum()) - 1
+    return float(values[order][max(place, 0)])

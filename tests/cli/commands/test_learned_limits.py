@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.main import main
+
+Made = Callable[..., Path]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Write a table of nodes with two devices and two metrics, and import it."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(nodes: int, factor: Callable[[int, int], float], spread: float = 0.004) -> Path:
+        rng = random.Random(7)
+        rows = ["node,device,benchmark,metric,unit,better,value"]
+        for node in range(nodes):
+            for device in range(2):
+                for metric in ("rate", "other"):
+                    for _ in range(5):
+                        worse = factor(node, device) if metric == "rate" else 1.0
+                        value = 100 * worse * (1 + rng.gauss(0, spread))
+                        rows.append(
+                            f"n{node:03d},cuda:{device},copy,{metric},GB/s,higher,{value:.6g}"
+                        )
+        Path("fleet.csv").write_text("\n".join(rows) + "\n")
+        assert main(["import", "table", "fleet.csv"]) == 0
+        return Path(".anubis/imports")
+
+    return make
+
+
+def baseline() -> Path:
+    [path] = Path("baselines").glob("*.json")
+    return path
+
+
+def test_a_tie_is_marginal_until_somebody_decides(
+    fleet: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = str(fleet(40, lambda node, _: 0.8 if node % 2 else 1.0))
+    assert main(["learn", runs]) == 0
+    assert "20 of 40 nodes have 80" in capsys.readouterr().out
+    path = str(baseline())
+    assert main(["judge", runs, "--baseline", path]) == 0
+    assert main(["baseline", "populations", path]) == 0
+    shown = capsys.readouterr().out
+    assert "undecided: the slower ones are MARGINAL" in shown
+    assert "--both METRIC or --faster METRIC" in shown
+    assert main(["baseline", "populations", path, "--faster", "rate"]) == 0
+    assert main(["judge", runs, "--baseline", path]) == 1
+    capsys.readouterr()
+    assert main(["baseline", "populations", path, "--both", "rate"]) == 0
+    assert "both are accepted" in capsys.readouterr().out
+    assert main(["judge", runs, "--baseline", path, "--json", "out.json"]) == 0
+    verdicts = json.loads(Path("out.json").read_text())["verdicts"]
+    assert {v["verdict"] for v in verdicts} == {"PASS"}
+    assert main(["baseline", "populations", path, "--both", "other"]) == 2
+    assert "other: no undecided group of that name" in capsys.readouterr().err
+
+
+def test_learning_that_does_not_hold_its_rate_is_no_exit_0(
+    fleet: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(1)
+    lost = {(node, rng.randrange(2)): rng.uniform(0.4, 0.9) for node in range(24)}
+    runs = str(fleet(40, lambda node, device: lost.get((node, device), 1.0)))
+    assert main(["learn", runs]) == 20
+    told = capsys.readouterr().out
+    assert "the stated rate of 0.01 does not hold: 24 of its own 40 nodes would be rejected" in told
+    assert "leave it out with --without rate" in told
+    assert main(["baseline", "list"]) == 0
+    assert "error rate 0.01 a node stated, 0.6 of its own rejected" in capsys.readouterr().out
+    assert main(["learn", runs, "--accept-rate"]) == 0
+    capsys.readouterr()
+    assert main(["learn", runs, "--without", "rate"]) == 0
+    assert "0 of its 40 nodes are rejected" in capsys.readouterr().out
+    assert main(["learn", runs, "--without", "nothing"]) == 2
+
+
+def test_a_promise_is_printed_with_its_cost(
+    fleet: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = str(fleet(40, lambda *_: 1.0, spread=0.07))
+    assert main(["learn", runs, "--promise", "other=10%"]) == 0
+    told = capsys.readouterr().out
+    assert "a loss of 10 % is promised to fail" in told
+    assert "of the healthy nodes" in told
+    with pytest.raises(SystemExit):
+        main(["learn", runs, "--promise", "other=0"])
+    assert "must be a loss between 0 and 100 %" in capsys.readouterr().err

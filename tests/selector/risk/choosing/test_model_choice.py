@@ -1,0 +1,167 @@
+"""Which model a history deserves: judged by what came after, believed only beyond the error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_anubis.selector import CoxTime, SelectorError, Stacked, load_model
+from pytest_anubis.selector.risk.choosing import model_choice
+from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
+from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals, Score, origins
+
+
+def fleet(count: int = 1200, *, shape: float = 0.5, slope: float = 1.0, seed: int = 0) -> Intervals:
+    """Intervals that begin over 1,000 days, Weibull of scale 50, with one covariate that matters."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, 2))
+    began = np.sort(rng.uniform(0, 1000, count))
+    life = 50 * (rng.exponential(size=count) / np.exp(slope * x[:, 0])) ** (1 / shape)
+    left = 1000 - began
+    return Intervals(x, np.minimum(life, left), life <= left, began)
+
+
+def scores(*pairs: tuple[float, float]) -> tuple[Score, ...]:
+    """Scores at as many origins, of concordance and skill."""
+    return tuple(
+        Score(concordance=c, brier=1 - s, levelled=1 - s, usual=1.0, calibration=1.0)
+        for c, s in pairs
+    )
+
+
+PLAIN = scores((0.60, 0.10), (0.62, 0.12), (0.61, 0.09), (0.63, 0.11))
+
+
+def chosen(
+    simple: dict[str, tuple[Score, ...]], cox_time: tuple[Score, ...], timed: bool = True
+) -> tuple[tuple[str, ...], str]:
+    every = dict.fromkeys(model_choice.SIMPLE, PLAIN) | simple | {"cox-time": cox_time}
+    return model_choice._choose(every, timed=timed)
+
+
+def test_a_network_is_believed_beyond_the_error_of_the_backtests_only() -> None:
+    better = scores((0.63, 0.10), (0.64, 0.13), (0.63, 0.10), (0.66, 0.12))
+    assert chosen({}, better)[0] == ("cox-time",)
+    mixed = scores((0.67, 0.10), (0.60, 0.13), (0.58, 0.10), (0.67, 0.12))  # now better, now worse
+    names, why = chosen({}, mixed)
+    assert names == ("exponential",)
+    assert "not enough to trust a network" in why
+    bold = scores(
+        (0.63, 0.04), (0.64, 0.05), (0.63, 0.03), (0.66, 0.04)
+    )  # ranks better, exaggerates
+    names, why = chosen({}, bold)
+    assert names == ("exponential",)
+    assert "skill at equal level is 0.065 worse" in why
+    little = scores(*((each.concordance + 0.003, each.skill) for each in PLAIN))
+    assert chosen({}, little)[0] == ("exponential",)
+    assert chosen({}, little, timed=False)[0] == ("cox-time",)  # no shift to fear
+
+
+def test_a_richer_model_must_gain_and_those_that_nobody_can_tell_apart_are_averaged() -> None:
+    gains = {"weibull": scores((0.6, 0.15), (0.6, 0.16), (0.6, 0.14), (0.6, 0.15))}
+    assert chosen(gains, PLAIN)[0] == ("weibull",)
+    hardly = {"weibull": scores((0.6, 0.105), (0.6, 0.125), (0.6, 0.095), (0.6, 0.115))}
+    assert chosen(hardly, PLAIN)[0] == ("exponential",)
+    torn = {"cox": scores((0.6, 0.4), (0.62, -0.2), (0.61, 0.3), (0.63, 0.1))}
+    names, why = chosen(torn, PLAIN)
+    assert names == ("exponential", "weibull", "cox")
+    assert "cannot be told apart" in why
+
+
+def test_the_shape_of_the_hazard_is_found_and_the_choice_repeats() -> None:
+    rows = fleet()
+    model, why = choose_model(rows, horizon=30.0, quick=True)
+    assert model.kind == "weibull"
+    assert "weibull: its skill beats exponential's by" in why.reason
+    assert [each.model for each in why.candidates] == ["exponential", "weibull", "cox", "cox-time"]
+    assert why.candidates[-1].why.startswith("not tried here")
+    assert why.degrees == len(why.candidates[0].scores) == 4
+    # Its calibration holds: observed within twice the binomial error of predicted, in every group.
+    for group in why.groups:
+        error = (group.predicted * (1 - group.predicted) / group.rows) ** 0.5
+        assert abs(group.observed - group.predicted) < 3 * error + 0.03
+    assert choose_model(rows, horizon=30.0, quick=True)[1] == why
+    assert Backtest.from_plain(json.loads(json.dumps(why.to_plain()))) == why
+
+
+def test_without_torch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: Any, **__: Any) -> None:
+        raise ImportError("No module named 'torch'")
+
+    monkeypatch.setattr(CoxTime, "fit", absent)
+    model, why = choose_model(fleet(), horizon=30.0)
+    assert model.kind == "weibull"
+    assert why.candidates[-1].why == "torch is not installed"
+
+
+@pytest.mark.parametrize(
+    ("count", "kind", "words"),
+    [(6, "exponential", "one rate for all nodes"), (60, "weibull", "one curve for all nodes")],
+)
+def test_few_incidents_fall_back_and_say_so(count: int, kind: str, words: str) -> None:
+    rows = fleet(count)
+    model, why = choose_model(rows, horizon=30.0)
+    assert model.kind == kind
+    assert words in why.reason
+    assert f"{rows.incidents} incidents" in why.reason
+    low, high = why.interval(0.1)
+    assert low < 0.1 < high
+    assert not why.candidates
+
+
+def test_no_origin_knows_what_came_after_it() -> None:
+    rows = fleet()
+    for ongoing in (False, True):
+        found = origins(rows, 30.0, ongoing=ongoing, seed=0)
+        assert len(found) == 4
+        for origin in found:
+            known = origin.known
+            moment = known.began.max()
+            assert (known.began + known.duration).max() < 1000
+            assert known.incidents < ((rows.began + rows.duration)[rows.event] < 1000).sum()
+            assert (origin.follow <= 30.0).all()
+            assert (origin.entry > 0).any() == ongoing
+            assert moment < rows.began.max()
+    assert len(origins(Intervals(rows.x, rows.duration, rows.event, rows.began, timed=False), 30.0,
+                       ongoing=False, seed=0)) == 5  # fmt: skip
+
+
+def test_a_risk_is_the_less_certain_the_more_the_backtests_were_off() -> None:
+    known, unsure = (Backtest(reason="", error=error, degrees=4) for error in (0.1, 0.5))
+    narrow, wide = known.interval(0.2), unsure.interval(0.2)
+    assert 0 < wide[0] < narrow[0] < 0.2 < narrow[1] < wide[1] < 1
+
+
+@pytest.mark.parametrize("field", ["candidates", "groups", "error", "degrees", "reason"])
+def test_a_damaged_record_of_the_choice_is_refused(field: str) -> None:
+    plain = Backtest(reason="r", error=0.1, degrees=4).to_plain()
+    for wrong in ("?", None, [1], {"a": 1}):
+        if field == "reason" and wrong == "?":
+            continue
+        with pytest.raises(SelectorError, match="damaged"):
+            Backtest.from_plain(plain | {field: wrong})
+
+
+def test_a_stack_adds_hazards_and_survives_plain_data() -> None:
+    rows = fleet(300)
+    one, two = (
+        model_choice._fit(model_choice._new(kind, 0), rows) for kind in ("exponential", "cox")
+    )
+    stack = Stacked([(0.25, one), (0.75, two)])
+    at = np.array([[5.0, 20.0]])
+    expected = 0.25 * one.cumulative(at, rows.x) + 0.75 * two.cumulative(at, rows.x)
+    assert stack.cumulative(at, rows.x) == pytest.approx(expected)
+    plain = json.loads(json.dumps(stack.to_plain(), allow_nan=False))
+    again = load_model(plain)
+    assert again.kind == "stacked"
+    assert again.survival([20.0], rows.x) == pytest.approx(stack.survival([20.0], rows.x))
+    for parts in (
+        [],
+        [{"weight": -1.0, "model": one.to_plain()}],
+        [{"weight": 1.0, "model": plain}],
+    ):
+        with pytest.raises(SelectorError, match="model file"):
+            load_model(plain | {"parameters": {"parts": parts}})

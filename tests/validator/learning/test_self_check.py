@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import FloatArray, Population, population_of
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
+
+
+def metric(name: str, values: FloatArray) -> Population:
+    """Values of shape (nodes, devices, count), rates."""
+    nodes, devices, _ = values.shape
+    return population_of(
+        [values[i, d] for i in range(nodes) for d in range(devices)],
+        metric=Metric(name=name, unit="GB/s", better="higher"),
+        benchmark="b",
+        component=f"part.{name}",
+        nodes=[f"n{i:03d}" for i in range(nodes) for _ in range(devices)],
+        devices=[f"d{d}" for _ in range(nodes) for d in range(devices)],
+    )
+
+
+def rates(seed: int, nodes: int, spread: float = 0.01, devices: int = 4) -> FloatArray:
+    rng = np.random.default_rng(seed)
+    shift = rng.normal(0, spread, (nodes, devices, 1))
+    return np.asarray(100 * np.exp(shift + rng.normal(0, 0.002, (nodes, devices, 5))))
+
+
+def learn(*populations: Population, **more: object) -> Baseline:
+    return learn_baseline(populations, hardware_class="c", created="2026-01-01", **more)  # type: ignore[arg-type]
+
+
+def smeared(seed: int, nodes: int, share: float, metrics: int = 8) -> list[FloatArray]:
+    rng = np.random.default_rng(seed)
+    values = [rates(100 * seed + m, nodes) for m in range(metrics)]
+    for node in range(int(share * nodes)):
+        for m in rng.permutation(metrics)[:2]:
+            values[m][node, rng.integers(4)] *= 1 - rng.uniform(0.1, 0.6)
+    return values
+
+
+def test_a_fifth_of_sick_nodes_is_counted_and_hides_nobody() -> None:
+    values = smeared(1, 100, 0.2)
+    baseline = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
+    check = baseline.self_check
+    assert check is not None
+    assert check.holds
+    assert check.nodes == 100
+    assert 18 <= check.rejected <= 23
+    assert check.sick == pytest.approx(20, abs=4)
+    criterion = baseline.find("b", "m0")
+    assert criterion is not None
+    assert criterion.detectable is not None
+    assert criterion.detectable < 0.1
+    assert judge_sample([70.0] * 5, criterion).outcome is Outcome.FAIL
+
+
+def test_what_is_stated_as_detectable_is_found() -> None:
+    held = 400
+    values = [rates(m, 150 + held, 0.004 * (1 + m)) for m in range(6)]
+    baseline = learn(*[metric(f"m{m}", v[:150]) for m, v in enumerate(values)])
+    for m, v in enumerate(values):
+        criterion = baseline.find("b", f"m{m}")
+        assert criterion is not None
+        assert criterion.detectable is not None
+        worse = v[150:, :1] * (1 - criterion.detectable)
+        found = judge_columns(metric(f"m{m}", worse), criterion).outcome == 2
+        assert found.mean() == pytest.approx(0.95, abs=0.035)
+
+
+def test_a_promise_is_kept_and_its_cost_is_told() -> None:
+    populations = [metric("noisy", rates(0, 60, 0.03)), metric("quiet", rates(1, 60, 0.002))]
+    plain, strict = learn(*populations), learn(*populations, promises={"": 0.1})
+    noisy, kept = plain.find("b", "noisy"), strict.find("b", "noisy")
+    assert noisy is not None
+    assert kept is not None
+    assert noisy.detectable is not None
+    assert noisy.detectable > 0.1
+    assert kept.detectable == pytest.approx(0.1)
+    assert strict.find("b", "quiet") == plain.find("b", "quiet")
+    [told] = [f for f in strict.findings if f.kind == "promise"]
+    assert "of the healthy nodes" in told.text
+    assert learn(*populations, promises={"part.noisy": 0.1}).find("b", "noisy") == kept
+    assert learn(*populations, promises={"part.quiet": 0.1}).find("b", "noisy") == noisy
+
+
+def test_groups_that_cannot_all_be_sick_are_undecided_and_one_batch_is_rejected() -> None:
+    values = [rates(m, 100, 0.004) for m in range(6)]
+    values[0][:25] *= 0.8
+    one = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
+    assert one.self_check is not None
+    assert one.self_check.holds
+    assert one.self_check.rejected >= 25
+    for m in range(1, 4):  # each metric has its own quarter
+        values[m][25 * m : 25 * m + 25] *= 0.8
+    many = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
+    assert many.self_check is not None
+    assert many.self_check.rejected <= 5
+    second = [c.metric.name for c in many.criteria if c.second is not None and c.scope == "unit"]
+    assert second == ["m0", "m1", "m2", "m3"]
+
+
+def test_a_rate_that_does_not_hold_is_told_with_its_metrics() -> None:
+    rng = np.random.default_rng(5)
+    values = [rates(m, 120, 0.004) for m in range(4)]
+    for node in range(
+        60
+    ):  # scattered losses in half of the nodes: no group, and no majority of sick
+        values[0][node, rng.integers(4)] *= 1 - rng.uniform(0.1, 0.6)
+    baseline = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
+    assert baseline.self_check is not None
+    assert not baseline.self_check.holds
+    kinds = {f.kind for f in baseline.findings}
+    assert {"rate-not-held", "rejects-many"} <= kinds
+    assert baseline.self_check.worst[0].metric == "m0"
+    assert baseline.self_check.worst[0].alone > 50

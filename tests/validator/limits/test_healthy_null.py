@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
+from pytest_anubis.validator.limits.power import detectable, luck, promised_threshold
+
+
+def everyone(n: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.ones(n, dtype=np.bool_)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
+def test_a_smear_of_sick_units_widens_nothing(share: float) -> None:
+    rng = np.random.default_rng(0)
+    clean = rng.normal(0, 0.01, 400)
+    dirty = clean.copy()
+    sick = int(share * 400)
+    dirty[:sick] += rng.uniform(0.05, 0.6, sick)
+    alone, beside = (healthy_null(values, np.abs(values) < 0.05) for values in (clean, dirty))
+    assert beside.scale == pytest.approx(alone.scale, rel=0.2)
+    lost = dirty[:sick] > 0.08
+    assert (beside.healthy[:sick][lost] < HALF).all()
+    assert (beside.healthy[sick:] >= HALF).mean() > 0.98
+
+
+def test_heavy_tails_are_healthy_where_nobody_is_sick() -> None:
+    values = 0.005 * np.random.default_rng(1).standard_t(3, 2000)
+    null = healthy_null(values, np.abs(values) < 0.05)
+    assert null.degrees <= 4
+    assert (null.healthy >= HALF).mean() > 0.997
+
+
+def test_a_fault_on_the_good_side_is_none() -> None:
+    values = np.append(np.random.default_rng(2).normal(0, 0.01, 200), [-0.5] * 20)
+    null = healthy_null(values, np.abs(values) < 0.05)
+    assert (null.healthy[200:] == 1).all()
+
+
+@given(st.lists(st.floats(-1, 1) | st.just(float("nan")), min_size=3, max_size=40))
+def test_chances_are_chances(values: list[float]) -> None:
+    signed = np.array(values)
+    if np.isnan(signed).all():
+        return
+    null = healthy_null(signed, everyone(len(signed)))
+    assert ((null.healthy >= 0) & (null.healthy <= 1)).all()
+    assert (null.healthy[np.isnan(signed)] == 0).all()
+    assert null.scale > 0
+
+
+def test_what_is_stated_as_detectable_is_found_in_95_of_100_cases() -> None:
+    rng = np.random.default_rng(3)
+    signed = rng.normal(0, 0.02, 4000)
+    lucky = luck(signed, np.ones(4000))
+    assert lucky == pytest.approx(1.645 * 0.02, rel=0.1)
+    loss = detectable("higher", 0.9, lucky)
+    values = (1 - rng.normal(0, 0.02, 4000)) * (1 - loss)
+    assert np.mean(values < 0.9) == pytest.approx(0.95, abs=0.015)
+
+
+@given(st.sampled_from(["higher", "lower"]), st.floats(0.05, 0.5), st.floats(0, 0.03))
+def test_a_promise_is_the_inverse_of_what_is_detectable(
+    better: str, promise: float, lucky: float
+) -> None:
+    threshold = promised_threshold(better, promise, lucky)  # type: ignore[arg-type]
+    assert detectable(better, threshold, lucky) == pytest.approx(promise)  # type: ignore[arg-type]
