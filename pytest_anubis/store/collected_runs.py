@@ -236,6 +236,7 @@ class _Reader:
                 values=measurement.values,
                 problem=_problem(measurement, broken, waived, excused),
                 looks=measurement.looks,
+                pace=measurement.pace,
             )
         self.silent += [
             (record, result)

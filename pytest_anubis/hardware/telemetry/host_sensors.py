@@ -30,6 +30,11 @@ FAILED_REMAPPING = "failed row remappings"
 PENDING_REMAPPING = "row remappings pending"
 RECOVERY_ACTION = "recovery action"
 
+# Residencies of firmware that counts its own cycles, and in how many of them something held the clocks down.
+CYCLES = "firmware (cycles)"
+THERMAL_CYCLES = "thermal slowdown, "  # of which part of the card, and " (cycles)"
+POWER_CYCLES = "power limit slowdown (cycles)"
+
 HOST = "host"
 
 MOST_CPUS = 16

@@ -9,11 +9,14 @@ from typing import Literal
 
 from pytest_anubis.hardware.load.process_load import is_allowed
 from pytest_anubis.hardware.telemetry.host_sensors import (
+    CYCLES,
     ENERGY,
     HOST,
     INLET,
+    POWER_CYCLES,
     REASONS,
     TEMPERATURE,
+    THERMAL_CYCLES,
     Reading,
 )
 from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent
@@ -39,8 +42,8 @@ AIR_LIMIT = 35.0
 """Degrees of the air that a node takes in: servers are built for at most 35 °C (ASHRAE's class A2, and what
 makers of boards with eight cards state)."""
 
-# Nanosecond counters are durations: they are turned into shares, not into "+300000000". Energy is a reading.
-_NO_EVENTS = (" (ns)", ENERGY)
+# Counters of nanoseconds and cycles are turned into shares, not into "+300000000". Energy is a reading.
+_NO_EVENTS = (" (ns)", " (cycles)", ENERGY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +227,8 @@ def _throttling(
             seen = [bool(r & bits and not r & explained) for r in reasons]
             sampled = sum(seen) / len(seen) if seen else 0.0
             lasted = _lasted(begin, end, part, counter, seconds) if counter else 0.0
+            if sort == "thermal-slowdown":
+                lasted = max(lasted, _of_cycles(begin, end, part, THERMAL_CYCLES))
             if max(sampled, lasted) <= THROTTLED_SHARE:
                 continue
             text = f"{name} {_percent(max(sampled, lasted))} of the time{upto}"
@@ -235,6 +240,7 @@ def _throttling(
         capped = max(
             _share(reasons, SW_POWER_CAP),
             _lasted(begin, end, part, "power limit slowdown (ns)", seconds),
+            _of_cycles(begin, end, part, POWER_CYCLES),
         )
         if capped > THROTTLED_SHARE:
             evidence.append(f"{part} at its power limit {_percent(capped)} of the time")
@@ -260,6 +266,17 @@ def _lasted(begin: Reading, end: Reading, part: str, name: str, seconds: float) 
     if before is None or after is None or seconds <= 0:
         return 0.0
     return min(1.0, max(0, after - before) * 1e-9 / seconds)
+
+
+def _of_cycles(begin: Reading, end: Reading, part: str, prefix: str) -> float:
+    """Return the largest share of the firmware's cycles that a counter of such a name has."""
+    before, after = begin.counters.get(part, {}), end.counters.get(part, {})
+    grown = {name: after[name] - before[name] for name in before if name in after}
+    cycles = grown.get(CYCLES, 0)
+    if cycles <= 0:
+        return 0.0
+    held = max((change for name, change in grown.items() if name.startswith(prefix)), default=0)
+    return min(1.0, max(0, held) / cycles)
 
 
 def _strangers(

@@ -41,8 +41,8 @@ def lane_texts(lanes: Sequence[LaneCores]) -> list[str]:
         found.append(f"{name}{what}: CPUs {one.cpus}{f', {node}{far}' if one.devices else ''}")
     if not all(one.own for one in lanes):
         found.append(
-            "the lanes have no CPUs of their own (fewer cores than lanes, or binding is forbidden): what is "
-            "timed on the host runs alone"
+            "the lanes have no CPUs of their own (fewer cores than lanes, a quota of CPU time, or "
+            "binding is forbidden): what is timed on the host runs alone"
         )
     return found
 

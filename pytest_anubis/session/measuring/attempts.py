@@ -13,6 +13,7 @@ from pytest_anubis.session.measuring.conditions import Seen, Surroundings
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
+    from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.timing import RoundPlan
 
 ATTEMPTS = 3
@@ -78,11 +79,13 @@ class Look:
         values: In time order.
         seen: Disturbances, telemetry and evidence.
         seconds: How long it took.
+        pace: (Kind, seconds of a probe beside each value) pairs; empty where nobody read the pace.
     """
 
     values: list[float]
     seen: Seen
     seconds: float = 0.0
+    pace: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
 def take_quiet(
@@ -94,6 +97,7 @@ def take_quiet(
     most: int = ATTEMPTS,
     *,
     host: bool = True,
+    pacer: Pacer | None = None,
 ) -> tuple[Look, int]:
     """Measure; on a machine that is not quiet again, within bounds.
 
@@ -105,12 +109,13 @@ def take_quiet(
         patience: Says whether there is time to repeat it.
         most: Attempts, at most; 1 where no disturbance can change what is measured.
         host: What others do to the host disturbs what is measured.
+        pacer: What reads the pace between the rounds; None if nothing does.
 
     Returns:
         The last attempt, and its number.
     """
     for attempt in range(1, most + 1):
-        look = _look(plan, take, surroundings, host)
+        look = _look(plan, take, surroundings, host, pacer)
         pause = PAUSE * 2 ** (attempt - 1)
         last = attempt == most or not patience.allows(pause + look.seconds)
         if not look.seen.disturbance or last:
@@ -179,6 +184,7 @@ def look_closer(
     patience: Patience,
     *,
     host: bool = True,
+    pacer: Pacer | None = None,
 ) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
@@ -193,6 +199,7 @@ def look_closer(
         spoiled: Keeps a look that was disturbed and is repeated, with its number.
         patience: Says whether there is time for another look; without it what there is decides.
         host: What others do to the host disturbs what is measured.
+        pacer: What reads the pace between the rounds; None if nothing does.
 
     Returns:
         All looks, the first one included. The last one is disturbed when the machine would not calm
@@ -203,12 +210,15 @@ def look_closer(
     looks = [first]
     disturbed = 0
     pause, seconds = plan.pause_seconds * LOOK_PAUSE, first.seconds / plan.bursts
-    while closer_look([look.values for look in looks], criterion) == "more":
+    while (
+        closer_look([one.values for one in looks], criterion, paces=[one.pace for one in looks])
+        == "more"
+    ):
         if not patience.allows(pause + seconds):
             break
         if pause:
             time.sleep(pause)
-        look = _look(plan.look(), take, surroundings, host)
+        look = _look(plan.look(), take, surroundings, host, pacer)
         seconds = look.seconds
         if look.seen.disturbance:
             disturbed += 1
@@ -222,8 +232,11 @@ def look_closer(
     return looks
 
 
-def _look(plan: RoundPlan, take: Take, surroundings: Surroundings, host: bool) -> Look:
+def _look(
+    plan: RoundPlan, take: Take, surroundings: Surroundings, host: bool, pacer: Pacer | None
+) -> Look:
     begin = time.monotonic()
     with surroundings.around(host=host) as seen:
         values = take(plan)
-    return Look(values, seen, time.monotonic() - begin)
+    pace = pacer.taken(len(values)) if pacer is not None else ()
+    return Look(values, seen, time.monotonic() - begin, pace)

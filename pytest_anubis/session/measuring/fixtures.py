@@ -76,8 +76,11 @@ class Node:
 
     @property
     def cores(self) -> int:
-        """How many CPUs this process may use."""
-        return len(os.sched_getaffinity(0))
+        """How many CPUs this process may use, those of its control group's quota at most."""
+        from pytest_anubis.hardware.cgroup import own_quota, threads_within
+        from pytest_anubis.hardware.text_files import Files
+
+        return threads_within(len(os.sched_getaffinity(0)), own_quota(Files(), os.environ))
 
     def pick(self, *, smoke: T, standard: T, soak: T) -> T:
         """Return the size or duration for this run's profile."""

@@ -22,6 +22,7 @@ from pytest_anubis.validator.deciding.completeness import (
 from pytest_anubis.validator.deciding.hardware_policy import verdicts_of_hardware
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
+from pytest_anubis.validator.similarity.pacing import HOST_PACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +136,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         # What pooled or measured values were found to be is judged again from the values.
         # And an attempt that was repeated is told below.
         if verdict.scope == "unit"
+        and verdict.benchmark != HOST_PACE
         and (verdict.reason is not Reason.REPEATED or verdict.metric)
         and (
             (verdict.benchmark, verdict.metric, verdict.device) not in measured
