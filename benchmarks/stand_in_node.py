@@ -221,7 +221,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "fabric not completed": present(20, "gpu3.fabric.state 2", "fabric is in progress"),
     "one slow card of eight": Condition(
-        code=1, says="copy is 90.18 GB/s, expected 100.2 GB/s: 10.0% worse", environment={"FACTOR": "0.9"}
+        code=1, says="copy is 90.18 GB/s, expected 100.2 GB/s: 10 % slower", environment={"FACTOR": "0.9"}
     ),
     "hang in NVML": struck(20, "gpu3.hang.nvmlDeviceGetFieldValues 600", "card is silent"),
     "hang in NVML at the start": present(20, "gpu3.hang.nvmlDeviceGetVbiosVersion 600", "card is silent"),

@@ -132,7 +132,7 @@ class NodeFixture(Protocol):
 
     @property
     def cores(self) -> int:
-        """How many CPUs this process may use."""
+        """How many CPUs this process may use, those of its control group's quota at most."""
         ...
 
     def pick(self, *, smoke: Value, standard: Value, soak: Value) -> Value:

@@ -55,6 +55,8 @@ def pytest_anubis_verdict(
 ) -> None:
     """Take note of the finished verdict, on the controller, after the journal has it.
 
+    The verdicts on metrics come as they count: what xfail marks or waivers cover is NOT_TESTED.
+
     Example: open a ticket for a rejected node::
 
         def pytest_anubis_verdict(config, verdict, verdicts):

@@ -14,6 +14,12 @@ PROFILES: tuple[Profile, ...] = ("smoke", "standard", "soak")
 ENV_PROFILE = "PYTEST_ANUBIS_PROFILE"
 ENV_STORE = "PYTEST_ANUBIS_STORE"
 ENV_HISTORY = "PYTEST_ANUBIS_HISTORY"
+ENV_QUIET_LIMIT = "PYTEST_ANUBIS_QUIET_LIMIT"
+ENV_ALLOW_PROCESS = "PYTEST_ANUBIS_ALLOW_PROCESS"
+ENV_WAIVERS = "PYTEST_ANUBIS_WAIVERS"
+
+QUIET_LIMITS = ("steal", "others", "cpu", "memory", "io")
+"""Names of the limits of ``--anubis-quiet-limit``, as `hardware.load.disturbance.LIMITS` has them."""
 
 DEFAULT_BASELINES = "baselines"
 """Folder, below pytest's root, in which baselines are looked for."""
@@ -121,6 +127,34 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-timeout",
         metavar="SECONDS",
         help="Deadline of every test; default: from its declared cost",
+    ),
+    Option(
+        flag="--anubis-quiet-limit",
+        metavar="NAME=SHARE,...",
+        env=ENV_QUIET_LIMIT,
+        help="Shares that others may take before a measurement counts as disturbed: steal, others (of the "
+        "CPUs), cpu, memory, io (pressure), e.g. others=0.2",
+        default="steal=0.03,others=0.1,cpu=0.1,memory=0.05,io=0.1",
+    ),
+    Option(
+        flag="--anubis-quiet-wait",
+        metavar="TIME",
+        default="10s",
+        help="How long a measurement that was disturbed waits for a quiet machine before it is taken again, "
+        "at most",
+    ),
+    Option(
+        flag="--anubis-allow-process",
+        metavar="NAME,...",
+        env=ENV_ALLOW_PROCESS,
+        help="Processes that are part of a quiet machine, by the names of their commands (shell patterns), "
+        "e.g. dcgm-exporter,kubelet",
+    ),
+    Option(
+        flag="--anubis-waivers",
+        metavar="FILE",
+        env=ENV_WAIVERS,
+        help="TOML file of failures that somebody answers for, each with owner, reason and expiry date",
     ),
     Option(
         flag="--anubis-in-process",

@@ -18,6 +18,7 @@ from pytest_anubis.options import (
     ENV_STORE,
     OPTIONS,
     PROFILES,
+    QUIET_LIMITS,
     RENAMED,
     Option,
     Profile,
@@ -69,6 +70,10 @@ class Settings:
         resume: Id of the interrupted run to go on with, ``latest``, or empty.
         duration: Seconds to soak, cycling the set; None runs it once.
         scratch: Folder on the disk to be tested; None is pytest's temporary folder.
+        quiet_limits: Shares above which others disturb a measurement, by name.
+        quiet_wait: Seconds for which a disturbed measurement waits for a quiet machine, at most.
+        allowed_processes: Names of commands, as shell patterns, that disturb nothing.
+        waivers: File of the failures that somebody answers for; None if there is none.
         select: What the Selector goes by; empty: it leaves nothing out.
         accepted_risk: Accepted probability of an incident; None when none was named.
         budget: Seconds for ``budget``.
@@ -97,6 +102,10 @@ class Settings:
     gate: Literal["stop", "continue", "off"] = "stop"
     resume: str = ""
     duration: float | None = None
+    quiet_limits: Mapping[str, float] = field(default_factory=dict)
+    quiet_wait: float = 10.0
+    allowed_processes: tuple[str, ...] = ()
+    waivers: Path | None = None
     select: Selection = ""
     accepted_risk: float | None = None
     budget: float | None = None
@@ -168,6 +177,10 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         duration=_optional(raw["anubis_duration"], _time("--anubis-duration", positive=False)),
         timeout=_optional(raw["anubis_timeout"], _time("--anubis-timeout")),
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
+        quiet_limits=_quiet_limits(raw["anubis_quiet_limit"]),
+        quiet_wait=_time("--anubis-quiet-wait", positive=False)(raw["anubis_quiet_wait"]),
+        allowed_processes=tuple(filter(None, re.split(r"[,\s]+", raw["anubis_allow_process"]))),
+        waivers=_optional(raw["anubis_waivers"], lambda text: base / text),
         **_selection(config, raw),
     )
 
@@ -238,6 +251,23 @@ def _raw(config: pytest.Config, option: Option, environ: Mapping[str, str]) -> A
 
 def _optional(text: str, convert: Callable[[str], Any]) -> Any:
     return convert(text) if text else None
+
+
+def _quiet_limits(text: str) -> dict[str, float]:
+    """Return the limits that are named: ``others=20%, steal=0.05``."""
+    found = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        number = value.removesuffix("%").strip()
+        share = float(number) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", number) else -1.0
+        share = share / 100 if value.endswith("%") else share
+        if name not in QUIET_LIMITS or not 0 <= share <= 1:
+            raise pytest.UsageError(
+                f"--anubis-quiet-limit {part!r}: write NAME=SHARE with a share from 0 to 1 or in percent, "
+                f"e.g. others=20%; names: {', '.join(QUIET_LIMITS)}"
+            )
+        found[name] = share
+    return found
 
 
 def _history(text: str, base: Path) -> str:

@@ -60,10 +60,12 @@ from pytest_anubis.session.selecting.pruning import Pruning, stands_down
 from pytest_anubis.session.selecting.run_choice import Selection, read_choice_inputs
 from pytest_anubis.settings import DEFAULT_BASELINES, Settings
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
+from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.inventory import Inventory
+    from pytest_anubis.core.verdict import Waiver
     from pytest_anubis.session.running.resume import Earlier
 
 
@@ -211,7 +213,17 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         refused=usable.refused,
         baseline=baseline,
         baseline_note=note,
+        waivers=tuple(one for one in _waivers(settings) if one.concerns(node)),
     )
+
+
+def _waivers(settings: Settings) -> tuple[Waiver, ...]:
+    if settings.waivers is None:
+        return ()
+    try:
+        return read_waivers(settings.waivers, today())
+    except WaiverError as error:
+        raise pytest.UsageError(f"--anubis-waivers: {error}") from error
 
 
 def _inventory(settings: Settings) -> Inventory:

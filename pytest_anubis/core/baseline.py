@@ -31,6 +31,44 @@ MOST_NEEDED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PaceSlope:
+    """How a metric follows one kind of probe.
+
+    Attributes:
+        kind: Kind of the probe (`hardware.host_pace`).
+        reference: Its seconds at the reference pace.
+        slope: By how many per cent the metric is worse where the probe takes one per cent longer.
+        least: Smallest ratio of a probe's seconds to the reference for which that was learned.
+        most: Largest such ratio.
+    """
+
+    kind: str
+    reference: Annotated[float, Range(above=0)]
+    slope: Annotated[float, Range(above=0, most=5)]
+    least: Annotated[float, Range(above=0)]
+    most: Annotated[float, Range(above=0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacedForm:
+    """What is normal once the values are those of the host's reference pace; fields as in `Criterion`.
+
+    Attributes:
+        slopes: How the metric follows the host's pace.
+        gain: Spread between runs beside that of the raw values, each run predicted from the others.
+    """
+
+    slopes: tuple[PaceSlope, ...]
+    gain: Share
+    centre: tuple[NotNegative, ...]
+    learned: Share | None = None
+    unconfirmed: Share | None = None
+    spread: NotNegative = 0.0
+    detectable: NotNegative | None = None
+    medians: tuple[NotNegative, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SecondPopulation:
     """A slower group of units that may be as healthy as the others: nobody has decided yet, or somebody has.
 
@@ -87,6 +125,8 @@ class Criterion:
         change_rate: Chance, per value in time order, that a healthy unit changes for the worse within a run;
             None in older baselines, and where no sample was long enough to tell.
         notes: Sentences for people, e.g. how many nodes a learned threshold would need.
+        paced: What is normal at the host's reference pace, judged beside the rest; None where that is no
+            tighter.
     """
 
     benchmark: str
@@ -111,6 +151,7 @@ class Criterion:
     second: SecondPopulation | None = None
     change_rate: Annotated[float, Range(above=0, most=0.5)] | None = None
     notes: tuple[str, ...] = ()
+    paced: PacedForm | None = None
 
     @property
     def typical(self) -> float:

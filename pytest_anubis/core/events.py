@@ -16,10 +16,11 @@ from pytest_anubis.core.measurement import (
     Measurement,
     PlannedTest,
     Purpose,
+    QuietWait,
     Slot,
     TestResult,
 )
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, WaiversRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +141,8 @@ class BlockerFound:
 
     Attributes:
         text: What, in one line.
-        found_anew: A resumed run finds it again where it is still so; all else stays, since what is done is
-            not repeated.
-        file: What could not be collected; it is gone once tests of it were planned. Empty for all else.
+        found_anew: A resumed run finds it again where it is still so; all else stays.
+        file: What could not be collected, until tests of it were planned; empty for all else.
     """
 
     kind: ClassVar[str] = "blocker"
@@ -375,6 +375,8 @@ Event = (
     | TestStarted
     | Measured
     | Attempted
+    | QuietWait
+    | WaiversRead
     | Judged
     | PhaseFailed
     | TestFinished

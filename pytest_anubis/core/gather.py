@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -63,6 +63,7 @@ class _Rows:
     variants: list[Variant] = field(default_factory=list)
     problems: dict[int, Problem] = field(default_factory=dict)
     looks: dict[int, int] = field(default_factory=dict)
+    paces: dict[int, Mapping[str, FloatArray]] = field(default_factory=dict)
     metrics: Counter[Metric] = field(default_factory=Counter)
     components: Counter[str] = field(default_factory=Counter)
 
@@ -88,6 +89,7 @@ class Gather:
         values: Sequence[float],
         problem: Problem | None = None,
         looks: int = 1,
+        pace: Iterable[tuple[str, Sequence[float]]] = (),
     ) -> None:
         """Add one sample: all values of one metric from one unit in one run, in time order."""
         rows = self._open((hardware_class, benchmark, metric.name, group))
@@ -95,6 +97,9 @@ class Gather:
             rows.problems[len(rows.nodes)] = problem
         if looks > 1:
             rows.looks[len(rows.nodes)] = looks
+        beside = {kind: _seconds(found, len(values)) for kind, found in pace}
+        if beside:
+            rows.paces[len(rows.nodes)] = beside
         rows.nodes.append(node)
         rows.devices.append(device)
         rows.runs.append(run)
@@ -142,6 +147,8 @@ class Gather:
         first, count = len(rows.nodes), len(population)
         rows.problems.update((first + row, p) for row, p in population.problems.items())
         rows.looks.update((first + row, count) for row, count in population.looks.items())
+        if population.paces:
+            rows.paces.update((first + row, population.pace(row)) for row in range(count))
         rows.nodes.extend(population.nodes)
         rows.devices.extend(population.devices)
         rows.runs.extend(population.runs)
@@ -185,9 +192,26 @@ def _build(key: Key, rows: _Rows) -> Population:
         offsets=offsets,
         problems=problems,
         looks={row: rows.looks[i] for row, i in enumerate(order) if i in rows.looks},
+        paces=_paces(rows, order, other),
     )
     more = invalid_rows(population.values, offsets, problems)
     return replace(population, problems=problems | more) if more else population
+
+
+def _seconds(found: Sequence[float], count: int) -> FloatArray:
+    """Return the probe's seconds beside each value; NaN where they do not belong to these values."""
+    return np.asarray(found, dtype=np.float64) if len(found) == count else np.full(count, np.nan)
+
+
+def _paces(rows: _Rows, order: Sequence[int], other: Collection[int]) -> dict[str, FloatArray]:
+    """Return what the probes took beside all values, in the order of the population's rows."""
+    kinds = sorted({kind for one in rows.paces.values() for kind in one})
+    nothing = {i: np.full(rows.sizes[i], np.nan) for i in order} if kinds else {}
+    paces = {}
+    for kind in kinds:
+        parts = [rows.paces.get(i, {}).get(kind, nothing[i]) for i in range(len(rows.sizes))]
+        paces[kind], _ = _reordered(np.concatenate(parts), rows.sizes, order, other)
+    return paces
 
 
 def _reordered(

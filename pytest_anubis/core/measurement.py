@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pytest_anubis.core.field_types import AnyFloat, Count, NotNegative, compact
 from pytest_anubis.core.metric import Metric
@@ -57,6 +57,8 @@ class Measurement:
         telemetry: Sensor series and counter changes during the measurement, (name, values) pairs.
         evidence: What speaks for or against the hardware meanwhile (counters that moved, kernel events).
         seconds: Wall time of the measurement.
+        pace: Pace of the host beside it, (kind, seconds of a probe) pairs with one number for each value;
+            empty where nobody read it.
     """
 
     test: str
@@ -72,6 +74,7 @@ class Measurement:
     telemetry: tuple[tuple[str, tuple[AnyFloat, ...]], ...] = ()
     evidence: tuple[str, ...] = ()
     seconds: NotNegative = 0.0
+    pace: tuple[tuple[str, tuple[NotNegative, ...]], ...] = ()
 
 
 @compact("defaults")
@@ -146,3 +149,23 @@ class LaneCores:
     numa_node: int | None = None
     near: bool = True
     own: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietWait:
+    """An event: a measurement that was disturbed waits for the machine to calm down, or has waited.
+
+    Attributes:
+        test: Node id.
+        what: What it waits for to end, one phrase each.
+        most: Seconds that it waits at most.
+        seconds: How long it has waited; None while it does.
+        quiet: The machine did calm down.
+    """
+
+    kind: ClassVar[str] = "waiting"
+    test: str
+    what: tuple[str, ...] = ()
+    most: float = 0.0
+    seconds: float | None = None
+    quiet: bool = False

@@ -27,7 +27,10 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
+    Waiver,
+    WaiversRead,
     waived_verdict,
+    with_waiver,
 )
 
 CAME_TO_ITS_END = (0, 1, 5, 20)
@@ -60,6 +63,7 @@ class RunEvidence:
         planned: Benchmark or plain test, and device, of every test that was to run.
         broken_off: Why nothing can be decided: none of the runs came to its end. Empty if one did.
         cards: Device -> slot and serial number of its card, as far as they are known.
+        waivers: The failures that somebody answers for, as its runs had them.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -71,6 +75,7 @@ class RunEvidence:
     planned: frozenset[tuple[str, str]] = frozenset()
     broken_off: str = ""
     cards: Mapping[str, str] = field(default_factory=dict)
+    waivers: tuple[Waiver, ...] = ()
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
         """Return both; of two risks the larger one."""
@@ -85,6 +90,7 @@ class RunEvidence:
             planned=self.planned | more.planned,
             broken_off=self.broken_off and more.broken_off,
             cards={**self.cards, **more.cards},
+            waivers=tuple(dict.fromkeys((*self.waivers, *more.waivers))),
         )
 
 
@@ -220,13 +226,19 @@ class RunRecord:
         )
 
     @property
+    def waivers(self) -> tuple[Waiver, ...]:
+        """The failures that somebody answers for, as the latest part of the run had them."""
+        found = (e.waivers for e in reversed(self.events) if isinstance(e, WaiversRead))
+        return next(found, ())
+
+    @property
     def told(self) -> tuple[MetricVerdict, ...]:
-        """The verdicts as they count: what failed as an xfail mark expects is waived, and no failure.
+        """The verdicts as they count: what an xfail mark expects, or a waiver covers, is no failure.
 
         Where the room or chassis was too hot for all cards, what is slow for that is INCONCLUSIVE.
         """
         waived, excused, why = self.waived, self.excused, self.heat_of_the_room
-        return tuple(
+        told = (
             waived_verdict(v)
             if v.test in waived
             else _excused_verdict(v, why)
@@ -234,6 +246,8 @@ class RunRecord:
             else v
             for v in self.verdicts
         )
+        waivers, fail_on = self.waivers, str(self.settings.get("fail_on", ""))
+        return tuple(with_waiver(verdict, waivers, fail_on) for verdict in told)
 
     @property
     def lanes(self) -> tuple[LaneCores, ...]:

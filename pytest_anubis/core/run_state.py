@@ -28,7 +28,15 @@ from pytest_anubis.core.events import (
 )
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import (
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Waiver,
+    WaiversRead,
+    with_waiver,
+)
 
 
 class RunState:
@@ -54,6 +62,7 @@ class RunState:
         self._latest: dict[str, list[Measurement]] = {}  # test -> those of its last attempt
         self._attempts: dict[str, list[Measurement]] = {}  # test -> those that do not count
         self._events: list[Event] = []
+        self._waivers: tuple[Waiver, ...] = ()
         self._cut: set[str] = set()  # in flight when their worker or the run ended
         self._failing: dict[str, str] = {}  # running test -> what its setup or body failed of
         # Repeated test -> what an earlier attempt failed of.
@@ -137,6 +146,8 @@ class RunState:
         self._events.append(event)
         if isinstance(event, WorkerDied):
             self._cut.add(event.test)
+        elif isinstance(event, WaiversRead):
+            self._waivers = event.waivers
         elif isinstance(event, Attempted):
             self._attempts.setdefault(event.measurement.test, []).append(event.measurement)
         elif isinstance(event, Resumed):
@@ -179,8 +190,9 @@ class RunState:
         return list(self._attempts.get(test, ()))
 
     def verdicts_of(self, test: str) -> list[MetricVerdict]:
-        """Return the verdicts on the last attempt of a test."""
-        return list(self._judged.get(test, ()))
+        """Return the verdicts on the last attempt of a test, as they count beside waivers."""
+        fail_on = str(self._head.settings.get("fail_on", "")) if self._head else ""
+        return [with_waiver(one, self._waivers, fail_on) for one in self._judged.get(test, ())]
 
     def record(self) -> RunRecord:
         """Return all that is known now.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_anubis.hardware.text_files import Files, key_values
 
 # v1 writes a page-aligned 2^63 for "no limit"; nothing real comes near.
 _NO_MEMORY_LIMIT = 1 << 60
+
+QUOTA_SHARE = "PYTEST_ANUBIS_CPU_QUOTA"
+"""Environment variable of a worker: the CPUs that it has of the control group's quota, which all share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,24 @@ class ControlGroup:
         if quota.isdigit() and period.isdigit() and int(period) > 0:
             return int(quota) / int(period)
         return None
+
+
+def threads_within(cpus: int, quota: float | None) -> int:
+    """Return how many threads compute on so many CPUs without being stopped by a quota: at least one.
+
+    Args:
+        cpus: How many the process may run on.
+        quota: Limit of its CPU time in CPUs, None without one.
+    """
+    return cpus if quota is None else max(1, min(cpus, int(quota)))
+
+
+def own_quota(files: Files, environ: Mapping[str, str]) -> float | None:
+    """Return this process's limit of CPU time in CPUs: a worker's share of it; None without one."""
+    try:
+        return float(environ[QUOTA_SHARE])
+    except (KeyError, ValueError):  # no worker beside others; or somebody else's variable
+        return ControlGroup(files).quota()
 
 
 def _mounts(files: Files, process: str) -> Iterator[tuple[str, str, str, str]]:

@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pytest_anubis.hardware.host_pace import Pacer
 
 Work = Callable[[], object]
 Probe = Callable[[], tuple[float, ...] | None]
@@ -303,8 +306,18 @@ def _span(batches: Sequence[_Batch], seconds: float) -> Sequence[_Batch]:
     return ()
 
 
-def rounds(fn: Work, clock: Clock, plan: RoundPlan, calls: int) -> list[float]:
-    """Return the time of one call in seconds, one value a round, in time order."""
+def rounds(
+    fn: Work, clock: Clock, plan: RoundPlan, calls: int, pacer: Pacer | None = None
+) -> list[float]:
+    """Return the time of one call in seconds, one value a round, in time order.
+
+    Args:
+        fn: The work.
+        clock: Measures it.
+        plan: How long and how often.
+        calls: Calls a round.
+        pacer: Reads the host's pace between the rounds; None if nothing does.
+    """
 
     def take() -> list[float]:
         return [clock(fn, calls) / calls]
@@ -313,18 +326,23 @@ def rounds(fn: Work, clock: Clock, plan: RoundPlan, calls: int) -> list[float]:
     while awake < plan.wake_seconds:
         awake += max(clock(fn, calls), 1e-6)  # a clock that stands still must not keep us here
     with _no_collection():
-        return _in_bursts(take, plan, plan.rounds, lambda: clock(fn, calls))
+        between = pacer.between(take) if pacer is not None else take
+        return _in_bursts(between, plan, plan.rounds, lambda: clock(fn, calls))
 
 
-def repeats(take: Callable[[], list[float]], plan: RoundPlan) -> list[float]:
+def repeats(
+    take: Callable[[], list[float]], plan: RoundPlan, pacer: Pacer | None = None
+) -> list[float]:
     """Return the values of a callable that measures by itself, called until the plan is met.
 
     Args:
         take: Returns the value or values of one round.
         plan: Rounds and budget; a third of the rounds is enough, as such rounds are whole transfers
             or runs of a tool rather than a few milliseconds.
+        pacer: Reads the host's pace between them; None if nothing does.
     """
-    return _in_bursts(take, plan, max(plan.least, plan.rounds // 3))
+    between = pacer.between(take) if pacer is not None else take
+    return _in_bursts(between, plan, max(plan.least, plan.rounds // 3))
 
 
 def _in_bursts(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.verdict import Waiver
 from pytest_anubis.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class RunContext:
         root_pid: Process whose tree is this run's own load; None: this process. In a worker the
             controller, so that a neighbouring worker is not taken for a stranger.
         done: Node ids of tests that ended in the earlier part of a run that is resumed.
+        waivers: The failures that somebody answers for; those of other nodes are left out.
         baseline_note: Why there is no baseline and what to do next, one sentence; empty if there is one.
     """
 
@@ -60,6 +62,7 @@ class RunContext:
     baseline_note: str = ""
     root_pid: int | None = None
     done: tuple[str, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
 
     @property
     def judging(self) -> bool:

@@ -9,6 +9,8 @@ mend. What the hardware itself reports comes first, and a failed check of the te
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 # The words by which the drivers report a fault of the card: CUDA runtime errors 214 (ECC), 220 (NVLink), 714
@@ -134,6 +136,13 @@ CAUSES = (
         "a limit of processes, threads or open files was reached",
         "raise it (ulimit -n, ulimit -u, the container's pids limit)",
     ),
+    # cudaErrorStreamCapture... (900, 904 to 907). Not 901, which hides an error that came before.
+    _cause(
+        r"when stream is capturing|in a capturing stream|on a capturing (blocking )?stream|uncaptured work|"
+        r"StreamCapture(Unsupported|Isolation|Implicit|WrongThread)|ErrorCapturedEvent",
+        "the test did something that CUDA forbids while a graph is captured",
+        "leave it out of the capture (what waits for the device, or allocates), or run without a graph",
+    ),
     _cause(
         r"permission denied|permissionerror|operation not permitted|insufficient permissions",
         "the user who runs the test may not do what it does",
@@ -147,12 +156,40 @@ CAUSES = (
 )  # fmt: skip
 
 
-def environment_of(error: BaseException, *, own_check: bool = False) -> str:
+# Libraries that find no room for their own handle say that it is not there; so do those of a sick card.
+_NO_HANDLE = re.compile(
+    r"(cublas|cusolver|cusparse|cudnn|hipblas|rocblas|miopen)\w*_STATUS_NOT_INITIALIZED",
+    re.IGNORECASE,
+)
+
+LITTLE = 1 << 29
+"""Bytes of free memory of a card below which a library may not get its handle and workspace: cuBLAS takes
+some 100 MiB with its kernels, cuDNN and the context of a first call several times as much."""
+
+
+def free_memory() -> int | None:
+    """Return the bytes that are free on this process's card; None where it uses none, or cannot be asked."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    try:
+        return int(torch.cuda.mem_get_info()[0]) if torch.cuda.is_initialized() else None
+    except Exception:  # after a fault of the card every call fails
+        return None
+
+
+def environment_of(
+    error: BaseException,
+    *,
+    own_check: bool = False,
+    free: Callable[[], int | None] = free_memory,
+) -> str:
     """Return what of its surroundings kept a test from its work, and what to do about it.
 
     Args:
         error: What the test raised.
         own_check: The test found something wrong by itself: an assertion, ``pytest.fail``, a verdict.
+        free: Tells how many bytes are free on the card; asked where that decides.
 
     Returns:
         One sentence; empty for a failed check, a fault of the hardware, and whatever is not known here.
@@ -164,4 +201,11 @@ def environment_of(error: BaseException, *, own_check: bool = False) -> str:
     for known in CAUSES[:1] if own_check or isinstance(error, AssertionError) else CAUSES:
         if known.words.search(message):
             return f"{known.cause}; {known.fix}"
+    if not own_check and _NO_HANDLE.search(message):
+        left = free()
+        if left is not None and left < LITTLE:
+            return (
+                f"a library found no room on the card, of which {left >> 20} MiB are free; end what else "
+                "uses it (nvidia-smi shows it), or choose a smaller profile"
+            )
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -217,7 +217,10 @@ class _Reader:
 
     def _samples(self, record: RunRecord) -> None:
         broken = _broken_tests(record)
-        waived = {result.test for result in record.results if result.outcome == "xfailed"}
+        waived = dict.fromkeys(record.waived, "its test failed as its xfail mark expects")
+        if self.learning:  # where it is judged again, waivers are held against that
+            told = (v for v in record.told if v.reason is Reason.WAIVED and v.waiver is not None)
+            waived |= {f"{v.test} {v.metric}": v.text for v in told}
         recorded = {measurement.test for measurement in record.measurements}
         excused = dict.fromkeys(record.excused, record.heat_of_the_room)
         for measurement in record.measurements:
@@ -233,6 +236,7 @@ class _Reader:
                 values=measurement.values,
                 problem=_problem(measurement, broken, waived, excused),
                 looks=measurement.looks,
+                pace=measurement.pace,
             )
         self.silent += [
             (record, result)
@@ -335,11 +339,12 @@ def _failed_by_verdict(verdicts: Sequence[MetricVerdict]) -> bool:
 def _problem(
     measurement: Measurement,
     broken: Mapping[str, Problem],
-    waived: Collection[str],
+    waived: Mapping[str, str],
     excused: Mapping[str, str],
 ) -> Problem | None:
-    if measurement.test in waived:
-        return Problem(kind="waived", text="its test failed as its xfail mark expects")
+    for name in (measurement.test, f"{measurement.test} {measurement.metric.name}"):
+        if name in waived:
+            return Problem(kind="waived", text=waived[name])
     if measurement.test in broken:
         return broken[measurement.test]
     heat = excused.get(measurement.test, "")

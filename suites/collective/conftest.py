@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def ranks(anubis_node: NodeFixture) -> Iterator[RankGroup]:
-    """Ranks that live until the test is torn down."""
+    """Ranks that are connected, and live until the test is torn down."""
     import torch
 
     from suites.collective.group import RankGroup
@@ -23,4 +23,5 @@ def ranks(anubis_node: NodeFixture) -> Iterator[RankGroup]:
     if not torch.distributed.is_available():
         pytest.skip("not applicable: this build of torch has no distributed package")
     with RankGroup(torch.cuda.device_count(), anubis_node.cores) as group:
+        group.join()
         yield group

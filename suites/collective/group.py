@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ START = 120.0
 ROUND = 90.0
 """Seconds that one round may take: longer than a rank waits for the others (`rank.TIMEOUT`), so that a rank
 can say who is missing. With `START` it stays below the deadline in the marks of the tests."""
+
+LOADED = 0.3
+"""Seconds of load in a round on accelerators, at least: ten of them last twice as long as the pauses between
+their bursts in `smoke`, so that the cards work for most of the time."""
 
 SETTLE = 2.0
 """Seconds for which the other ranks are listened to when one has failed: the first to complain of a dead rank
@@ -37,6 +42,10 @@ class Overlap:
     compute: float
     communicate: float
     together: float
+
+    def steps_within(self, seconds: float) -> int:
+        """Return how many steps fill so many seconds."""
+        return max(1, math.ceil(seconds / (self.compute + self.communicate + self.together)))
 
     @property
     def stretch(self) -> float:
@@ -101,6 +110,14 @@ class RankGroup:
     ) -> None:
         self._stack.close()
 
+    def join(self) -> None:
+        """Wait until every rank has loaded torch and is connected to the others.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        self._all("join", START)
+
     def fitting(self, size: int) -> int:
         """Return the bytes that every rank's device has room for: `size`, or a half of it, or a quarter...
 
@@ -128,7 +145,16 @@ class RankGroup:
             ChildError: A rank failed or took too long.
         """
         seconds = max(answer["seconds"] for answer in self._all("reduce", ROUND, times=times))
-        return float(size / seconds * 2 * (self.world - 1) / self.world)
+        return float(size / seconds * self._on_the_bus)
+
+    def times_within(self, seconds: float, size: int, rate: float) -> int:
+        """Return how many all-reduces of `size` bytes fill so many seconds at a bus bandwidth of `rate`."""
+        return max(1, math.ceil(seconds * rate / (size * self._on_the_bus)))
+
+    @property
+    def _on_the_bus(self) -> float:
+        """How often every link carries the buffer in an all-reduce."""
+        return 2 * (self.world - 1) / self.world
 
     def overlap(self, steps: int = 1) -> Overlap:
         """Run one round: `steps` of computing alone, of communicating alone, and of both.

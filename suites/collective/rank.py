@@ -10,7 +10,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from suites.accelerators import fitting
+from suites.accelerators import fitting, stay_near
 from suites.children import Message, answer
 from suites.compute.kernels import Gemm
 
@@ -53,6 +53,11 @@ class Rank:
         self._gemm: Gemm | None = None
         self._products = 0
 
+    def join(self, _request: Message) -> Message:
+        """Answer when all ranks have begun: the first message of a group connects them."""
+        dist.barrier()
+        return {}
+
     def fit(self, request: Message) -> Message:
         """Answer how many of the ``bytes`` that are wanted this rank's device has room for."""
         return {"bytes": fitting(request["bytes"], self._device)}
@@ -60,9 +65,9 @@ class Rank:
     def prepare(self, request: Message) -> Message:
         """Make a buffer of so many ``bytes``, and ``products`` of matrices of a ``size`` and ``dtype``."""
         # Small whole numbers: the sum is exact in any order, so every wrong bit is an error.
-        ramp = torch.arange(PERIOD, dtype=torch.float32).repeat(CHUNK // PERIOD + 2)
-        self._ramp = ramp.to(self._device)
+        ramp = torch.arange(PERIOD, dtype=torch.float32, device=self._device)
         self._buffer = torch.zeros(request["bytes"] // 4, device=self._device)
+        self._ramp = ramp.repeat(min(CHUNK, len(self._buffer)) // PERIOD + 2)
         self._products = request.get("products", 0)
         self._gemm = None
         if self._products:
@@ -161,11 +166,12 @@ def main(
     reduce: Reduce = all_reduce,
 ) -> None:
     """Join the group and answer until the parent closes the socket."""
-    torch.set_num_threads(int(threads))
     device = torch.device("cpu")
     if backend == "nccl":
         device = torch.device("cuda", int(number))
+        stay_near(torch.cuda.get_device_properties(device))  # before anything has threads
         torch.cuda.set_device(device)
+    torch.set_num_threads(int(threads))
     dist.init_process_group(
         backend,
         init_method=f"file://{store}",
@@ -176,7 +182,7 @@ def main(
     )
     try:
         rank = Rank(int(number), int(world), device, reduce)
-        calls = ("fit", "prepare", "reduce", "overlap", "check")
+        calls = ("join", "fit", "prepare", "reduce", "overlap", "check")
         answer(int(descriptor), {name: getattr(rank, name) for name in calls})
     finally:
         dist.destroy_process_group()

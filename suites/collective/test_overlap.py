@@ -16,7 +16,7 @@ ON_ACCELERATORS = {"size": 1536 * MIB, "products": 4, "order": 8192}
 """Six milliseconds of each on eight H100: what a shorter all-reduce loses is hidden behind the products."""
 
 STEPS = 4
-"""Steps a round: single ones vary with the scheduling of the ranks."""
+"""Steps a round, at least: single ones vary with the scheduling of the ranks."""
 
 
 @pytest.mark.anubis(
@@ -33,18 +33,21 @@ STEPS = 4
 )
 def test_overlap(anubis_metric: MetricFixture, ranks: RankGroup) -> None:
     """An all-reduce behind matrix products stretches them as little as on other nodes; both are right."""
+    from suites.collective.group import LOADED
+
     if ranks.on_accelerators:
         size = ranks.fitting(ON_ACCELERATORS["size"])
         ranks.prepare(**{**ON_ACCELERATORS, "size": size}, dtype="bfloat16")
     else:
         ranks.prepare(8 * MIB, products=3, order=512, dtype="float32")
     for _ in range(3):
-        ranks.overlap(STEPS)
+        step = ranks.overlap(STEPS)
+    steps = max(STEPS, step.steps_within(LOADED)) if ranks.on_accelerators else STEPS
     anubis_metric.collect(
-        "overlap_stretch", lambda: ranks.overlap(STEPS).stretch, unit="1", better="lower"
+        "overlap_stretch", lambda: ranks.overlap(steps).stretch, unit="1", better="lower"
     )
     anubis_metric.collect(
-        "overlapped_step", lambda: ranks.overlap(STEPS).together * 1e3, unit="ms", better="lower"
+        "overlapped_step", lambda: ranks.overlap(steps).together * 1e3, unit="ms", better="lower"
     )
     wrong = ranks.wrong_elements()
     assert wrong == 0, f"{wrong} elements of the overlapped sum and products are wrong"

@@ -91,8 +91,8 @@ class Gpt(nn.Module):
 
 
 def gpt_step(shape: GptShape, device: torch.device, *, half: bool = False) -> TrainingStep:
-    """Return a step on random tokens; the same weights and tokens on every machine."""
-    with torch.random.fork_rng(devices=[]):
+    """Return a step on random tokens; the same weights and tokens on every device of a kind."""
+    with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(20240224)
         model = Gpt(shape)
         text = torch.randint(0, shape.vocabulary, (shape.batch, shape.context + 1))

@@ -79,8 +79,8 @@ def _convolution(channels: int, out: int, stride: int, kernel: int = 3) -> nn.Se
 
 
 def resnet_step(shape: ResNetShape, device: torch.device, *, half: bool = False) -> TrainingStep:
-    """Return a step on random pictures; the same weights and pictures on every machine."""
-    with torch.random.fork_rng(devices=[]):
+    """Return a step on random pictures; the same weights and pictures on every device of a kind."""
+    with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(20240224)
         model = ResNet(shape)
         pictures = torch.randn(shape.batch, 3, shape.picture, shape.picture)

@@ -27,7 +27,8 @@ class TrainingStep:
     On an accelerator pictures lie with their channels last, as its matrix units want them.
 
     Args:
-        model: The network, on the host; it is moved to `device`.
+        model: The network; it is moved to `device`, best made there: a host draws a hundred million
+            weights for longer than a card trains on them.
         inputs: One batch, first axis the examples.
         targets: What the network should say, first axis the examples.
         loss: Takes outputs and targets.
@@ -104,25 +105,29 @@ class TrainingStep:
         first = self._last if self._first is None else self._first
         return float(first), float(self._last)
 
-    def gradient_error(self, *, half: bool | None = None) -> float:
-        """Return |g - r| / |r| over all parameters, r the gradient in double precision.
+    def gradient_errors(self, *halves: bool) -> list[float]:
+        """Return |g - r| / |r| over all parameters for each precision, r the gradient in double precision.
 
-        Both are taken at the initial weights, so it has to be called before the first step, and of a
+        All are taken at the initial weights, so it has to be called before the first step, and of a
         twin with smooth activations: where a ReLU's input is nearly zero, rounding decides whether its
-        gradient is 0 or 1, and a healthy device would be off by tenths in bfloat16.
+        gradient is 0 or 1, and a healthy device would be off by tenths in bfloat16. The reference is
+        computed once for all precisions.
 
         Args:
-            half: Compute in bfloat16; as the step itself unless given. Single precision is true single
-                precision, never TF32.
+            halves: Compute in bfloat16 (True) or in single precision, which is true single precision,
+                never TF32.
         """
         twin = _smooth(copy.deepcopy(self.model))
         inputs, targets = self._inputs[CHECKED[:1]], self._targets[CHECKED[:1]]
         if not inputs.is_floating_point():  # sequences
             inputs, targets = inputs[:, CHECKED[1]], targets[:, CHECKED[1]]
+        found = []
         with single_precision():
-            self._backward(twin, inputs, targets, self._half if half is None else half)
             exact = checking_device(self._device)
-            found = _gradient(twin, exact)
+            for half in halves:
+                twin.zero_grad()
+                self._backward(twin, inputs, targets, half)
+                found.append(_gradient(twin, exact))
             twin = twin.to(device=exact, dtype=torch.float64)
             twin.zero_grad()
             inputs, targets = inputs.to(exact), targets.to(exact)
@@ -130,7 +135,7 @@ class TrainingStep:
                 inputs = inputs.to(torch.float64)
             self._backward(twin, inputs, targets, half=False)
         expected = _gradient(twin, exact)
-        return float((found - expected).norm() / expected.norm())
+        return [float((one - expected).norm() / expected.norm()) for one in found]
 
     def _step(self) -> None:
         self._optimizer.zero_grad()
@@ -161,4 +166,4 @@ def _smooth(model: nn.Module) -> nn.Module:
 
 def _gradient(model: nn.Module, exact: torch.device) -> torch.Tensor:
     gradients = (parameter.grad for parameter in model.parameters())
-    return torch.cat([g.to(exact).to(torch.float64).flatten() for g in gradients if g is not None])
+    return torch.cat([g.to(exact).flatten() for g in gradients if g is not None])

@@ -39,10 +39,25 @@ from pytest_anubis.core.events import (
     UnknownEvent,
     WorkerDied,
 )
-from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Slot, TestResult
+from pytest_anubis.core.measurement import (
+    LaneCores,
+    Measurement,
+    PlannedTest,
+    QuietWait,
+    Slot,
+    TestResult,
+)
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Waiver,
+    WaiversRead,
+)
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_state
 
@@ -99,6 +114,13 @@ any_event: st.SearchStrategy[Event] = st.one_of(
     st.builds(TestStarted, test=tests, worker=texts, lane=texts),
     st.builds(Measured, measurement=measurements),
     st.builds(Attempted, measurement=measurements),
+    st.builds(
+        WaiversRead,
+        waivers=st.lists(
+            st.builds(Waiver, owner=texts, reason=texts, expires=texts, test=texts), max_size=2
+        ).map(tuple),
+    ),
+    st.builds(QuietWait, test=tests, what=st.tuples(texts), seconds=st.none() | costs),
     st.builds(Judged, verdict=st.builds(verdict, tests | st.just(""), st.sampled_from(Outcome))),
     st.builds(
         TestFinished,
@@ -163,7 +185,7 @@ def test_every_type_of_event_is_tried() -> None:
     tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
     tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
     tried |= {LeftBehind, DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided}
-    tried |= {RunFinished, PhaseFailed, HardwareFound, LanesPlaced}
+    tried |= {RunFinished, PhaseFailed, HardwareFound, LanesPlaced, QuietWait, WaiversRead}
     assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
 
 

@@ -82,6 +82,30 @@ def _read_certificates(seed: Seed, path: Path, damaged: bool, rng: random.Random
     anubis("doctor", f"--inventory={node}", f"--baseline={path.parent}")
 
 
+WAIVERS = b"""[[waiver]]
+owner = "j.doe"
+reason = "riser is ordered, HW-4711"
+expires = 2030-12-01
+test = "toy.py::*"
+device = "cpu"
+
+[[waiver]]
+owner = "ops"
+reason = "known"
+expires = "2020-01-01"
+metric = "XID 48"
+"""
+
+
+def _waivers(scratch: Path) -> list[Seed]:
+    return [Seed(name="waivers.toml", content=WAIVERS)]
+
+
+def _read_waivers(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
+    run = str(RUNS / rng.choice(("accepted", "slow")))
+    anubis("judge", run, f"--baseline={BASELINES}", f"--waivers={path}", "--json=-", document=True)
+
+
 # The history
 
 
@@ -226,6 +250,7 @@ READERS: dict[str, Reader] = {
         Reader(name="baseline", form="baseline", seeds=_baselines, read=_read_baseline),
         Reader(name="recorded-node", form="json", seeds=_inventories, read=_read_inventory),
         Reader(name="certificates", form="json", seeds=_certificates, read=_read_certificates),
+        Reader(name="waivers", form="text", seeds=_waivers, read=_read_waivers),
         Reader(name="risk-model", form="json", seeds=_models, read=_read_model),
         Reader(name="history", form="sqlite", seeds=_histories, read=_read_history),
         Reader(name="incidents-csv", form="text", seeds=_incidents, read=_read_incidents),

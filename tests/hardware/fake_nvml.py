@@ -127,6 +127,8 @@ class FakeNvml:
             return 1
         if name == "nvmlDeviceGetFieldValues":
             return [self._field(arguments[0], *wanted) for wanted in arguments[1]]
+        if name == "nvmlDeviceGetTemperatureV" and name not in self.answers:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
         answer = self.answers[name]
         return answer(*arguments) if callable(answer) else answer
 

@@ -84,10 +84,22 @@ ENVIRONMENT: list[tuple[BaseException, str]] = [
     (OSError(28, "No space left on device"), "file system is full"),
     (OSError(24, "Too many open files"), "ulimit"),
     (PermissionError(13, "Permission denied", "/dev/kfd"), "may not"),
+    (
+        AcceleratorError("CUDA error: operation not permitted when stream is capturing"),
+        "while a graph is captured",
+    ),
+    (
+        AcceleratorError("CUDA error: cudaErrorStreamCaptureImplicit"),
+        "while a graph is captured",
+    ),
     (ModuleNotFoundError("No module named 'flash_attn'"), "library is missing"),
     (ImportError("libcudnn.so.9: cannot open shared object file: No such file"), "library is missing"),
     (OSError(98, "Address already in use"), "port is taken"),
 ]  # fmt: skip
+
+NO_HANDLE = RuntimeError(
+    "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
+)
 
 # What a sick card, or a test that found something, raises.
 HARDWARE: list[BaseException] = [
@@ -107,6 +119,8 @@ HARDWARE: list[BaseException] = [
     OSError(30, "Read-only file system"),
     ValueError("NaN in the gradient"),
     RuntimeError("CUDA error: unknown error"),
+    AcceleratorError("CUDA error: operation failed due to a previous error during capture"),
+    NO_HANDLE,
     DistBackendError("NCCL error in: x.cpp:1, remote process exited or there was a network error"),
     ChildError("rank 5 did not answer within 120 s"),
 ]
@@ -128,6 +142,13 @@ def test_what_a_healthy_card_raises_too_is_its_surroundings(
 @pytest.mark.parametrize("error", HARDWARE, ids=map(shown, HARDWARE))
 def test_what_speaks_of_the_hardware_or_is_not_known_has_no_excuse(error: BaseException) -> None:
     assert environment_of(error) == ""
+
+
+def test_a_library_without_a_handle_is_excused_by_a_full_card_only() -> None:
+    assert "17 MiB are free" in environment_of(NO_HANDLE, free=lambda: 17 << 20)
+    assert environment_of(NO_HANDLE, free=lambda: 17 << 20, own_check=True) == ""
+    assert environment_of(NO_HANDLE, free=lambda: 40 << 30) == ""
+    assert environment_of(NO_HANDLE, free=lambda: None) == ""
 
 
 def test_every_cause_has_a_message_here() -> None:

@@ -111,6 +111,24 @@ def test_benchmarks_without_goals_are_refused_where_goals_are_required(
     result.stderr.fnmatch_lines(["*test_ours.py::test_x: mark anubis lacks component, goal*"])
 
 
+def test_limits_of_quietness_and_allowed_processes_are_set_by_name(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeini("[pytest]\nanubis_quiet_limit = others=20%, steal=0.05\n")
+    monkeypatch.setenv("PYTEST_ANUBIS_ALLOW_PROCESS", "dcgm-exporter, kube*")
+    found = resolve(pytester.parseconfig())
+    assert found.quiet_limits == {"others": pytest.approx(0.2), "steal": 0.05}
+    assert found.allowed_processes == ("dcgm-exporter", "kube*")
+    assert found.quiet_wait == 10.0
+
+
+@pytest.mark.parametrize("wrong", ["others", "cpu=much", "cpu=120%", "io=-1", "load=0.1", "io=nan"])
+def test_a_limit_that_is_none_is_refused(pytester: pytest.Pytester, wrong: str) -> None:
+    result = pytester.runpytest("--anubis", f"--anubis-quiet-limit={wrong}")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: --anubis-quiet-limit '{wrong}': write NAME=SHARE *"])
+
+
 def test_every_option_is_in_the_help(pytester: pytest.Pytester) -> None:
     text = pytester.runpytest("--help").stdout.str()
     for option in OPTIONS:

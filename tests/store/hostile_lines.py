@@ -22,6 +22,7 @@ from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
+from pytest_anubis.store.waiver_files import WaiverError, read_waivers
 
 SIZE = 1_000_000
 HEAD = "node,device,benchmark,metric,unit,better,value\n"
@@ -37,6 +38,10 @@ def nccl(path: Path) -> object:
 
 def fio(path: Path) -> object:
     return import_fio(path, node="n")
+
+
+def waivers(path: Path) -> object:
+    return read_waivers(path, "2026-01-01")
 
 
 def node(key: str) -> str:
@@ -71,6 +76,11 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "fio, objects": (fio, many("{}")),
     "fio, warnings": (fio, many("warning ") + '{"jobs": []}'),
+    "waivers, one key": (waivers, many("a.")[:100_000] + "a = 1"),
+    "waivers, dotted keys": (
+        waivers, "\n".join("a." * 195 + f"b{i} = 1" for i in range(300)),
+    ),
+    "waivers, brackets": (waivers, "a = " + "[\n" * 60_000),
 }  # fmt: skip
 
 TEXTS: dict[str, tuple[Callable[[str], object], str]] = {
@@ -113,7 +123,7 @@ def _say(text: str) -> None:
 
 
 def _quietly(read: Callable[[Any], object], given: Any) -> None:
-    with contextlib.suppress(ImportFileError, CodecError):
+    with contextlib.suppress(ImportFileError, CodecError, WaiverError):
         read(given)
 
 

@@ -24,9 +24,12 @@ def main() -> None:
         assert (backend, device_id.type) == ("nccl", "cuda")
         begin("gloo", **given)
 
+    torch.set_num_threads(1)
     with (
         stand_in(memory=MEMORY, rounded=False),
         mock.patch.object(torch.cuda, "set_device"),
+        mock.patch.object(torch.cuda, "get_device_properties"),
+        mock.patch.object(torch, "set_num_threads"),
         mock.patch.object(dist, "init_process_group", with_gloo),
     ):
         rank.main(*sys.argv[1:])

@@ -10,16 +10,34 @@ from collections.abc import Iterator
 import pytest
 
 MEMORY = 256 << 20
-"""Bytes that the card has: STREAM and the collectives then take what a CPU can do."""
+"""Bytes that the card has: STREAM then takes what a CPU can do."""
+
+RANKS = 8
+"""Cards whose ranks reduce together: each is a process with a card of its own."""
 
 
 @pytest.fixture(autouse=True)
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give every test the stand-in, and shapes that a CPU computes in milliseconds."""
+    """Give every test the stand-in, and shapes that a CPU computes in milliseconds.
+
+    The work of a card is done by one thread, whatever its lane has: several, waiting for each other on CPUs
+    that others use as well, would take a hundred times as long, now and then.
+    """
+    import torch
+
+    from suites.collective import test_overlap
+    from suites.collective.group import RankGroup
     from suites.compute import test_gemm
     from suites.memory import test_transfer
     from suites.training import test_step
     from tests.suites.stand_in_card import stand_in
+
+    torch.set_num_threads(1)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: RANKS)
+    ranks = RankGroup.__init__.__kwdefaults__ or {}
+    monkeypatch.setitem(ranks, "module", "tests.suites.rank_on_a_card")
+    monkeypatch.setitem(test_overlap.ON_ACCELERATORS, "order", 256)
 
     profiles = ("smoke", "standard", "soak")
     monkeypatch.setitem(test_gemm.SIZES, "accelerator", dict.fromkeys(profiles, 256))

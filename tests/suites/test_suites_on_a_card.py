@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from pytest_anubis.session.collecting.device_parameters import Device
 from suites import accelerators
 from suites.children import ROOT
 from suites.collective import test_allreduce, test_overlap
-from suites.collective.group import RankGroup
+from suites.collective.group import Overlap, RankGroup
 from suites.compute import test_dispatch, test_gemm
 from suites.compute.kernels import Gemm
 from suites.memory import test_bandwidth, test_transfer
@@ -124,10 +125,20 @@ def test_healthy_card_has_a_margin_and_tf32_has_none(monkeypatch: pytest.MonkeyP
     with stand_in():
         step = resnet_step(ResNetShape(**MIDDLE_RESNET, batch=4), CARD, half=True)
         for half, tolerance in training.GRADIENT_TOLERANCE.items():
-            assert step.gradient_error(half=half) < tolerance / 3
+            assert step.gradient_errors(half)[0] < tolerance / 3
         monkeypatch.setattr("suites.training.step.single_precision", nullcontext)
         with accelerators.single_precision(tf32=True):
-            assert step.gradient_error(half=False) > training.GRADIENT_TOLERANCE[False]
+            assert step.gradient_errors(False)[0] > training.GRADIENT_TOLERANCE[False]
+
+
+def test_reference_in_double_precision_is_computed_once() -> None:
+    with stand_in(rounded=False):
+        step = small_step()
+        kinds: list[torch.dtype] = []
+        first = next(m for m in step.model.modules() if isinstance(m, torch.nn.Conv2d))
+        first.register_forward_hook(lambda _module, given, _out: kinds.append(given[0].dtype))
+        training.right_gradient(step, half=True)
+    assert kinds == [torch.float32, torch.float32, torch.float64]  # autocast is inside of the layer
 
 
 def quietly_wrong(module: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
@@ -145,7 +156,7 @@ def test_corrupted_kernel_is_caught_in_either_precision() -> None:
             step = resnet_step(ResNetShape(**MIDDLE_RESNET, batch=4), CARD, half=True)
             first = next(m for m in step.model.modules() if isinstance(m, torch.nn.BatchNorm2d))
             first.register_forward_hook(quietly_wrong)
-            assert step.gradient_error(half=half) > training.GRADIENT_TOLERANCE[half]
+            assert step.gradient_errors(half)[0] > training.GRADIENT_TOLERANCE[half]
 
 
 class Counting(Device):
@@ -291,6 +302,74 @@ def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         test_overlap.test_overlap(taken, group)
     assert sizes == [8 << 20, 6 << 20]
     assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+
+
+def test_round_of_all_reduces_loads_the_cards_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = object.__new__(RankGroup)
+    group.on_accelerators, group.world = True, 8
+    asked: list[int] = []
+
+    def bandwidth(_size: int, times: int) -> float:
+        asked.append(times)
+        return 480e9  # eight H100
+
+    for name, answer in (
+        ("fitting", lambda size: size),
+        ("prepare", lambda size: None),
+        ("bus_bandwidth", bandwidth),
+        ("wrong_elements", lambda: 0),
+    ):
+        monkeypatch.setattr(group, name, answer)
+    test_allreduce.test_all_reduce(Taken(), Node(), group)
+    assert asked == [10] * 3 + [77] * CALLS  # 77 times 3.9 ms
+    asked.clear()
+    step = Overlap(compute=6e-3, communicate=6e-3, together=7e-3)
+
+    def overlap(steps: int) -> Overlap:
+        asked.append(steps)
+        return step
+
+    monkeypatch.setattr(group, "overlap", overlap)
+    monkeypatch.setattr(group, "prepare", lambda size, **_: None)
+    test_overlap.test_overlap(Taken(), group)
+    assert asked == [4] * 3 + [16] * 2 * CALLS
+
+
+def test_ranks_stay_near_their_cards(tmp_path: Path) -> None:
+    card = SimpleNamespace(pci_domain_id=0, pci_bus_id=0x61, pci_device_id=0)
+    home = os.sched_getaffinity(0)
+    near = min(home)
+    place = tmp_path / "sys/bus/pci/devices/0000:61:00.0"
+    place.mkdir(parents=True)
+    try:
+        (place / "local_cpulist").write_text("9000-9003,9007\n")
+        assert accelerators.cpus_near(card, tmp_path) == {9000, 9001, 9002, 9003, 9007}
+        assert not accelerators.stay_near(card, tmp_path)  # none of ours
+        assert os.sched_getaffinity(0) == home
+        (place / "local_cpulist").write_text(f"{near},9000-9001\n")
+        assert accelerators.stay_near(card, tmp_path)
+        assert os.sched_getaffinity(0) == {near}
+    finally:
+        os.sched_setaffinity(0, home)
+    assert not accelerators.stay_near(SimpleNamespace(), tmp_path)  # torch before 2.6
+
+
+def test_rank_is_near_its_card_before_it_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from suites.collective import rank
+
+    steps: list[str] = []
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: f"card {device.index}")
+    monkeypatch.setattr(rank, "stay_near", steps.append)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: steps.append("threads"))
+
+    def begin(*_: Any, **__: Any) -> None:
+        raise RuntimeError("joined")
+
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setattr(torch.distributed, "init_process_group", begin)
+    with pytest.raises(RuntimeError, match="joined"):
+        rank.main("0", "5", "8", "nccl", "store", "2")
+    assert steps == ["card 5", "threads"]
 
 
 def test_link_five_times_slower_shows_behind_the_products() -> None:

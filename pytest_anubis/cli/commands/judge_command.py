@@ -19,9 +19,11 @@ from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
+from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.verdict import Waiver
     from pytest_anubis.store.collected_runs import RunSet
 
 Tell = Callable[..., None]
@@ -56,6 +58,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="mildest verdict that rejects a node (default: fail)",
     )
     parser.add_argument(
+        "--waivers",
+        type=Path,
+        metavar="FILE",
+        help="TOML file of the failures that somebody answers for, as of today; default: those that the runs "
+        "themselves had (--anubis-waivers)",
+    )
+    parser.add_argument(
         "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
     )
 
@@ -67,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
     printed = str(options.json) == "-"  # then what people read stands elsewhere
     tell = partial(say, file=sys.stderr) if printed else say
+    waivers = _waivers(options.waivers)
     baselines = _baselines(options, tell)
     runs = _read(options.runs, tell)
     with Progress("judging") as progress:
@@ -77,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
             require_all=options.require_all,
             started={(run.run, run.node): run.started for run in runs.runs},
             evidence=_evidence(runs),
+            waivers=waivers,
             progress=progress.count,
         )
     if printed:
@@ -127,6 +138,15 @@ def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
         if (run.run, run.node) not in journals and key in found:
             found[key] = dataclasses.replace(found[key], broken_off="")
     return found
+
+
+def _waivers(path: Path | None) -> tuple[Waiver, ...] | None:
+    if path is None:
+        return None
+    try:
+        return read_waivers(path, today())
+    except WaiverError as error:
+        raise CommandError(str(error)) from error
 
 
 def _baselines(options: argparse.Namespace, tell: Tell) -> dict[str, Baseline]:
@@ -183,6 +203,6 @@ def _show(nodes: tuple[NodeVerdict, ...], tell: Tell) -> None:
         tell(f"... and {len(ordered) - SHOWN} more nodes")
     counts = Counter(verdict.decision.value for verdict in nodes)
     again = sum(v.decision is Decision.REJECTED and v.triage is Triage.RETEST for v in nodes)
-    said = [f"{counts[decision.value]} {decision.value}" for decision in order]
-    said[0] += f" ({again} of them to be measured again first)" if again else ""
-    tell(f"{count_text(len(nodes), 'node')}: {', '.join(said)}")
+    parts = [f"{counts[decision.value]} {decision.value}" for decision in order]
+    parts[0] += f" ({again} of them to be measured again first)" if again else ""
+    tell(f"{count_text(len(nodes), 'node')}: {', '.join(parts)}")

@@ -32,9 +32,9 @@ def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int],
     the similarity was held against; the key is older than the word), verdict, reason and the reference that
     decided (fleet, peers, self, none); one that is not PASS also has triage (reject, retest, investigate or
     empty), the loss relative to what is normal, the certainty that it is beyond the limit, and the sentence
-    for people, and one of a run that changed has onset, size and probability of the change. What does not
-    exist is null. What is bad stands first, the one to act on first before the others, as do the nodes.
-    Findings concern a class as a whole.
+    for people, one of a run that changed has onset, size and probability of the change, and one that a waiver
+    covers has the waiver. What does not exist is null. What is bad stands first, the one to act on first
+    before the others, as do the nodes. Findings concern a class as a whole.
 
     Args:
         judged: What was judged.
@@ -146,6 +146,9 @@ class _Table:
                 loss, certainty = json.dumps(to_plain(full.loss)), json.dumps(full.certainty)
                 end += f', "triage": "{full.triage}", "loss": {loss}, "certainty": {certainty}'
                 end += f', "text": {_quoted(full.text)}'
+            if row in columns.waived:
+                waiver = to_plain(columns.waived[row].waiver, full=True)
+                end += f', "waiver": {json.dumps(waiver)}'
             if row in columns.changes:
                 change = to_plain(columns.changes[row].change, full=True)
                 end += f', "change": {json.dumps(change)}'

@@ -24,7 +24,8 @@ class Place:
         near: Card -> the CPUs for its tests: those of its NUMA node.
         nodes: Card -> its NUMA node; None where it is unknown.
         local: The cards' CPUs are those of their nodes.
-        own: No other lane of accelerators has any of them.
+        own: No other lane of accelerators has any of them, nor waits for its share of a quota.
+        quota: Its share of the control group's CPU time, in CPUs; None without a quota.
     """
 
     lane: str
@@ -33,10 +34,14 @@ class Place:
     nodes: Mapping[str, int | None]
     local: bool = True
     own: bool = True
+    quota: float | None = None
 
 
 def place_lanes(
-    lanes: Sequence[Lane], cores: Sequence[Core], homes: Mapping[str, int | None]
+    lanes: Sequence[Lane],
+    cores: Sequence[Core],
+    homes: Mapping[str, int | None],
+    quota: float | None = None,
 ) -> tuple[Place, ...]:
     """Deal the cores out to the lanes, in the order of the lanes.
 
@@ -44,16 +49,21 @@ def place_lanes(
     has a single lane with cards, whose tests run near their card. Several lanes with cards share the cores
     of every NUMA node equally; what does not divide is left to the rest of the run. Where one card's node is
     unknown, or has no core that may be used, nearness means nothing and all cores are shared equally. With
-    fewer cores than lanes nothing can be kept apart: all get all of them, and `Place.own` says so.
+    fewer cores than lanes nothing can be kept apart: all get all of them, and `Place.own` says so. A quota of
+    CPU time chooses no CPUs, which another container on the same ones might have chosen as well: lanes with
+    cards have equal shares of it, and with less than one CPU for each they are not apart either.
 
     Args:
         lanes: The lanes of the run.
         cores: The physical cores that the run may use.
         homes: Card -> its NUMA node; None where it is unknown.
+        quota: What the control group has of CPU time, in CPUs; None without a limit.
     """
     everything = tuple(sorted(cpu for core in cores for cpu in core.cpus))
     cards = {lane.name: [one for one in lane.devices if one != CPU] for lane in lanes}
-    several = sum(map(bool, cards.values())) > 1
+    count = sum(map(bool, cards.values()))
+    several = count > 1
+    starved = quota is not None and several and quota < count
     pools: dict[int | None, list[Core]] = {}
     for core in cores:
         pools.setdefault(core.node, []).append(core)
@@ -86,9 +96,16 @@ def place_lanes(
             near = {one: _all_of(pools.get(node, cores)) for one, node in home.items()}
             cpus = everything
         nodes = {one: homes.get(one) for one in near}
-        kept = lane.name not in scarce
         found.append(
-            Place(lane=lane.name, cpus=cpus, near=near, nodes=nodes, local=known, own=kept)
+            Place(
+                lane=lane.name,
+                cpus=cpus,
+                near=near,
+                nodes=nodes,
+                local=known,
+                own=lane.name not in scarce and not (starved and own),
+                quota=quota / count if quota is not None and several and own else quota,
+            )
         )
     return tuple(found)
 

@@ -20,6 +20,7 @@ from pytest_anubis.distributed.dispatch.tasks import CPU, NODE, Lane
 from pytest_anubis.distributed.workers.device_binding import binding
 from pytest_anubis.distributed.workers.process_cores import CPUS, THREADS
 from pytest_anubis.distributed.workers.worker_births import replace_stillborn
+from pytest_anubis.hardware.cgroup import QUOTA_SHARE, ControlGroup, threads_within
 from pytest_anubis.hardware.numa import Core, card_node, cores_of, cpu_text
 from pytest_anubis.hardware.text_files import Files
 from pytest_anubis.report.text.headlines import lane_texts
@@ -37,6 +38,7 @@ class LanePlaces:
         sink: Takes every event.
         files: Where sysfs lies.
         allowed: CPUs that the run may use; default those of this process.
+        quota: CPU time that the run may use, in CPUs; default that of its control group, 0 for none.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class LanePlaces:
         sink: Sink,
         files: Files | None = None,
         allowed: Collection[int] | None = None,
+        quota: float | None = None,
     ) -> None:
         self._sink = sink
         self._places: dict[str, Place] = {}
@@ -66,7 +69,8 @@ class LanePlaces:
         self._several = sum(any(one != CPU for one in lane.devices) for lane in lanes) > 1
         if not self._several and all(home is None for home in homes.values()):
             return  # nobody to be kept apart, and nothing near
-        self._places = {place.lane: place for place in place_lanes(lanes, cores, homes)}
+        quota = ControlGroup(Files()).quota() if quota is None else quota or None
+        self._places = {place.lane: place for place in place_lanes(lanes, cores, homes, quota)}
         used = [lane for lane in lanes if lane.devices or lane.name == NODE]  # no spare ones
         self._told = as_events([self._places[lane.name] for lane in used], used)
 
@@ -89,11 +93,15 @@ class LanePlaces:
     def variables(self, lane: str) -> dict[str, str]:
         """Return the environment that keeps a lane's workers to their CPUs; empty if nothing does."""
         place = self._places.get(lane)
-        if place is None or not place.cpus or not self._several:
+        if place is None or not self._several:
             return {}
-        found = {CPUS: cpu_text(place.cpus)}
+        found = {CPUS: cpu_text(place.cpus)} if place.cpus else {}
         if any(one.name == lane and one.devices for one in self._lanes):
-            found |= dict.fromkeys(THREADS, str(len(place.cpus)))
+            if place.cpus:
+                threads = threads_within(len(place.cpus), place.quota)
+                found |= dict.fromkeys(THREADS, str(threads))
+            if place.quota is not None:
+                found[QUOTA_SHARE] = f"{place.quota:g}"
         return found
 
     def near(self, lane: str) -> dict[str, str]:
@@ -103,7 +111,14 @@ class LanePlaces:
 
     def pytest_report_header(self) -> list[str]:
         """Say which lane works where."""
-        return [printable(f"anubis: {line}") for line in lane_texts(self._told)]
+        lines = [printable(f"anubis: {line}") for line in lane_texts(self._told)]
+        shares = [place.quota for place in self._places.values() if place.quota is not None]
+        if shares and self._several:
+            share = f"{min(shares):g} CPUs' time"
+            lines.append(
+                f"anubis: by the CPU quota of its container, each lane of cards has {share}"
+            )
+        return lines
 
     # After the run's own, which opens the journal.
     def pytest_sessionstart(self, session: pytest.Session) -> None:

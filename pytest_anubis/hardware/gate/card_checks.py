@@ -16,12 +16,12 @@ from pytest_anubis.hardware.gate.single_checks import (
 )
 from pytest_anubis.hardware.inventory.nvidia_inventory import SILENT
 
+_CARD = "accelerator"
 RESEAT = "reseat the card, then look at its slot, riser and the BIOS's bifurcation"
 RESET = "reset the card (with its vendor's tool, or by a reboot), then test again"
 REPLACE = "let the vendor's field diagnostic confirm it, then replace the card"
 _FLASH = "bring the firmware to the version of the other nodes"
 _SMALL = "test again after a cold start; should it stay so, replace the card"
-_LOCKED = "look for a locked clock"
 
 BROKEN_FABRIC = ("degraded bandwidth", "unhealthy route")
 """Words of a fabric's health that say that links are lost; the others say that something is under way."""
@@ -31,16 +31,29 @@ _EQUAL = (
     ("name", "model", "accelerator", "check which card was built in"),
     ("vbios", "VBIOS version", "accelerator", _FLASH),
     ("firmware", "firmware version", "accelerator", _FLASH),
-    ("ecc", "error correction (ECC)", "accelerator.memory", "switch it as on the other nodes"),
     ("nvlinks", "number of NVLinks", "accelerator.link", "reseat the card and its bridges"),
 )
 _AT_LEAST = (
     ("nvlinks_active", "number of NVLinks that are up", "accelerator.link", "reseat the card"),
     ("nvlink_speed", "speed of the slowest NVLink (MB/s)", "accelerator.link", "reseat the card"),
-    ("power_limit", "power limit (W)", "accelerator", "restore the class's power limit"),
-    ("sm_clock_max", "highest clock (MHz)", "accelerator", _LOCKED),
-    ("memory_clock_max", "highest memory clock (MHz)", "accelerator", _LOCKED),
 )
+
+# What an administrator switches with one command says nothing about the card. Field, what people call it.
+_SETTINGS = (
+    ("ecc", "error correction (ECC)"),
+    ("power_limit", "power limit (W)"),
+    ("sm_clock_max", "highest clock (MHz)"),
+    ("memory_clock_max", "highest memory clock (MHz)"),
+)
+_COMMANDS = {
+    ("nvidia", "ecc"): "nvidia-smi -i {index} -e {value:d}, then a reset or reboot",
+    ("nvidia", "power_limit"): "nvidia-smi -i {index} -pl {value:g}",
+    ("nvidia", "sm_clock_max"): "nvidia-smi -i {index} -rgc",
+    ("nvidia", "memory_clock_max"): "nvidia-smi -i {index} -rmc",
+    ("amd", "power_limit"): "amd-smi set --gpu {index} --power-cap {value:g}",
+    ("amd", "sm_clock_max"): "amd-smi reset --gpu {index} --clocks",
+    ("amd", "memory_clock_max"): "amd-smi reset --gpu {index} --clocks",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +236,19 @@ def _compared(
     for field, what, component, action in _AT_LEAST:
         values = getattr(golden, field), getattr(card, field)
         for finding in at_least(what, place, *values, component, action):
+            yield field, finding
+    for field, what in _SETTINGS:
+        wanted, found = getattr(golden, field), getattr(card, field)
+        command = _COMMANDS.get((card.vendor.lower(), field), "")
+        told = command.format(index=card.index, value=wanted) if wanted is not None else ""
+        action = (
+            "set it as on the other nodes" + (f" ({told})" if told else "") + ", then test again"
+        )
+        if field == "ecc":
+            settings = equal(what, place, wanted, found, "INCONCLUSIVE", f"{_CARD}.memory", action)
+        else:
+            settings = at_least(what, place, wanted, found, _CARD, action, severity="INCONCLUSIVE")
+        for finding in settings:
             yield field, finding
     yield from (("memory", finding) for finding in _memory(card, golden, limits.memory_share))
 

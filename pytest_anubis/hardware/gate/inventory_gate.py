@@ -30,6 +30,12 @@ from pytest_anubis.hardware.inventory.nvidia_inventory import NOT_ASKED, SILENT
 # Nothing is measured with these, so a normal user who may not read them is no obstacle.
 _IDENTITIES = ("serial", "uuid", "part", "address")
 _LOST = ("(NVML error 15)", "(NVML error 16)")
+_REFUSED = "(NVML error 4)"
+
+_ASK_FOR_ALL = (
+    "let this job have all cards of the node (Slurm: --exclusive, or --gres=gpu:{count}; in a container pass "
+    "all of /dev/nvidia*), then test again"
+)
 
 # Vendor -> how the notes begin that say why its library counted no cards, or not all of them.
 _LIBRARIES = {"nvidia": ("nvml: ", "accelerators: "), "amd": ("amdsmi: ", "accelerators: ")}
@@ -100,14 +106,17 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
         on_bus = [slot for slot in missing if slot in silent]
         # A library that hangs or fails says nothing of cards that the bus still shows.
         unknown = bool(unheard(inventory)) and len(silent) >= len(golden.accelerators) - found
+        withheld = found + len(_withheld(inventory)) >= len(golden.accelerators)
         yield GateFinding(
             what="number of accelerators",
             slot=", ".join(missing) if len(missing) == len(golden.accelerators) - found else "",
             expected=str(len(golden.accelerators)),
             found=f"{found}" + (" (the bus shows it, its driver does not)" if on_bus else ""),
-            severity="INCONCLUSIVE" if unknown else "FAIL",
+            severity="INCONCLUSIVE" if unknown or withheld else "FAIL",
             component="accelerator",
-            action="find out why the driver's library does not answer, then test again"
+            action=_ASK_FOR_ALL.format(count=len(golden.accelerators))
+            if withheld
+            else "find out why the driver's library does not answer, then test again"
             if unknown
             else "look for the card's last words in the kernel log, reseat or replace it",
         )
@@ -251,8 +260,21 @@ def _nics(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFindin
 def _unreadable(inventory: Inventory) -> Iterator[GateFinding]:
     lost = [note for note in inventory.unreadable if _is_lost_card(note)]
     yield from _lost_cards(inventory, lost)
+    withheld = _withheld(inventory)
+    if withheld:
+        one, count = len(withheld) == 1, len(inventory.accelerators) + len(withheld)
+        yield GateFinding(
+            what="card" if one else "each of these cards",
+            slot=", ".join(note.partition(":")[0] for note in withheld),
+            expected="one that this process may use",
+            found=f"withheld from this process: no permission {_REFUSED}",
+            severity="INCONCLUSIVE",
+            component="accelerator",
+            action=_ASK_FOR_ALL.format(count=count),
+        )
+    told = (*lost, *withheld)
     parts = [
-        ("", tuple(note for note in inventory.unreadable if note not in lost)),
+        ("", tuple(note for note in inventory.unreadable if note not in told)),
         ("system", inventory.system.unreadable),
         ("CPU", inventory.processor.unreadable),
         ("main memory", inventory.memory.unreadable),
@@ -272,6 +294,11 @@ def _unreadable(inventory: Inventory) -> Iterator[GateFinding]:
 def _is_lost_card(note: str) -> bool:
     name, _, reason = note.partition(": ")
     return name.startswith("GPU ") and any(mark in reason for mark in _LOST)
+
+
+def _withheld(inventory: Inventory) -> list[str]:
+    """Return the notes of cards that the driver counts and this process may not touch: another job's."""
+    return [n for n in inventory.unreadable if n.startswith("GPU ") and n.endswith(_REFUSED)]
 
 
 def _lost_cards(inventory: Inventory, lost: Sequence[str]) -> Iterator[GateFinding]:

@@ -48,8 +48,9 @@ def at_least(
     action: str = "",
     *,
     share: float = 1.0,
+    severity: Severity = "FAIL",
 ) -> Iterator[GateFinding]:
-    """Yield a failure when a value is below `share` of what is expected; more is never a finding."""
+    """Yield a finding when a value is below `share` of what is expected; more is never one."""
     if expected is None:
         return
     if found is None:
@@ -60,7 +61,7 @@ def at_least(
             slot=slot,
             expected=words(expected),
             found=words(found),
-            severity="FAIL",
+            severity=severity,
             component=component,
             action=action,
         )

@@ -99,6 +99,22 @@ class Nvml:
             return None
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
+    def refusal(self, call: str, *arguments: Any) -> str:
+        """Call a function that returns nothing, and say why it did not work; empty if it did.
+
+        Args:
+            call: Name of the function.
+            arguments: Its arguments.
+        """
+        function: Callable[..., Any] | None = getattr(self._module, call, None)
+        if function is None:
+            return "the bindings do not have it"
+        try:
+            function(*arguments)
+        except self._module.NVMLError as error:
+            return describe(error)
+        return ""
+
     def wait_event(self, events: Any, milliseconds: int) -> Any:
         """Wait for an event of a registered set.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
-from pytest_anubis.hardware.load.disturbance import compare, disturbances
+from pytest_anubis.hardware.load.disturbance import LIMITS, compare, disturbances
 from pytest_anubis.hardware.load.host_load import Load, LoadReader
 
 FRESH = 0.25
@@ -22,10 +23,20 @@ class Ambient:
 
     Args:
         root: Process whose tree counts as our own; default this process.
+        limits: Thresholds by name, where they are not those of `LIMITS`.
+        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
     """
 
-    def __init__(self, root: int | None = None) -> None:
+    def __init__(
+        self,
+        root: int | None = None,
+        *,
+        limits: Mapping[str, float] = LIMITS,
+        allowed: Sequence[str] = (),
+    ) -> None:
         self._reader = LoadReader(root=root)
+        self._limits = limits
+        self._allowed = allowed
         self._last: Load | None = None
 
     def begin(self) -> Load:
@@ -40,5 +51,12 @@ class Ambient:
             return ()
         self._last = end = self._reader.read()
         cpus = usable_cpus() or os.cpu_count() or 1
-        found = compare(begin, end, cpus=cpus, quota=self._reader.quota, running=end.running)
-        return disturbances(found)
+        found = compare(
+            begin,
+            end,
+            cpus=cpus,
+            quota=self._reader.quota,
+            running=end.running,
+            allowed=self._allowed,
+        )
+        return disturbances(found, self._limits)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
-from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader
+from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader, share_of_time
+from pytest_anubis.hardware.load.process_load import Stranger, is_allowed, named, strangers
 
 # The practical threshold of the criteria is a loss of 5 %. What others take has to stay well below it, or a
 # healthy machine could be rejected because of its neighbours.
@@ -34,6 +36,16 @@ and swap, not the hardware."""
 
 IO_PRESSURE = 0.10
 """Share of time in which tasks waited for disks, counted when we used the disks and others did as well."""
+
+LIMITS: Mapping[str, float] = {
+    "steal": STEAL,
+    "others": OTHERS,
+    "cpu": CPU_PRESSURE,
+    "memory": MEMORY_PRESSURE,
+    "io": IO_PRESSURE,
+}
+"""Every limit that whoever runs a fleet may set, by its name: others' share, above which the machine is not
+quiet."""
 
 OTHERS_TRAFFIC = 0.20
 """Share of the disk traffic that must be others' before I/O pressure is blamed on them."""
@@ -57,7 +69,7 @@ class Quietness:
         seconds: Wall time between the readings.
         cpus: CPUs that this process may use.
         steal: Share of the wanted CPU time that the hypervisor gave to others.
-        others: CPUs' worth of time that other processes used.
+        others: CPUs' worth of time that other processes used, those that are allowed left out.
         own: CPUs' worth of time that we used.
         pressure: ``cpu some``, ``memory full``, ... -> share of the wall time that tasks stalled.
         others_traffic: Share of the disk traffic that was not ours.
@@ -65,6 +77,7 @@ class Quietness:
         quota: CPU quota of the control group in cores.
         throttled: Periods in which the quota stopped us.
         running: Most tasks seen running or waiting at once, ours included.
+        busiest: The other processes that can be seen, the busiest first.
     """
 
     seconds: float
@@ -78,10 +91,17 @@ class Quietness:
     quota: float | None = None
     throttled: int | None = None
     running: int | None = None
+    busiest: tuple[Stranger, ...] | None = None
 
 
 def compare(
-    begin: Load, end: Load, *, cpus: int, quota: float | None = None, running: int | None = None
+    begin: Load,
+    end: Load,
+    *,
+    cpus: int,
+    quota: float | None = None,
+    running: int | None = None,
+    allowed: Sequence[str] = (),
 ) -> Quietness:
     """Work out from two readings what happened between them.
 
@@ -91,6 +111,7 @@ def compare(
         cpus: CPUs that this process may use.
         quota: CPU quota of the control group in cores.
         running: Most tasks seen running at once in between.
+        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
     """
     seconds = max(end.when - begin.when, 1e-9)
     busy = _difference(begin.busy, end.busy)
@@ -99,10 +120,15 @@ def compare(
     traffic = _difference(begin.disk, end.disk)
     own_traffic = _difference(begin.own_disk, end.own_disk)
     kernel = _difference(begin.kernel, end.kernel) or 0.0
+    stalled = (end.stalls_when or end.when) - (begin.stalls_when or begin.when)
+    found = None
+    if begin.processes is not None and end.processes is not None:
+        found = strangers(begin.processes, end.processes, seconds)
+    spared = sum(one.cpus for one in found or () if is_allowed(one.name, allowed))
     others = None
     if busy is not None and own is not None:
         # The kernel counts a whole tick for whoever runs when it ends: one tick a CPU is not evidence.
-        others = max(0.0, busy - own - kernel - TICK * cpus) / seconds
+        others = max(0.0, (busy - own - kernel - TICK * cpus) / seconds - spared)
     return Quietness(
         seconds=seconds,
         cpus=cpus,
@@ -110,7 +136,7 @@ def compare(
         others=others,
         own=own / seconds if own is not None else None,
         pressure={
-            what: max(0.0, total - begin.stalls[what]) / seconds
+            what: share_of_time(total - begin.stalls[what], stalled)
             for what, total in end.stalls.items()
             if what in begin.stalls
         },
@@ -119,26 +145,38 @@ def compare(
         quota=quota,
         throttled=_stopped(begin, end),
         running=running,
+        busiest=None
+        if found is None
+        else tuple(one for one in found if not is_allowed(one.name, allowed)),
     )
 
 
-def disturbances(found: Quietness) -> tuple[str, ...]:
-    """Say in short phrases what disturbed the machine; empty when nothing above its threshold did."""
+def disturbances(found: Quietness, limits: Mapping[str, float] = LIMITS) -> tuple[str, ...]:
+    """Say in short phrases what disturbed the machine; empty when nothing above its threshold did.
+
+    Args:
+        found: What others did.
+        limits: Thresholds by name; `LIMITS` for those that are not there.
+    """
     phrases = []
-    if found.steal is not None and found.steal > STEAL:
+    limits = {**LIMITS, **limits}
+    if found.steal is not None and found.steal > limits["steal"]:
         phrases.append(f"{_percent(found.steal)} steal")
     quota = _quota_phrase(found)
     if quota:
         phrases.append(quota)
-    if found.others is not None and found.others > OTHERS * found.cpus:
-        phrases.append(f"other processes used {found.others:.1f} of {_cores(found.cpus)}")
+    who = "" if found.busiest is None else named(found.busiest, found.others or 0.0)
+    who = f": {who}" if who else ""
+    if found.others is not None and found.others > limits["others"] * found.cpus:
+        phrases.append(f"other processes used {found.others:.1f} of {_cores(found.cpus)}{who}")
+        who = ""
     waited = found.pressure.get("cpu some", 0.0)
-    if min(waited, found.others or 0.0) > CPU_PRESSURE:
-        phrases.append(f"CPU pressure {_percent(waited)}")
-    if found.pressure.get("memory some", 0.0) > MEMORY_PRESSURE:
+    if min(waited, found.others or 0.0) > limits["cpu"]:
+        phrases.append(f"CPU pressure {_percent(waited)}{who}")
+    if found.pressure.get("memory some", 0.0) > limits["memory"]:
         phrases.append(f"memory pressure {_percent(found.pressure['memory some'])}")
     if (
-        found.pressure.get("io some", 0.0) > IO_PRESSURE
+        found.pressure.get("io some", 0.0) > limits["io"]
         and (found.own_traffic or 0) >= SOME_TRAFFIC
         and (found.others_traffic or 0.0) > OTHERS_TRAFFIC
     ):
@@ -163,6 +201,8 @@ class HostWatch:
             that a neighbouring worker is not taken for a stranger.
         interval: Seconds between readings of the run queue by a light thread; None: no thread.
         reader: Reads the counters; default from this machine.
+        limits: Thresholds by name, where they are not those of `LIMITS`.
+        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
 
     Attributes:
         found: Everything that was worked out, after the end.
@@ -174,8 +214,12 @@ class HostWatch:
         *,
         interval: float | None = INTERVAL,
         reader: LoadReader | None = None,
+        limits: Mapping[str, float] = LIMITS,
+        allowed: Sequence[str] = (),
     ) -> None:
         self._reader = reader or LoadReader(root=root)
+        self._limits = limits
+        self._allowed = allowed
         self._interval = interval
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -186,7 +230,7 @@ class HostWatch:
     @property
     def disturbance(self) -> tuple[str, ...]:
         """What disturbed the machine, one phrase each; empty when it was quiet."""
-        return disturbances(self.found) if self.found else ()
+        return disturbances(self.found, self._limits) if self.found else ()
 
     def __enter__(self) -> Self:
         self._begin = self._reader.read()
@@ -209,6 +253,7 @@ class HostWatch:
                 cpus=usable_cpus() or os.cpu_count() or 1,
                 quota=self._reader.quota,
                 running=max(self._running, default=end.running),
+                allowed=self._allowed,
             )
 
     def _watch(self, interval: float) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.hardware.cgroup import ControlGroup, Throttling
+from pytest_anubis.hardware.load.process_load import ProcessReader, Snapshot
 from pytest_anubis.hardware.text_files import Files
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
@@ -37,10 +39,13 @@ class Load:
         own: CPU seconds of our process and all its descendants.
         kernel: CPU seconds of the kernel's own threads (write-back, encryption, ...).
         stalls: ``cpu some``, ``memory some``, ``io full``, ... -> seconds in which tasks stalled.
+        stalls_when: The clock when these were read, which is later than `when` by what was read before them;
+            None: at the same time.
         throttling: What the control group's quota stopped so far.
         disk: Bytes that all disks have read and written.
         own_disk: Bytes of them that our process and its descendants asked for.
         running: Tasks that were running or waiting for a CPU at that moment.
+        processes: What each process had used that is not ours.
     """
 
     when: float
@@ -49,10 +54,12 @@ class Load:
     own: float | None = None
     kernel: float | None = None
     stalls: dict[str, float]
+    stalls_when: float | None = None
     throttling: Throttling | None = None
     disk: int | None = None
     own_disk: int | None = None
     running: int | None = None
+    processes: Snapshot | None = None
 
 
 class LoadReader:
@@ -69,30 +76,37 @@ class LoadReader:
         self._group = ControlGroup(self._files)
         self.quota = self._group.quota()
         self._idle_threads: set[str] = set()
+        self._kernel: list[str] = []  # ids of the kernel's threads
+        self._processes = ProcessReader(self._files, TICK)
 
     def read(self) -> Load:
         """Read everything."""
         when = time.monotonic()
         busy, steal = self._cpu()
-        own, own_disk = self._own()
+        tree = self.tree()
+        own, own_disk = self._own(tree)
+        kernel = self._kernel_threads()
+        stalls_when, stalls = time.monotonic(), self._stalls()
         return Load(
             when=when,
             busy=busy,
             steal=steal,
             own=own,
-            kernel=self._kernel_threads(),
-            stalls=self._stalls(),
+            kernel=kernel,
+            stalls=stalls,
+            stalls_when=stalls_when if stalls else None,
             throttling=self._group.throttling(),
             disk=self._disk(),
             own_disk=own_disk,
             running=self.running(),
+            processes=None if busy is None else self._processes.read([*tree, *self._kernel]),
         )
 
     def rates(self) -> tuple[float, float, float, float]:
         """Return the clock, busy and stolen CPU seconds and the CPU stall: what is cheap to read often."""
         busy, steal = self._cpu()
-        stalls = self._stalls(("cpu",))
-        return time.monotonic(), busy or 0.0, steal or 0.0, stalls.get("cpu some", 0.0)
+        when, stalls = time.monotonic(), self._stalls(("cpu",))
+        return when, busy or 0.0, steal or 0.0, stalls.get("cpu some", 0.0)
 
     def running(self) -> int | None:
         """Return how many tasks run or wait for a CPU right now."""
@@ -117,14 +131,14 @@ class LoadReader:
                     found[f"{what} {kind}"] = int(total) * 1e-6
         return found
 
-    def _own(self) -> tuple[float | None, int | None]:
+    def _own(self, tree: Sequence[str]) -> tuple[float | None, int | None]:
         """Return CPU seconds and disk bytes of our tree.
 
         A live process is counted with those of its children that have ended and been waited for, so
         nothing is lost or counted twice when a child ends between two readings.
         """
         seconds, disk, seen = 0.0, 0, False
-        for process in self.tree():
+        for process in tree:
             seen = True
             seconds += self._seconds_of(process)
             disk += self._disk_of(process)
@@ -167,7 +181,8 @@ class LoadReader:
         if self._files.quick(f"{parent}/comm").strip() != "kthreadd":
             return None
         ticks = 0
-        for thread in self._files.quick(f"{parent}/task/{_KERNEL_PARENT}/children").split():
+        self._kernel = self._files.quick(f"{parent}/task/{_KERNEL_PARENT}/children").split()
+        for thread in self._kernel:
             if thread in self._idle_threads:
                 continue
             name, _, rest = self._files.quick(f"/proc/{thread}/stat").rpartition(")")
@@ -191,3 +206,12 @@ class LoadReader:
                 seen = True
                 total += (int(fields[5]) + int(fields[9])) * _SECTOR
         return total if seen else None
+
+
+def share_of_time(part: float, whole: float) -> float:
+    """Return a share from 0 to 1 of two differences of counters.
+
+    The kernel sums up stalls by the clocks of its CPUs, and between our clock and its sum a reader may itself
+    have to wait for a CPU: on a busy machine more time can seem to have been lost than passed.
+    """
+    return min(1.0, max(0.0, part) / whole) if whole > 0 else 0.0

@@ -6,15 +6,19 @@ Not tried on a card yet: the file names are those that the kernel documents for 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from pytest_anubis.hardware.inventory.host_inventory import pci_address
 from pytest_anubis.hardware.telemetry.host_sensors import (
+    CYCLES,
     MEMORY_TEMPERATURE,
     POWER,
+    POWER_CYCLES,
     SM_CLOCK,
     TEMPERATURE,
+    THERMAL_CYCLES,
     UTILISATION,
     Reading,
 )
@@ -30,6 +34,19 @@ _SENSORS: dict[str, tuple[tuple[str, ...], float]] = {
     TEMPERATURE: (("temp2_input", "temp1_input"), 1e3),  # the hot spot, else the edge
     MEMORY_TEMPERATURE: (("temp3_input",), 1e3),
 }
+
+# The driver's table of metrics (kgd_pp_interface.h, gpu_metrics_v1_6 to v1_8: MI300 and later): version ->
+# where its residencies begin, six numbers of 32 bits in this order; v1_7 has the memory's bandwidth before.
+_RESIDENCIES = {(1, 6): 32, (1, 7): 40, (1, 8): 40}
+_RESIDENCY_NAMES = (
+    CYCLES,
+    f"{THERMAL_CYCLES}processor (cycles)",
+    POWER_CYCLES,
+    f"{THERMAL_CYCLES}socket (cycles)",
+    f"{THERMAL_CYCLES}voltage regulator (cycles)",
+    f"{THERMAL_CYCLES}memory (cycles)",
+)
+_UNKNOWN = 0xFFFFFFFF  # what the driver puts where the card has nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +128,27 @@ class AmdSource:
         replays = self._files.integer(f"{card.device}/pcie_replay_count", "PCIe replays")
         if replays is not None:
             found["PCIe replays"] = replays
+        found.update(residencies(self._metrics(card)))
         return found
+
+    def _metrics(self, card: _Card) -> bytes:
+        """Return the beginning of the driver's table; empty where there is none."""
+        try:
+            with self._files.path(f"{card.device}/gpu_metrics").open("rb") as file:
+                return file.read(max(_RESIDENCIES.values()) + 4 * len(_RESIDENCY_NAMES))
+        except OSError:  # older than the table, or not for this user: the other sensors say so too
+            return b""
+
+
+def residencies(table: bytes) -> dict[str, int]:
+    """Return in how many cycles of the firmware something held the clocks down, so far.
+
+    Args:
+        table: The beginning of ``gpu_metrics``; of other versions nothing is known.
+    """
+    begin = _RESIDENCIES.get((table[2], table[3])) if len(table) >= 4 else None
+    if begin is None or len(table) < begin + 4 * len(_RESIDENCY_NAMES):
+        return {}
+    values = struct.unpack_from(f"<{len(_RESIDENCY_NAMES)}I", table, begin)
+    pairs = zip(_RESIDENCY_NAMES, values, strict=True)
+    return {name: value for name, value in pairs if value != _UNKNOWN}

@@ -17,6 +17,7 @@ from typing import Any
 from pytest_anubis.hardware.inventory.nvml import Nvml, code_of
 from pytest_anubis.hardware.telemetry.amd_sensors import AmdSource
 from pytest_anubis.hardware.telemetry.card_facts import (
+    EVENT_XID,
     EVENTS,
     Fact,
     counter_facts,
@@ -62,6 +63,9 @@ class CardWatch:
         deadline: Seconds within which the last must.
         pace: Seconds between two looks, at least.
         wait: Milliseconds for which NVML is asked to wait for an event.
+
+    Attributes:
+        deaf: Card -> why no event of it can be heard; known when the first reading is there.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class CardWatch:
         self._silent = False
         self._failed: list[str] = []  # sources that could not be opened
         self._listener: _Listener | None = None
+        self.deaf: dict[str, str] = {}
         self._thread = threading.Thread(target=self._serve, name="anubis-card-watch", daemon=True)
 
     def start(self) -> None:
@@ -217,7 +222,7 @@ class CardWatch:
             self._listener = _Listener(
                 nvidia.nvml, nvidia.handles, self._heard, self._stop, self._wait
             )
-            self._listener.start()
+            self.deaf = self._listener.start()
 
 
 class _Listener:
@@ -248,25 +253,30 @@ class _Listener:
         self._set: Any = None
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Register for the events that each card has, and listen."""
+    def start(self) -> dict[str, str]:
+        """Register for the events that each card has, and listen.
+
+        Returns:
+            Card -> why its XIDs will not be heard, such as "Not Supported (NVML error 3)".
+        """
         self._set = self._nvml.ask("events", [], "nvmlEventSetCreate")
         if self._set is None:
-            return
-        registered = False
-        for handle in self._handles.values():
+            return dict.fromkeys(self._handles, "the library makes no set of events")
+        deaf = {}
+        for part, handle in self._handles.items():
             has = self._nvml.ask("events", [], "nvmlDeviceGetSupportedEventTypes", handle)
             wanted = EVENTS & int(has) if has is not None else EVENTS
-            failed: list[str] = []
-            self._nvml.ask("events", failed, "nvmlDeviceRegisterEvents", handle, wanted, self._set)
-            registered = registered or not failed
-        if registered:
+            refused = self._nvml.refusal("nvmlDeviceRegisterEvents", handle, wanted, self._set)
+            if refused or not wanted & EVENT_XID:
+                deaf[part] = refused or "it has no events for XIDs"
+        if len(deaf) < len(self._handles):
             self._thread = threading.Thread(
                 target=self._run, name="anubis-nvml-events", daemon=True
             )
             self._thread.start()
         else:
             self._set = None
+        return deaf
 
     def drain(self, seconds: float) -> None:
         """Wait until what has happened so far is told, at most so long."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pytest_anubis.hardware.inventory.host_inventory import edac_counts
-from pytest_anubis.hardware.load.host_load import LoadReader
+from pytest_anubis.hardware.load.host_load import LoadReader, share_of_time
 from pytest_anubis.hardware.text_files import Files
 
 POWER = "power (W)"
@@ -29,6 +29,11 @@ LIFETIME_ERRORS = "uncorrected ECC errors, lifetime"
 FAILED_REMAPPING = "failed row remappings"
 PENDING_REMAPPING = "row remappings pending"
 RECOVERY_ACTION = "recovery action"
+
+# Residencies of firmware that counts its own cycles, and in how many of them something held the clocks down.
+CYCLES = "firmware (cycles)"
+THERMAL_CYCLES = "thermal slowdown, "  # of which part of the card, and " (cycles)"
+POWER_CYCLES = "power limit slowdown (cycles)"
 
 HOST = "host"
 
@@ -125,8 +130,8 @@ class HostSource:
         seconds = now - before[0]
         wanted = busy - before[1] + steal - before[2]
         return {
-            PRESSURE: 100 * max(0.0, stalls - before[3]) / seconds,
-            STEAL: 100 * (steal - before[2]) / wanted if wanted > 0 else 0.0,
+            PRESSURE: 100 * share_of_time(stalls - before[3], seconds),
+            STEAL: 100 * share_of_time(steal - before[2], wanted),
         }
 
     def _frequency(self) -> float | None:

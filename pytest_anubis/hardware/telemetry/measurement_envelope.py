@@ -7,12 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_anubis.hardware.load.process_load import is_allowed
 from pytest_anubis.hardware.telemetry.host_sensors import (
+    CYCLES,
     ENERGY,
     HOST,
     INLET,
+    POWER_CYCLES,
     REASONS,
     TEMPERATURE,
+    THERMAL_CYCLES,
     Reading,
 )
 from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent
@@ -38,8 +42,8 @@ AIR_LIMIT = 35.0
 """Degrees of the air that a node takes in: servers are built for at most 35 °C (ASHRAE's class A2, and what
 makers of boards with eight cards state)."""
 
-# Nanosecond counters are durations: they are turned into shares, not into "+300000000". Energy is a reading.
-_NO_EVENTS = (" (ns)", ENERGY)
+# Counters of nanoseconds and cycles are turned into shares, not into "+300000000". Energy is a reading.
+_NO_EVENTS = (" (ns)", " (cycles)", ENERGY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,8 @@ def make_envelope(
     seconds: float,
     events: Sequence[KernelEvent] = (),
     ours: Collection[int] = (),
-    visible: Collection[int] = (),
+    visible: Mapping[int, str] | Collection[int] = (),
+    allowed: Sequence[str] = (),
 ) -> Envelope:
     """Work out an envelope; pure.
 
@@ -128,7 +133,8 @@ def make_envelope(
         seconds: Its duration.
         events: What the kernel logged.
         ours: Process ids that belong to the measurement.
-        visible: Process ids that exist here.
+        visible: Process ids that exist here, with their commands' names where they are known.
+        allowed: Names of commands, as shell patterns, that may use a card meanwhile.
     """
     samples = samples or [(seconds, end)]
     readings = [begin, *(reading for _, reading in samples), end]
@@ -138,7 +144,8 @@ def make_envelope(
     slowdowns, evidence = _throttling(columns, begin, end, seconds)
     if any(one.sort == "thermal-slowdown" for one in slowdowns):
         slowdowns += _hot_air(columns)
-    disturbance = _strangers(begin, end, set(ours), set(visible))
+    names = visible if isinstance(visible, Mapping) else dict.fromkeys(visible, "")
+    disturbance = _strangers(begin, end, set(ours), names, allowed)
     evidence = [*(one.phrase for one in slowdowns), *evidence]
     evidence += [*(change.text for change in changes), *(event.text for event in events)]
     evidence += [f"{note}, so nothing is known about it" for note in lost]
@@ -220,6 +227,8 @@ def _throttling(
             seen = [bool(r & bits and not r & explained) for r in reasons]
             sampled = sum(seen) / len(seen) if seen else 0.0
             lasted = _lasted(begin, end, part, counter, seconds) if counter else 0.0
+            if sort == "thermal-slowdown":
+                lasted = max(lasted, _of_cycles(begin, end, part, THERMAL_CYCLES))
             if max(sampled, lasted) <= THROTTLED_SHARE:
                 continue
             text = f"{name} {_percent(max(sampled, lasted))} of the time{upto}"
@@ -231,6 +240,7 @@ def _throttling(
         capped = max(
             _share(reasons, SW_POWER_CAP),
             _lasted(begin, end, part, "power limit slowdown (ns)", seconds),
+            _of_cycles(begin, end, part, POWER_CYCLES),
         )
         if capped > THROTTLED_SHARE:
             evidence.append(f"{part} at its power limit {_percent(capped)} of the time")
@@ -258,7 +268,24 @@ def _lasted(begin: Reading, end: Reading, part: str, name: str, seconds: float) 
     return min(1.0, max(0, after - before) * 1e-9 / seconds)
 
 
-def _strangers(begin: Reading, end: Reading, ours: set[int], visible: set[int]) -> list[str]:
+def _of_cycles(begin: Reading, end: Reading, part: str, prefix: str) -> float:
+    """Return the largest share of the firmware's cycles that a counter of such a name has."""
+    before, after = begin.counters.get(part, {}), end.counters.get(part, {})
+    grown = {name: after[name] - before[name] for name in before if name in after}
+    cycles = grown.get(CYCLES, 0)
+    if cycles <= 0:
+        return 0.0
+    held = max((change for name, change in grown.items() if name.startswith(prefix)), default=0)
+    return min(1.0, max(0, held) / cycles)
+
+
+def _strangers(
+    begin: Reading,
+    end: Reading,
+    ours: set[int],
+    names: Mapping[int, str],
+    allowed: Sequence[str],
+) -> list[str]:
     """Name processes that use a card and are not ours.
 
     Inside a container NVML may give process ids of the host, our own among them. An id is a stranger's
@@ -267,9 +294,12 @@ def _strangers(begin: Reading, end: Reading, ours: set[int], visible: set[int]) 
     phrases = []
     for part in sorted({*begin.users, *end.users}):
         users = {*begin.users.get(part, ()), *end.users.get(part, ())}
-        strangers = sorted(users - ours if users & ours else (users & visible) - ours)
+        strangers = sorted(users - ours if users & ours else (users & names.keys()) - ours)
+        strangers = [pid for pid in strangers if not is_allowed(names.get(pid, ""), allowed)]
         if strangers:
-            shown = ", ".join(map(str, strangers[:3]))
+            shown = ", ".join(
+                f"{names[pid]} (pid {pid})" if names.get(pid) else str(pid) for pid in strangers[:3]
+            )
             more = f" and {len(strangers) - 3} more" if len(strangers) > 3 else ""
             plural = "es" if len(strangers) > 1 else ""
             phrases.append(f"{part} in use by other process{plural} {shown}{more}")

@@ -146,11 +146,14 @@ class NvidiaSource:
         if reasons is None:  # its name before NVML 12.2
             notes[:] = [note for note in notes if not note.startswith(REASONS)]
             reasons = ask(REASONS, "nvmlDeviceGetCurrentClocksThrottleReasons")
+        degrees = ask(TEMPERATURE, "nvmlDeviceGetTemperature", _SENSOR_GPU)
+        if degrees is None:  # its name from CUDA 14 on
+            degrees = ask(TEMPERATURE, "nvmlDeviceGetTemperatureV", _SENSOR_GPU)
         found = {
             POWER: power / 1000 if power is not None else None,
             SM_CLOCK: ask(SM_CLOCK, "nvmlDeviceGetClockInfo", _CLOCK_SM),
             MEMORY_CLOCK: ask(MEMORY_CLOCK, "nvmlDeviceGetClockInfo", _CLOCK_MEMORY),
-            TEMPERATURE: ask(TEMPERATURE, "nvmlDeviceGetTemperature", _SENSOR_GPU),
+            TEMPERATURE: degrees,
             MEMORY_TEMPERATURE: fields.get((_MEMORY_TEMPERATURE, 0)),
             UTILISATION: used.gpu if used is not None else None,
             REASONS: reasons,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pytest_anubis.hardware.load.host_load import LoadReader
+from pytest_anubis.hardware.load.process_load import command_name
 from pytest_anubis.hardware.telemetry.amd_sensors import AmdSource
 from pytest_anubis.hardware.telemetry.host_sensors import HostSource, Reading, Source
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog, kernel_events
@@ -87,6 +88,7 @@ class Telemetry:
         first: Seconds within which they must for the first time.
         root: Process whose tree counts as our own when a card's users are looked at.
         log: The kernel's log; None leaves it out.
+        allowed: Names of commands, as shell patterns, that may use a card meanwhile.
 
     Attributes:
         dead: Why telemetry was given up; empty while it works.
@@ -101,6 +103,7 @@ class Telemetry:
         first: float = FIRST,
         root: int | None = None,
         log: Path | None = Path("/dev/kmsg"),
+        allowed: Sequence[str] = (),
     ) -> None:
         self._sources = list(sources) if sources is not None else default_sources()
         self._interval = interval
@@ -108,6 +111,7 @@ class Telemetry:
         self._first = max(first, deadline)
         self._opened = threading.Event()
         self._load = LoadReader(root=root)
+        self._allowed = allowed
         self._log_path = log
         self._log: KernelLog | None = None
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -196,11 +200,11 @@ class Telemetry:
         lines: list[str],
     ) -> Envelope:
         ours: set[int] = set()
-        visible: set[int] = set()
+        visible: dict[int, str] = {}
         if begin.users or end.users:
             ours = {int(process) for process in self._load.tree()}
             listed = {pid for reading in (begin, end) for u in reading.users.values() for pid in u}
-            visible = {pid for pid in listed if Path(f"/proc/{pid}").exists()}
+            visible = {pid: command_name(pid) for pid in listed if Path(f"/proc/{pid}").exists()}
         lost = [*self._failed, *([self.dead] if self.dead else [])]
         if self._log is not None and self._log.unreadable:
             lost.append(self._log.unreadable)
@@ -212,6 +216,7 @@ class Telemetry:
             events=kernel_events(lines),
             ours=ours,
             visible=visible,
+            allowed=self._allowed,
         )
 
     def _request(self, what: Literal["begin", "end"]) -> _Seen:

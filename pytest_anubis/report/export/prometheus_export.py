@@ -97,7 +97,19 @@ def _metrics(verdicts: Sequence[MetricVerdict]) -> list[Family]:
         for labels, v in last.items()
         if v.expected is not None
     }
+    waived: dict[Labels, float] = {
+        (*labels, ("owner", v.waiver.owner), ("expires", v.waiver.expires)): float(
+            not v.waiver.expired
+        )
+        for labels, v in last.items()
+        if v.waiver is not None
+    }
     return [
+        (
+            "anubis_metric_waived",
+            "1 for a failure that somebody answers for, 0 once the waiver has expired.",
+            waived,
+        ),
         ("anubis_metric_outcome", "1 for the outcome that the metric has.", outcome),
         ("anubis_metric_value", "Median of the measured values, in the unit of the label.", value),
         ("anubis_metric_expected", "Median of what healthy units deliver.", expected),

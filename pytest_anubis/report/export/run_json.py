@@ -15,12 +15,20 @@ SCHEMA = 2
 
 
 def run_json(record: RunRecord) -> str:
-    """Return the whole record as strict JSON: NaN and the infinities become strings."""
+    """Return the whole record as strict JSON: NaN and the infinities become strings.
+
+    The verdicts are those that were reached; failures that a waiver covers stand once more in ``waived``, as
+    they count.
+    """
     plain = to_plain(dataclasses.replace(record, events=()), full=True)
     for verdict, told in zip(record.verdicts, plain["verdicts"], strict=True):
         # What follows from the others.
         told |= {"triage": verdict.triage.value, "loss": to_plain(verdict.loss)}
+        del told["waiver"]  # as it was reached, none has one
     plain |= {"schema": SCHEMA, "events": [_event(event) for event in record.events]}
+    if record.waivers:
+        told = [verdict for verdict in record.told if verdict.waiver is not None]
+        plain["waived"] = [to_plain(verdict, full=True) for verdict in told]
     return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
 
 

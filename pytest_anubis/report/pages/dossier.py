@@ -89,6 +89,7 @@ def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
         _banner(record),
         _facts(record, baseline),
         _wrong(record),
+        _waived(record),
         _unjudged(record),
         _choice(record),
         _peers(cases),
@@ -196,6 +197,17 @@ def _wrong(record: RunRecord) -> str:
         if len(groups) > CARDS:
             parts.append(f"<p>and {len(groups) - CARDS} more, see the table below</p>")
     return "".join(parts)
+
+
+def _waived(record: RunRecord) -> str:
+    """Return the failures that somebody answers for: they are none of the node's, and no PASS."""
+    lines = [
+        f"{' '.join(filter(None, (v.benchmark, v.metric, v.device)))}: {v.text}"
+        for v in record.told
+        if v.waiver is not None
+    ]
+    block = blocks.lines_block("failures that waivers cover, or did until they expired", lines)
+    return f"<h2>Waived</h2>{block}" if lines else ""
 
 
 def _card(verdicts: Sequence[MetricVerdict], inventory: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.measurement import LaneCores
+from pytest_anubis.core.measurement import LaneCores, QuietWait
 
 
 def baseline_line(baseline: Baseline) -> str:
@@ -41,7 +41,23 @@ def lane_texts(lanes: Sequence[LaneCores]) -> list[str]:
         found.append(f"{name}{what}: CPUs {one.cpus}{f', {node}{far}' if one.devices else ''}")
     if not all(one.own for one in lanes):
         found.append(
-            "the lanes have no CPUs of their own (fewer cores than lanes, or binding is forbidden): what is "
-            "timed on the host runs alone"
+            "the lanes have no CPUs of their own (fewer cores than lanes, a quota of CPU time, or "
+            "binding is forbidden): what is timed on the host runs alone"
         )
     return found
+
+
+def waiting_line(wait: QuietWait) -> str:
+    """Say what a test waits for and how long at most, or that it goes on."""
+    what = "; ".join(wait.what)
+    if wait.seconds is None:
+        return (
+            f"anubis: {wait.test} waits for a quiet machine, at most {wait.most:.0f} s: {what} "
+            "(its deadline does not run meanwhile)"
+        )
+    if wait.quiet:
+        return f"anubis: {wait.test} goes on after {wait.seconds:.0f} s: the machine is quiet"
+    return (
+        f"anubis: {wait.test} goes on after {wait.seconds:.0f} s, the machine is not quiet: {what}; "
+        "nobody waits again before it was"
+    )

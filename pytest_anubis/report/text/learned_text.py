@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
-from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import (
+    count_text,
+    lost_text,
+    percent,
+    similarity_text,
+    value_text,
+)
 from pytest_anubis.report.text.text_table import clip, table
 
 MOST = 60
@@ -34,6 +40,7 @@ def learned_lines(baseline: Baseline) -> list[str]:
     lines.append(
         f"{len(shown)} criteria from {nodes}, {count_text(len(baseline.runs), 'run')}{excluded}"
     )
+    lines += _paced(shown)
     if baseline.checks:
         lines.append(
             f"{count_text(len(baseline.checks), 'check')} without a metric that every node must pass too: "
@@ -47,6 +54,18 @@ def learned_lines(baseline: Baseline) -> list[str]:
     lines += _self_check(baseline)
     lines += [f"finding: {_place(finding)}{finding.text}" for finding in baseline.findings]
     return lines
+
+
+def _paced(criteria: list[Criterion]) -> list[str]:
+    """Return a line on what the host's pace makes tighter, if it does so anywhere."""
+    gains = sorted(criterion.paced.gain for criterion in criteria if criterion.paced is not None)
+    if not gains:
+        return []
+    middle, most = gains[len(gains) // 2], gains[-1]
+    return [
+        f"pace of the host: {count_text(len(gains), 'metric')} follow it and are judged at its reference "
+        f"pace too, where their runs spread {middle:.2f} times as far (median; at most {most:.2f})"
+    ]
 
 
 def population_lines(groups: Sequence[Criterion]) -> list[str]:

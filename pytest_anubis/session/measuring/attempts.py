@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from pytest_anubis.session.measuring.conditions import Seen, Surroundings
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
+    from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.timing import RoundPlan
 
 ATTEMPTS = 3
@@ -28,6 +31,10 @@ DISTURBED_LOOKS = 6
 RESERVE = 1.5
 """A repetition is begun only where it could take this many times as long as the one before."""
 
+GLANCE = 0.5
+"""Seconds of a look at the machine while it is waited for: fifty of the ticks in which the kernel counts CPU
+time, so that a quiet moment is known for one."""
+
 Take = Callable[["RoundPlan"], list[float]]
 
 
@@ -36,10 +43,28 @@ class Patience:
 
     Args:
         deadline: Seconds from now at which the test is ended; None if nobody said so.
+        stops: The deadline does not run while the test waits for a quiet machine.
     """
 
-    def __init__(self, deadline: float | None = None) -> None:
+    def __init__(self, deadline: float | None = None, *, stops: bool = True) -> None:
         self._until = None if deadline is None else time.monotonic() + deadline
+        self._stops = stops
+
+    def for_waiting(self, most: float, seconds: float) -> float:
+        """Return how long the test may wait before it takes again what took so many seconds.
+
+        Args:
+            most: Seconds that it would wait at most.
+            seconds: How long the measurement took.
+        """
+        if self._until is None or self._stops:
+            return most
+        return max(0.0, min(most, self._until - time.monotonic() - RESERVE * seconds))
+
+    def waited(self, seconds: float) -> None:
+        """Take note that the test has waited for a quiet machine."""
+        if self._until is not None and self._stops:
+            self._until += seconds
 
     def allows(self, seconds: float) -> bool:
         """Return whether there is time for something that takes about so many seconds."""
@@ -54,11 +79,13 @@ class Look:
         values: In time order.
         seen: Disturbances, telemetry and evidence.
         seconds: How long it took.
+        pace: (Kind, seconds of a probe beside each value) pairs; empty where nobody read the pace.
     """
 
     values: list[float]
     seen: Seen
     seconds: float = 0.0
+    pace: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
 def take_quiet(
@@ -70,6 +97,7 @@ def take_quiet(
     most: int = ATTEMPTS,
     *,
     host: bool = True,
+    pacer: Pacer | None = None,
 ) -> tuple[Look, int]:
     """Measure; on a machine that is not quiet again, within bounds.
 
@@ -81,19 +109,69 @@ def take_quiet(
         patience: Says whether there is time to repeat it.
         most: Attempts, at most; 1 where no disturbance can change what is measured.
         host: What others do to the host disturbs what is measured.
+        pacer: What reads the pace between the rounds; None if nothing does.
 
     Returns:
         The last attempt, and its number.
     """
     for attempt in range(1, most + 1):
-        look = _look(plan, take, surroundings, host)
+        look = _look(plan, take, surroundings, host, pacer)
         pause = PAUSE * 2 ** (attempt - 1)
         last = attempt == most or not patience.allows(pause + look.seconds)
         if not look.seen.disturbance or last:
             break
         spoiled(look, attempt)
-        time.sleep(pause)
+        wait_for_quiet(look, pause, surroundings, patience, host=host)
+    if not look.seen.disturbance:
+        surroundings.calm = True
     return look, attempt
+
+
+def wait_for_quiet(
+    look: Look, pause: float, surroundings: Surroundings, patience: Patience, *, host: bool
+) -> None:
+    """Wait until nobody disturbs the machine any more, within bounds; what is waited for is told meanwhile.
+
+    A machine that did not calm down is not waited for again until it has been quiet once: where a neighbour
+    stays, a run must not wait for every metric.
+
+    Args:
+        look: What was disturbed.
+        pause: Seconds that are waited in any case.
+        surroundings: Watches meanwhile.
+        patience: Says how long the test may wait, and hears how long it did.
+        host: What others do to the host disturbs what is measured.
+    """
+    most = patience.for_waiting(surroundings.quiet_wait, look.seconds)
+    if most <= pause or not surroundings.calm:
+        time.sleep(pause)
+        return
+    begin, told = time.monotonic(), False
+    with _stopped_alarm():
+        while True:
+            with surroundings.around(host=host) as seen:
+                time.sleep(GLANCE if told else max(pause, GLANCE))
+            waited = time.monotonic() - begin
+            if not seen.disturbance or waited + GLANCE > most:
+                break
+            if not told:
+                surroundings.tell_waiting(seen.disturbance, most)
+                told = True
+    surroundings.calm = not seen.disturbance
+    patience.waited(waited)
+    if told:
+        surroundings.tell_waiting(seen.disturbance, most, waited)
+
+
+@contextmanager
+def _stopped_alarm() -> Iterator[None]:
+    """Stop the timer of pytest-timeout's signal method while the test waits; it goes on with what is left."""
+    left, again = signal.setitimer(signal.ITIMER_REAL, 0.0)
+    try:
+        yield
+    finally:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, left, again)
 
 
 def look_closer(
@@ -106,6 +184,7 @@ def look_closer(
     patience: Patience,
     *,
     host: bool = True,
+    pacer: Pacer | None = None,
 ) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
@@ -120,6 +199,7 @@ def look_closer(
         spoiled: Keeps a look that was disturbed and is repeated, with its number.
         patience: Says whether there is time for another look; without it what there is decides.
         host: What others do to the host disturbs what is measured.
+        pacer: What reads the pace between the rounds; None if nothing does.
 
     Returns:
         All looks, the first one included. The last one is disturbed when the machine would not calm
@@ -130,17 +210,21 @@ def look_closer(
     looks = [first]
     disturbed = 0
     pause, seconds = plan.pause_seconds * LOOK_PAUSE, first.seconds / plan.bursts
-    while closer_look([look.values for look in looks], criterion) == "more":
+    while (
+        closer_look([one.values for one in looks], criterion, paces=[one.pace for one in looks])
+        == "more"
+    ):
         if not patience.allows(pause + seconds):
             break
         if pause:
             time.sleep(pause)
-        look = _look(plan.look(), take, surroundings, host)
+        look = _look(plan.look(), take, surroundings, host, pacer)
         seconds = look.seconds
         if look.seen.disturbance:
             disturbed += 1
             if disturbed < DISTURBED_LOOKS:
                 spoiled(look, disturbed)
+                wait_for_quiet(look, 0.0, surroundings, patience, host=host)
                 continue
         looks.append(look)
         if look.seen.disturbance:
@@ -148,8 +232,11 @@ def look_closer(
     return looks
 
 
-def _look(plan: RoundPlan, take: Take, surroundings: Surroundings, host: bool) -> Look:
+def _look(
+    plan: RoundPlan, take: Take, surroundings: Surroundings, host: bool, pacer: Pacer | None
+) -> Look:
     begin = time.monotonic()
     with surroundings.around(host=host) as seen:
         values = take(plan)
-    return Look(values, seen, time.monotonic() - begin)
+    pace = pacer.taken(len(values)) if pacer is not None else ()
+    return Look(values, seen, time.monotonic() - begin, pace)

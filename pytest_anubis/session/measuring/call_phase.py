@@ -12,7 +12,7 @@ import pytest
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import Judged, TestStarted
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, with_waiver
 from pytest_anubis.report.export.junit_export import properties
 from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
@@ -84,7 +84,12 @@ class Judge:
         verdicts = self._judge(item, recorder)
         for verdict in verdicts:
             emit(self._config, Judged(verdict=verdict))
-        self._raise_if_not_passed(item, verdicts)
+        # The journal has them as they were reached, and the waivers beside them.
+        fail_on = self._context.settings.fail_on
+        told = [with_waiver(verdict, self._context.waivers, fail_on) for verdict in verdicts]
+        for verdict in told:
+            self._describe(item, verdict)
+        self._raise_if_not_passed(item, told)
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -131,8 +136,6 @@ class Judge:
                 verdicts.append(self._unset(item, mark, name))
         if not verdicts:
             verdicts.append(self._nothing_recorded(item, mark))
-        for verdict in verdicts:
-            self._describe(item, verdict)
         return tuple(replace(verdict, test=item.nodeid) for verdict in verdicts)
 
     def _judge_one(self, measurement: Measurement) -> MetricVerdict:
@@ -195,6 +198,9 @@ class Judge:
         if any(verdict.outcome in failing for verdict in verdicts):
             raise AcceptanceFailure(failure_text(verdicts))
         outcomes = {verdict.outcome for verdict in verdicts}
+        waived = [verdict.text for verdict in verdicts if verdict.reason is Reason.WAIVED]
+        if waived and Outcome.INCONCLUSIVE not in outcomes:
+            pytest.skip("; ".join(waived))
         if Outcome.INCONCLUSIVE in outcomes or outcomes == {Outcome.NOT_TESTED}:
             item.stash[_undecided_key] = text = inconclusive_text(verdicts)
             pytest.skip(text)

@@ -1,4 +1,4 @@
-"""What happens around a measurement: the host's quietness and the telemetry, as one envelope."""
+"""What happens around a measurement: the host's quietness, the telemetry as one envelope, and the pace."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import HardwareFound
+from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Criterion
+    from pytest_anubis.core.metric import Metric
+    from pytest_anubis.hardware.host_pace import Pacer
+    from pytest_anubis.hardware.load.host_load import LoadReader
     from pytest_anubis.hardware.telemetry.host_sensors import Source
     from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
     from pytest_anubis.hardware.telemetry.telemetry_sampler import Mark, Telemetry
+    from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 
 Series = tuple[tuple[str, tuple[float, ...]], ...]
 
@@ -51,23 +57,34 @@ class Surroundings:
 
     Args:
         context: The facts of the run.
+
+    Attributes:
+        calm: Waiting for a quiet machine is worth while: it was not in vain the last time.
+        quiet_wait: Seconds that a measurement waits for it at most.
     """
 
     def __init__(self, context: RunContext) -> None:
+        self.calm = True
+        self.quiet_wait = context.settings.quiet_wait
         self._context = context
+        self._load: LoadReader | None = None
         self._telemetry: Telemetry | None = None
         self._mark: Mark | None = None
         self._latest: tuple[float, Seen] | None = None
         self._test = ""
         self._sink: Sink = discard
         self._reported: set[tuple[str, str, str]] = set()
+        self._pacers: dict[tuple[str, ...], Pacer] = {}
 
     def prepare(self) -> Telemetry:
         """Start sampling unless that has been done, so that no test pays for loading and opening."""
         import pytest_anubis.hardware.load.disturbance  # noqa: F401
+        from pytest_anubis.hardware.load.host_load import LoadReader
 
         if self._telemetry is None:
             self._telemetry = self._start()
+        if self._load is None:  # one for all measurements: it knows who was busy before
+            self._load = LoadReader(root=self._context.root_pid)
         return self._telemetry
 
     def body_begins(self) -> None:
@@ -109,7 +126,13 @@ class Surroundings:
         from pytest_anubis.hardware.load.disturbance import HostWatch
 
         seen = Seen()
-        with self.prepare().around() as around, HostWatch(self._context.root_pid) as watch:
+        settings, telemetry = self._context.settings, self.prepare()
+        host_watch = HostWatch(
+            reader=self._load,
+            limits=settings.quiet_limits,
+            allowed=settings.allowed_processes,
+        )
+        with telemetry.around() as around, host_watch as watch:
             yield seen
         envelope = around.envelope
         self._report(envelope.slowdowns)
@@ -125,6 +148,19 @@ class Surroundings:
     def serves(self, test: str, sink: Sink) -> None:
         """Take note of whose measurements are watched from here on, and of who wants to hear of findings."""
         self._test, self._sink = test, sink
+
+    def tell_waiting(
+        self, what: tuple[str, ...], most: float, seconds: float | None = None
+    ) -> None:
+        """Tell that the test waits for a quiet machine, or for how long it has.
+
+        Args:
+            what: What disturbs the machine; empty once it is quiet.
+            most: Seconds that the test waits at most.
+            seconds: How long it has waited; None while it does.
+        """
+        quiet = seconds is not None and not what
+        self._sink(QuietWait(test=self._test, what=what, most=most, seconds=seconds, quiet=quiet))
 
     def _report(self, slowdowns: Iterable[Slowdown]) -> None:
         """Tell once a test what is a finding by itself: clocks of cards under test that were pulled down."""
@@ -146,8 +182,36 @@ class Surroundings:
                 )
             )
 
+    def pacer_for(
+        self, metric: Metric, mark: BenchmarkMark, criterion: Criterion | None
+    ) -> Pacer | None:
+        """Return what reads the pace of the host between the rounds; None where nobody wants it.
+
+        A run that is to be learned from has it read beside everything, and later ones beside what learning
+        found to be tighter for it: on a machine where it does not help it costs nothing.
+
+        Args:
+            metric: What is measured on the host; exact values have no pace.
+            mark: What the benchmark says of itself.
+            criterion: What the values will be held against; None if there is nothing.
+        """
+        paced = criterion.paced if criterion is not None else None
+        learning = self._context.settings.mode == "measure"
+        if metric.better == "equal" or (paced is None and not learning):
+            return None
+        from pytest_anubis.hardware.host_pace import Pacer, kinds_for
+
+        kinds = kinds_for(mark.resources)
+        if paced is not None and not learning:
+            kinds = tuple(one.kind for one in paced.slopes)
+        if kinds not in self._pacers:
+            self._pacers[kinds] = Pacer(kinds)
+        return self._pacers[kinds]
+
     def close(self) -> None:
-        """Stop sampling."""
+        """Stop sampling, and close what the probes of the pace have opened."""
+        for pacer in self._pacers.values():
+            pacer.close()
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
             self._telemetry = None
@@ -155,7 +219,11 @@ class Surroundings:
     def _start(self) -> Telemetry:
         from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 
-        return Telemetry(self._sources(), root=self._context.root_pid).__enter__()
+        return Telemetry(
+            self._sources(),
+            root=self._context.root_pid,
+            allowed=self._context.settings.allowed_processes,
+        ).__enter__()
 
     def _sources(self) -> list[Source]:
         from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -37,8 +38,26 @@ def _ambient(config: pytest.Config) -> Ambient | None:
     if _ambient_key not in config.stash:
         from pytest_anubis.hardware.load.ambient_load import Ambient
 
-        config.stash[_ambient_key] = Ambient(context.root_pid)
+        config.stash[_ambient_key] = Ambient(
+            context.root_pid,
+            limits=context.settings.quiet_limits,
+            allowed=context.settings.allowed_processes,
+        )
     return config.stash[_ambient_key]
+
+
+def _patience(limit: float | None, item: pytest.Item) -> Patience:
+    """Return how long a test's measurements may be repeated.
+
+    The controller's deadline and an alarm stop while a test waits; a thread of pytest-timeout does not.
+
+    Args:
+        limit: Seconds of ``--anubis-timeout``.
+        item: The test, maybe with a mark of its own.
+    """
+    mark = timeout_mark(item)
+    by_alarm = signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    return Patience(limit or mark, stops=mark is None or by_alarm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +76,11 @@ class Node:
 
     @property
     def cores(self) -> int:
-        """How many CPUs this process may use."""
-        return len(os.sched_getaffinity(0))
+        """How many CPUs this process may use, those of its control group's quota at most."""
+        from pytest_anubis.hardware.cgroup import own_quota, threads_within
+        from pytest_anubis.hardware.text_files import Files
+
+        return threads_within(len(os.sched_getaffinity(0)), own_quota(Files(), os.environ))
 
     def pick(self, *, smoke: T, standard: T, soak: T) -> T:
         """Return the size or duration for this run's profile."""
@@ -105,7 +127,7 @@ def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
         sink=config.stash.get(sink_key, discard),
         ambient=_ambient(config),
         surroundings=surroundings_of(config),
-        patience=Patience(config.stash[context_key].settings.timeout or timeout_mark(item)),
+        patience=_patience(config.stash[context_key].settings.timeout, item),
     )
     item.stash[recorder_key] = recorder
     return recorder

@@ -27,6 +27,7 @@ from pytest_anubis.session.measuring.short_windows import lead_in, plan_of, shor
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.load.ambient_load import Ambient
     from pytest_anubis.hardware.timing import Clock, RoundPlan
 
@@ -127,14 +128,14 @@ class Recorder:
         chosen = timing.BusyClock(self._clock(clock))
         per_round = calls or timing.warm_up(fn, chosen, plan, self._device.load)
 
-        def take(plan: RoundPlan) -> list[float]:
+        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
             time.sleep(plan.pause_seconds if load == "short" else 0.0)
-            times = timing.rounds(fn, chosen, plan, per_round)
+            times = timing.rounds(fn, chosen, plan, per_round, pacer)
             return [in_unit(seconds, unit, work) for seconds in times]
 
-        of_host = clock == "host" or self._device.kind == "cpu"
+        host = clock == "host" or self._device.kind == "cpu"
         try:
-            return self._take(metric, group, plan, take, host=of_host)
+            return self._take(metric, group, plan, take, host=host, paced=host)
         finally:
             self.busy += chosen.seconds
 
@@ -181,12 +182,12 @@ class Recorder:
             finally:
                 self.busy += time.perf_counter() - begin
 
-        def take(plan: RoundPlan) -> list[float]:
-            return timing.repeats(once, plan)
+        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
+            return timing.repeats(once, plan, pacer)
 
-        wanted = None if rounds is None else 3 * rounds
-        plan = plan_of(self._context.settings, self._device, wanted, per_value=3)
-        return self._take(metric, group, plan, take, per_value=3)
+        plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
+        cpu = self._device.kind == "cpu"
+        return self._take(metric, group, plan, take, per_value=3, paced=cpu)
 
     def record(
         self,
@@ -254,34 +255,38 @@ class Recorder:
         metric: Metric,
         group: str,
         plan: RoundPlan,
-        take: Callable[[RoundPlan], list[float]],
+        by: Callable[[RoundPlan, Pacer | None], list[float]],
         per_value: int = 1,
         host: bool = True,
+        paced: bool = True,
     ) -> tuple[float, ...]:
         if self._surroundings is None:
-            values = take(plan)
-            self._keep(self._measurement(metric, group, values))
+            self._keep(self._measurement(metric, group, values := by(plan, None)))
             return tuple(values)
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
+        pacer = self._surroundings.pacer_for(metric, self._mark, criterion) if paced else None
+
+        def take(plan: RoundPlan) -> list[float]:
+            return by(plan, pacer)
+
         window = window_of(self._context, criterion)
         lead = lead_in(plan, window, per_value)
         if lead is not None:
-            self._set_aside(self._measurement(metric, group, take(lead)))
+            self._set_aside(self._measurement(metric, group, by(lead, None)))
 
         def keep_spoiled(look: Look, attempt: int) -> None:
-            spoiled = self._measurement(
-                metric, group, look.values, disturbance=look.seen.disturbance
-            )
-            self._set_aside(replace(spoiled, attempts=attempt))
+            spoiled, others = self._measurement(metric, group, look.values), look.seen.disturbance
+            spoiled = replace(spoiled, attempts=attempt, disturbance=others, seconds=look.seconds)
+            self._set_aside(spoiled)
 
         first = shortened(plan, window, per_value)
-        exact = metric.better == "equal"  # load flips no bits: the first result counts
         rest = (self._surroundings, keep_spoiled, self._patience)
-        look, attempts = take_quiet(first, take, *rest, 1 if exact else ATTEMPTS, host=host)
+        most = 1 if metric.better == "equal" else ATTEMPTS  # load flips no bits: the first counts
+        look, attempts = take_quiet(first, take, *rest, most, host=host, pacer=pacer)
         looks = [look]
-        if criterion is not None and not exact and not look.seen.disturbance:
-            looks = look_closer(criterion, plan, take, look, *rest, host=host)
+        if criterion is not None and most > 1 and not look.seen.disturbance:
+            looks = look_closer(criterion, plan, take, look, *rest, host=host, pacer=pacer)
         values = [value for one in looks for value in one.values]
         measurement = replace(
             self._measurement(metric, group, values, disturbance=looks[-1].seen.disturbance),
@@ -290,6 +295,7 @@ class Recorder:
             attempts=attempts,
             looks=len(looks),
             seconds=time.perf_counter() - begin,
+            pace=joined(one.pace for one in looks),
         )
         self._keep(measurement)
         return tuple(values)

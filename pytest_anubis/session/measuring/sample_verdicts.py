@@ -39,6 +39,7 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
         disturbance=measurement.disturbance,
         evidence=measurement.evidence,
         looks=measurement.looks,
+        pace=dict(measurement.pace),
     )
     if baseline is None:
         verdict = replace(verdict, text=context.baseline_note)

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_anubis.core.events import Judged
 from pytest_anubis.core.inventory import GateFinding
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, with_waiver
 from pytest_anubis.hardware.gate.gate_comparison import check_again, since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
@@ -80,7 +80,11 @@ class Gate:
                 if not refused:  # else it is said already
                     refused = list(map(_refused, context.refused))
                     self.findings += refused
-        self._stopping = [finding for finding in self.findings if finding.severity == "FAIL"]
+        self._stopping = [
+            finding
+            for finding in self.findings
+            if with_waiver(self._verdict(finding), context.waivers).outcome is Outcome.FAIL
+        ]
         if context.settings.gate != "stop":
             self._stopping.clear()
         self._stopping += refused  # nothing could be tested at all

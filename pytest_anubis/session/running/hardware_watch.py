@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,20 @@ from pytest_anubis.core.events import HardwareFound
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.report.text.text_table import printable
-from pytest_anubis.session.context import RunContext, Sink, cards_of
+from pytest_anubis.session.context import Card, RunContext, Sink, cards_of
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run_state import RunState
     from pytest_anubis.hardware.telemetry.card_facts import Fact
+
+
+LATE = 5.0
+"""Seconds after a test within which a message of the driver may still speak of it: a driver tells an XID when
+it has tried to recover, and is listened to every half a second."""
+
+EARLY = 1.0
+"""Seconds for which a message of the driver waits for the test that it belongs to: that a test has begun is
+told by its worker, by another way and perhaps behind other news."""
 
 
 class HardwareWatch:
@@ -51,6 +61,8 @@ class HardwareWatch:
         self._log = log or KernelLog()
         self._watch = watch or CardWatch(self.tell, log=self._log)
         self._recent: dict[str, None] = {}  # tests that ran since the last complete look
+        self._ended: dict[str, float] = {}  # when tests ended, the newest last
+        self._in_vain = False  # a message has waited, and nothing was heard of any test since
         self._lock = threading.Lock()  # the watch tells from threads of its own
         self._begun = False
 
@@ -81,6 +93,9 @@ class HardwareWatch:
         """Look again whenever a test has ended."""
         with self._lock:
             self._recent[report.nodeid] = None
+            self._in_vain = False
+            self._ended.pop(report.nodeid, None)
+            self._ended[report.nodeid] = time.monotonic()
         if report.when not in ("setup", "call"):  # torn down, or crashed
             self._watch.look()
 
@@ -92,13 +107,28 @@ class HardwareWatch:
             self._watch.finish()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was reported where nothing is decided: such a run teaches nothing."""
+        """Say whose XIDs nobody heard, and what was reported where nothing is decided."""
+        unheard = self._unheard()
+        if unheard:
+            terminalreporter.write_line(printable(f"anubis: {unheard}"), yellow=True)
         if not self._measuring or not self._state.begun:
             return
         for event in self._state.record().hardware:
             part = f"{event.part}: " if event.part else ""
             line = f"anubis: the hardware reported: {part}{event.text}; nothing is learned from this run"
             terminalreporter.write_line(printable(line), red=True)
+
+    def _unheard(self) -> str:
+        """Return whose XIDs neither the kernel log nor an event can have told, in one line."""
+        deaf = self._watch.deaf if self._log.unreadable else {}
+        parts = [card.place for card in self._cards if card.part in deaf]
+        if not parts:
+            return ""
+        why = "; ".join(dict.fromkeys(deaf.values()))
+        return (
+            f"XIDs of {', '.join(parts)} were not heard, only error counters watched: NVML registers for no "
+            f"events ({why}), and {self._log.unreadable} (in a container, pass /dev/kmsg and CAP_SYSLOG)"
+        )
 
     def tell(self, facts: Sequence[Fact], complete: bool) -> None:
         """Write facts into the journal, each with the tests that ran on its card meanwhile.
@@ -107,16 +137,16 @@ class HardwareWatch:
             facts: What the hardware reported.
             complete: A look at all counters: what ran before it is no evidence for what comes later.
         """
+        if not complete:
+            self._await_tests(facts)
         with self._lock:
             running = self._state.interrupted
-            recent = (*self._recent, *(test for test in running if test not in self._recent))
+            recent = tuple(dict.fromkeys((*self._recent, *running)))
+            lately = self._lately()
             if complete:
                 self._recent = dict.fromkeys(running)
         for fact in facts:
-            card = next(
-                (c for c in self._cards if c.part == fact.part or _same(fact.place, c.address)),
-                None,
-            )
+            card = self._card(fact)
             if card is None and (fact.part or any(_same(fact.place, one) for one in self._known)):
                 continue  # a card that is not under test
             if fact.sort == "card-silent" and not self._cards:
@@ -129,10 +159,37 @@ class HardwareWatch:
                     text=fact.text,
                     part=card.place if card is not None else elsewhere,
                     device=card.device if card is not None else "",
-                    tests=self._on(recent, card.device if card is not None else ""),
+                    tests=self._on(
+                        recent if fact.source == "counters" else lately,
+                        card.device if card is not None else "",
+                    ),
                     source=fact.source,
                 )
             )
+
+    def _card(self, fact: Fact) -> Card | None:
+        return next(
+            (c for c in self._cards if c.part == fact.part or _same(fact.place, c.address)), None
+        )
+
+    def _lately(self) -> tuple[str, ...]:
+        """Return the tests that run or ended a moment ago; the lock is held."""
+        since = time.monotonic() - LATE
+        self._ended = {test: when for test, when in self._ended.items() if when >= since}
+        return tuple(dict.fromkeys((*self._ended, *self._recent, *self._state.interrupted)))
+
+    def _await_tests(self, facts: Sequence[Fact]) -> None:
+        """Let the news of those tests arrive that messages of the driver belong to; the listener waits."""
+        cards = [self._card(fact) for fact in facts if fact.source != "counters"]
+        until = time.monotonic() + EARLY
+        for device in {card.device for card in cards if card is not None}:
+            while not self._in_vain:
+                with self._lock:
+                    lately = self._lately()
+                if self._on(lately, device):
+                    break
+                self._in_vain = time.monotonic() >= until
+                time.sleep(EARLY / 20)
 
     def _on(self, tests: Sequence[str], device: str) -> tuple[str, ...]:
         """Return the tests that used a device; those bound to no card may have used any."""

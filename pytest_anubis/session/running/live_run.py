@@ -6,7 +6,7 @@ import datetime
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,10 +24,11 @@ from pytest_anubis.core.events import (
     RunFinished,
     RunStarted,
 )
+from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import Decision, undecided_by
-from pytest_anubis.session.context import RunContext, judge_key
+from pytest_anubis.core.verdict import Decision, WaiversRead, undecided_by
+from pytest_anubis.session.context import RunContext, discard, judge_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.ends_of_tests import EndsOfTests
 from pytest_anubis.session.running.exit_guard import vouched_key
@@ -54,6 +55,7 @@ class Run:
         record_path: The journal; empty while there is none.
         incomplete: What of the record is not on the disk; empty if all is.
         selection: The Selector's choice of benchmarks; None where it takes no part.
+        say: Says at once what is going on; the terminal's, nobody's by default.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Run:
         self.record_path: str = ""
         self.incomplete = ""
         self.selection: Selection | None = None
+        self.say: Callable[[Event], None] = discard
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
         self._ends = EndsOfTests(self.state, self.sink)
@@ -79,6 +82,8 @@ class Run:
             if self._journal is not None:
                 self._journal.write(event)
             self.state.apply(event)
+        if isinstance(event, QuietWait):
+            self.say(event)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -102,6 +107,11 @@ class Run:
             self._block(
                 "Python runs with -O (PYTHONOPTIMIZE): assert statements check nothing; unset it"
             )
+        waivers = context.waivers if context.judging else ()
+        if (
+            waivers or self.state.record().waivers
+        ):  # a resumed run may have others, or none any more
+            self.sink(WaiversRead(waivers=waivers))
         for note in context.hidden:
             self.sink(BlockerFound(text=f"{note} and not tested", found_anew=True))
 
@@ -281,7 +291,7 @@ class Run:
         if not self._broken:
             session.exitstatus = node_verdict.decision.exit_code
         self._config.hook.pytest_anubis_verdict(
-            config=self._config, verdict=node_verdict, verdicts=list(self.state.record().verdicts)
+            config=self._config, verdict=node_verdict, verdicts=list(self.state.record().told)
         )
 
     def _history(self) -> Sequence[Population]:

@@ -99,7 +99,13 @@ _HARMLESS = frozenset(
     (
         *("active", "store", "history", "run_id", "resume", "explain", "redact", "goals_required"),
         *("duration", "timeout", "scratch"),
+        *(
+            "quiet_limits",
+            "quiet_wait",
+            "allowed_processes",
+        ),  # what was disturbed then says so itself
         *("baselines", "inventory"),  # compared by what they hold, wherever that lies
+        "waivers",  # they change no verdict, only how it counts
     )
 )
 """Settings that no verdict depends on; deadlines end a test, and what has ended is not judged by them."""

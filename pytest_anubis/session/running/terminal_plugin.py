@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import threading
+from contextlib import nullcontext
 
 import pytest
 
+from pytest_anubis.core.events import Event
+from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
-from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.headlines import baseline_line, waiting_line
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.running.live_run import Run
@@ -20,6 +25,23 @@ class Terminal:
     def __init__(self, config: pytest.Config, run: Run) -> None:
         self._config = config
         self._run = run
+        run.say = self._waiting
+
+    def _waiting(self, event: Event) -> None:
+        """Say at once what a test waits for, and that it goes on: a run that stands still looks hung."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if (
+            not isinstance(event, QuietWait)
+            or reporter is None
+            or self._config.get_verbosity() < -1
+        ):
+            return
+        capture = self._config.pluginmanager.get_plugin("capturemanager")
+        # What a test in this process prints is captured; those in workers say it in a thread of ours.
+        here = threading.current_thread() is threading.main_thread()
+        with capture.global_and_fixture_disabled() if here and capture else nullcontext():
+            reporter.ensure_newline()
+            reporter.write_line(printable(waiting_line(event)))
 
     def pytest_report_header(self) -> list[str]:
         """Say what this node is compared with."""
@@ -36,6 +58,10 @@ class Terminal:
         else:
             lines.append(f"anubis: {context.baseline_note}")
         settings = context.settings
+        if context.waivers:
+            expired = sum(waiver.expired for waiver in context.waivers)
+            over = f", {expired} of them expired" if expired else ""
+            lines.append(f"anubis: {count_text(len(context.waivers), 'waiver')}{over}")
         if settings.select:
             other = stands_down(self._config)
             if other:

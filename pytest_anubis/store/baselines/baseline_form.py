@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from pytest_anubis.codec import CodecError, found, from_plain, to_plain
-from pytest_anubis.core.baseline import Baseline, Criterion, cannot_fail
+from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm, cannot_fail
 from pytest_anubis.core.metric import Metric
 
 FORMAT = "anubis-baseline"
@@ -39,7 +39,7 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
         raise BaselineError(f"{error}; no baseline can hold that") from None
     for criterion in plain["criteria"]:
         # So that the digest of an older baseline stays what it is.
-        for name in ("devices", "second", "change_rate"):
+        for name in ("devices", "second", "change_rate", "paced"):
             if not criterion[name]:
                 del criterion[name]
     for name in ("checks", "unjudged", "self_check", "promises"):
@@ -124,6 +124,8 @@ def _check(baseline: Baseline) -> None:
         _check_name(f"{place}.benchmark", criterion.benchmark)
         _check_ascending(f"{place}.centre", criterion.centre)
         _check_ascending(f"{place}.medians", criterion.medians)
+        if criterion.paced is not None:
+            _check_paced(f"{place}.paced", criterion.paced)
         if not criterion.centre:
             raise BaselineError(f"{place}.centre: is empty; a criterion needs at least one value")
         if len(criterion.medians) > _MEDIANS:
@@ -146,6 +148,20 @@ def _check(baseline: Baseline) -> None:
                 f"{place}.unit: {criterion.metric.unit} ({criterion.metric.better}) here, "
                 f"{metric.unit} ({metric.better}) in another criterion of the same metric; "
                 "one metric has one unit and one direction"
+            )
+
+
+def _check_paced(place: str, form: PacedForm) -> None:
+    _check_ascending(f"{place}.centre", form.centre)
+    _check_ascending(f"{place}.medians", form.medians)
+    kinds = [one.kind for one in form.slopes]
+    if not form.centre or not kinds:
+        raise BaselineError(f"{place}: needs at least one value in its centre and one slope")
+    for i, one in enumerate(form.slopes):
+        _check_name(f"{place}.slopes[{i}].kind", one.kind)
+        if kinds.index(one.kind) < i or not one.least <= 1 <= one.most:
+            raise BaselineError(
+                f"{place}.slopes[{i}]: each kind once, and least and most on both sides of 1, are allowed"
             )
 
 

@@ -174,7 +174,7 @@ def _record(history: History, record: RunRecord) -> int:
         run = _put_run(connection, node, record, started)
         for table, rows in (
             (schema.benchmarks, list(_benchmarks(run, record))),
-            (schema.verdicts, [_verdict(run, item) for item in record.verdicts]),
+            (schema.verdicts, [_verdict(run, item) for item in record.told]),
             (schema.durations, list(_durations(run, record))),
         ):
             connection.execute(table.delete().where(table.c.run_id == run))
@@ -254,7 +254,7 @@ def _put_defect(
         return
     if known is not None:
         return
-    failed = [item for item in record.verdicts if item.outcome is Outcome.FAIL]
+    failed = [item for item in record.told if item.outcome is Outcome.FAIL]
     parts = (*verdict.components, *(item.component for item in failed))
     component = next((part for part in parts if part), "")
     key = connection.execute(

@@ -49,12 +49,11 @@ def change_rates(
                 searches -= len(values)
             found[number][1] += len(values)
             left -= len(values)
-    changes, values = (sum(one[place] for one in found) for place in (0, 1))
-    if not values:
+    changes, length = (sum(one[place] for one in found) for place in (0, 1))
+    if not length:
         return [None] * len(samples)
-    common = (changes + 1) / (values + 1 / HAZARD)
-    rates = [(count + 1) / (length + 1 / common) for count, length in found]
-    return [min(max(rate, RAREST), COMMONEST) for rate in rates]
+    common = (changes + 1) / (length + 1 / HAZARD)
+    return [min(max((count + 1) / (own + 1 / common), RAREST), COMMONEST) for count, own in found]
 
 
 def _long_ones(population: Population, rows: Sequence[int]) -> list[int]:

@@ -50,10 +50,12 @@ def headline(
             then = f"; if the loss stays: {worst.action}" if worst.action else ""
             step = f" Next step: measure again{then}"
         text = f"{_where(worst, evidence)}{worst.text}"
-        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{step}"
+        waived = "".join(f" {text}." for text in _answered_for(verdicts))
+        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{step}"
     if decision is Decision.UNDECIDED:
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
-        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}"
+        waived = "".join(f"; {text}" for text in _answered_for(verdicts))
+        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
     reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence))
@@ -125,15 +127,16 @@ def _basis(baseline: Baseline | None) -> str:
 
 def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[str]:
     """Return what the acceptance does not cover, by name."""
-    found = []
+    found = _answered_for(verdicts)
     for reason, what in (
         (Reason.WAIVED, "waived by xfail marks"),
         (Reason.REPEATED, "failed at first and passed when repeated"),
         (Reason.PRUNED, "left out by the Selector"),
     ):
-        names = _names(_reasons(verdicts, reason))
+        names = _names(v for v in _reasons(verdicts, reason) if v.waiver is None)
         if names:
-            found.append(f"{what}: {', '.join(names)}")
+            count = f"{len(names)} " if reason is Reason.WAIVED else ""
+            found.append(f"{count}{what}: {', '.join(names)}")
     unusual = [
         verdict
         for verdict in sorted(verdicts, key=lambda verdict: verdict.severity)
@@ -155,6 +158,13 @@ def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> l
     if evidence.caveats:
         found.append(f"switched off: {', '.join(evidence.caveats)}")
     return found
+
+
+def _answered_for(verdicts: Sequence[MetricVerdict]) -> list[str]:
+    """Return what waivers cover, with who answers for it, as one phrase; none if they cover nothing."""
+    waived = [v for v in _reasons(verdicts, Reason.WAIVED) if v.waiver is not None]
+    told = [f"{name} ({v.waiver})" for v in waived for name in _names([v])]
+    return [f"{len(told)} waived: {', '.join(dict.fromkeys(told))}"] if told else []
 
 
 def _reasons(verdicts: Iterable[MetricVerdict], *reasons: Reason) -> list[MetricVerdict]:

@@ -19,6 +19,8 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Reference,
+    Waiver,
+    with_waiver,
 )
 from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
@@ -33,7 +35,7 @@ from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_p
 from pytest_anubis.validator.judging.population_shift import NAMED, class_findings, settle_shift
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 
-_PASS = OUTCOMES.index(Outcome.PASS)
+_PASS, _FAIL, _MARGINAL = map(OUTCOMES.index, (Outcome.PASS, Outcome.FAIL, Outcome.MARGINAL))
 _CONCLUSIVE = [OUTCOMES.index(o) for o in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)]
 _UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
 
@@ -66,6 +68,7 @@ def judge_fleet(
     require_all: bool = False,
     started: Mapping[tuple[str, str], str] | None = None,
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
+    waivers: Sequence[Waiver] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -83,6 +86,7 @@ def judge_fleet(
         started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
+        waivers: The failures that somebody answers for; None takes those that the runs themselves had.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
@@ -93,10 +97,12 @@ def judge_fleet(
     notes: list[str] = []
     for key in sorted(by_class):
         baseline = baselines.get(key)
-        gathered = _Nodes({node: r for (of, node), r in (evidence or {}).items() if of == key})
+        known = {node: r for (of, node), r in (evidence or {}).items() if of == key}
+        gathered = _Nodes(known, waivers, fail_on)
         shifts: list[Finding] = []
         searched: dict[tuple[str, str], bool] = {}
-        for judged in _judge_class(by_class[key], baseline, started or {}):
+        for one in _judge_class(by_class[key], baseline, started or {}):
+            judged = gathered.waived(one, baseline)
             columns.append(judged)
             gathered.add(judged, baseline)
             if judged.shift is not None:
@@ -193,14 +199,47 @@ class _Nodes:
     A fleet has millions of passed units; that a metric of a node was judged is known from the first.
     """
 
-    def __init__(self, evidence: Mapping[str, RunEvidence]) -> None:
+    def __init__(
+        self,
+        evidence: Mapping[str, RunEvidence],
+        waivers: Sequence[Waiver] | None,
+        fail_on: Literal["fail", "marginal"],
+    ) -> None:
+        self._waivers, self._fail_on = waivers, fail_on
+        if waivers is not None:
+            evidence = {n: replace(one, waivers=tuple(waivers)) for n, one in evidence.items()}
         self._evidence = evidence
         self._answers: dict[str, dict[Metric, set[str]]] = {}
-        self._verdicts = {name: list(one.verdicts) for name, one in evidence.items()}
+        self._verdicts = {
+            name: [with_waiver(verdict, one.waivers, fail_on) for verdict in one.verdicts]
+            for name, one in evidence.items()
+        }
         self._counts = {
             name: Counter(verdict.outcome.value for verdict in verdicts)
             for name, verdicts in self._verdicts.items()
         }
+
+    def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
+        """Return verdicts as they count beside the waivers of their nodes."""
+        bad = [_FAIL] if self._fail_on == "fail" else [_FAIL, _MARGINAL]
+        waived = {}
+        for row in np.flatnonzero(np.isin(judged.outcome, bad)).tolist():
+            waivers = self._known(judged.population.nodes[row]).waivers
+            if waivers:
+                full = judged.verdict(row, baseline)
+                told = with_waiver(full, waivers, self._fail_on)
+                if told is not full:
+                    waived[row] = told
+        if not waived:
+            return judged
+        outcome, reason = judged.outcome.copy(), judged.reason.copy()
+        for row, told in waived.items():
+            outcome[row], reason[row] = OUTCOMES.index(told.outcome), REASONS.index(told.reason)
+        return replace(judged, outcome=outcome, reason=reason, waived=waived)
+
+    def _known(self, node: str) -> RunEvidence:
+        """Return what is known of a node besides its samples; of an imported one nothing but waivers."""
+        return self._evidence.get(node) or RunEvidence(waivers=tuple(self._waivers or ()))
 
     def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
         population = judged.population
@@ -237,7 +276,7 @@ class _Nodes:
     ) -> list[NodeVerdict]:
         found = []
         for name, verdicts in self._verdicts.items():
-            evidence = self._evidence.get(name, RunEvidence())
+            evidence = self._known(name)
             verdict = judge_node(
                 verdicts,
                 baseline=baseline,

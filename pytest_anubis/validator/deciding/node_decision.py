@@ -15,9 +15,11 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Triage,
+    with_waiver,
 )
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import Answers, unanswered, uncovered, unplanned
+from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines
 
 
 def judge_node(
@@ -35,10 +37,11 @@ def judge_node(
 ) -> NodeVerdict:
     """Decide about a node from the verdicts on its metrics.
 
-    Any FAIL rejects. Acceptance needs a baseline all of whose criteria were judged in this run, on every
-    device, and whose plain checks were run: a criterion without a verdict, an INCONCLUSIVE one and a test
-    that did not report block. What has no criterion or does not apply here is listed and does not block;
-    what was waived, pruned or repeated is listed too, and named in the headline.
+    Any FAIL rejects unless a waiver covers it. Acceptance needs a baseline all of whose criteria were judged
+    in this run, on every device, and whose plain checks were run: a criterion without a verdict, an
+    INCONCLUSIVE one and a test that did not report block. What has no criterion or does not apply here is
+    listed and does not block; what was waived, pruned or repeated is listed too, and named in the headline. A
+    waiver that has expired blocks where it covers anything of the run.
 
     Args:
         verdicts: All metric verdicts of the node, in any order; those of the evidence too.
@@ -59,6 +62,7 @@ def judge_node(
         The decision with everything that stands in the way of more.
     """
     evidence = evidence or RunEvidence()
+    verdicts = [with_waiver(verdict, evidence.waivers, fail_on) for verdict in verdicts]
     criteria = tuple(expected) if expected is not None else baseline.criteria if baseline else ()
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
@@ -79,6 +83,8 @@ def judge_node(
         blocking.insert(explained, "no metric was judged against a criterion of the baseline")
     if require_all:
         blocking, listed = [*blocking, *listed], []
+    expired, unused = waiver_lines(verdicts, evidence, name, answers)
+    blocking, listed = [*blocking, *expired], [*listed, *unused]
     if broken_off:
         failed = dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)
         known = f"; by then {', '.join(failed)} had failed" if failed else ""

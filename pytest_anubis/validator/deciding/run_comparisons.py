@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
@@ -16,6 +16,11 @@ from pytest_anubis.validator.changes.segments import with_segments
 from pytest_anubis.validator.judging.column_judging import judge_columns
 from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
+from pytest_anubis.validator.similarity.pacing import (
+    HOST_PACE,
+    pace_populations,
+    paced_forms_of,
+)
 
 History = Callable[[], Sequence[Population]]
 """Gives what the node measured in earlier runs; called only where needed, since reading takes time."""
@@ -30,9 +35,10 @@ _CONCLUSIVE = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> list[MetricVerdict]:
     """Judge what the tests could not judge one by one.
 
-    The node's pooled values are held against the baseline's criteria for whole nodes. A metric without a
-    criterion is compared with the other devices of this node, or else with its own earlier runs; a change
-    within its run is told in any case. None of these can accept a node.
+    The node's pooled values are held against the baseline's criteria for whole nodes, and the pace of the
+    host against those for it. A metric without a criterion is compared with the other devices of this node,
+    or else with its own earlier runs; a change within its run is told in any case. None of these can accept
+    a node.
 
     Args:
         run: The run, all tests reported.
@@ -45,14 +51,17 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     open_ones = {
         (v.benchmark, v.metric, v.device): v for v in run.verdicts if v.reason in _UNREFERENCED
     }
-    whole = [c for c in baseline.criteria if c.scope == "node"] if baseline else []
-    if not open_ones and not whole:
+    criteria = baseline.criteria if baseline else ()
+    whole = [c for c in criteria if c.scope == "node"]
+    forms = paced_forms_of(criteria)
+    if not open_ones and not whole and not forms:
         return []
     broken = _failed_by_themselves(run)
     latest = {
         (m.benchmark, m.metric.name, m.device): m for m in run.measurements if m.test not in broken
     }
     found = list(_pooled(run, baseline, whole, list(latest.values())))
+    found += _pace(run, baseline, [m for m in latest.values() if m.pace], forms)
     lonely = {key: latest[key] for key in open_ones if key in latest}
     compared = _compared(run, lonely, open_ones, history)
     return found + [replace(compared[key], test=lonely[key].test) for key in compared]
@@ -86,6 +95,21 @@ def _pooled(
             judged = judge_columns(population, criterion, baseline=baseline)
             for verdict in judged.verdicts(baseline):
                 yield replace(verdict, test=mine[0].test)
+
+
+def _pace(
+    run: RunRecord,
+    baseline: Baseline | None,
+    measurements: Sequence[Measurement],
+    forms: Mapping[tuple[str, str, str], PacedForm],
+) -> Iterator[MetricVerdict]:
+    """Judge the pace of the host: what was slower throughout is not excused by being slow together."""
+    if baseline is None or not forms:
+        return
+    for population in pace_populations(_populations(run, measurements), forms):
+        criterion = baseline.find(HOST_PACE, population.metric.name)
+        if criterion is not None:
+            yield from judge_columns(population, criterion, baseline=baseline).verdicts(baseline)
 
 
 def _compared(
@@ -151,6 +175,8 @@ def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[P
     excused, heat = run.excused, run.heat_of_the_room
     for m in measurements:
         what = (*m.disturbance, heat) if m.test in excused else m.disturbance
+        if m.metric.better == "equal":  # neither load nor heat makes anything wrong
+            what = ()
         gather.add(
             hardware_class=run.hardware_class,
             benchmark=m.benchmark,
@@ -163,5 +189,6 @@ def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[P
             values=m.values,
             problem=Problem(kind="disturbed", text="; ".join(what)) if what else None,
             looks=m.looks,
+            pace=m.pace,
         )
     return gather.populations()

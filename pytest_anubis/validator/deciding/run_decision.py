@@ -22,6 +22,7 @@ from pytest_anubis.validator.deciding.completeness import (
 from pytest_anubis.validator.deciding.hardware_policy import verdicts_of_hardware
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
+from pytest_anubis.validator.similarity.pacing import HOST_PACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,8 @@ def decide_run(
         {result.test: result for result in run.results},
         {(verdict.benchmark, verdict.device) for verdict in run.verdicts},
         node=run.node,
-        explained=rejecting(counted, fail_on) | excused,
+        # What a waiver covers explains why its test failed, too.
+        explained=rejecting([*counted, *run.verdicts], fail_on) | excused,
     )
     left_out = left_out or LeftOut()
     extra += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
@@ -101,6 +103,7 @@ def decide_run(
         caveats=run.switched_off,
         planned=frozenset(plan.place for plan in run.planned),
         cards=run.cards,
+        waivers=run.waivers,
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -133,6 +136,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         # What pooled or measured values were found to be is judged again from the values.
         # And an attempt that was repeated is told below.
         if verdict.scope == "unit"
+        and verdict.benchmark != HOST_PACE
         and (verdict.reason is not Reason.REPEATED or verdict.metric)
         and (
             (verdict.benchmark, verdict.metric, verdict.device) not in measured
@@ -169,6 +173,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         planned=frozenset(plan.place for plan in run.planned),
         broken_off=end,
         cards=run.cards,
+        waivers=run.waivers,
     )
 
 

@@ -63,8 +63,9 @@ def find_changes(judged: JudgedColumns, baseline: Baseline | None = None) -> Jud
 
 
 def _with_current(judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
-    columns = [judged.outcome, judged.reason, judged.similarity, judged.threshold, judged.value]
-    outcome, reason, similarity, threshold, value = (column.copy() for column in columns)
+    outcome, reason = judged.outcome.copy(), judged.reason.copy()
+    similarity, threshold = judged.similarity.copy(), judged.threshold.copy()
+    value = judged.value.copy()
     current = {}
     for row, found in judged.changes.items():
         values = judged.population.sample(row)

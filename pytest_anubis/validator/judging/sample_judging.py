@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +22,9 @@ from pytest_anubis.core.metric import (
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import UNKNOWN, Certainty, certainty_of
-from pytest_anubis.validator.judging.verdict_table import criterion_for, decide
+from pytest_anubis.validator.judging.verdict_table import criterion_for, decide, stricter
 from pytest_anubis.validator.similarity.distance import one_sided, trouble, uniformly_worse
+from pytest_anubis.validator.similarity.pacing import paced_criterion, paced_values
 
 NOTABLE = 0.02
 """Loss beyond which the sentence says so when the medians explain less than half of it."""
@@ -79,6 +81,7 @@ def judge_sample(
     looks: int = 1,
     reference: Reference = Reference.FLEET,
     population: str = "",
+    pace: Mapping[str, npt.ArrayLike] = MappingProxyType({}),
 ) -> MetricVerdict:
     """Judge all values of one metric from one unit under test.
 
@@ -98,6 +101,8 @@ def judge_sample(
         looks: How many looks the values come from (`closer_look`).
         reference: What the criterion stands for.
         population: What the criterion was learned from, in words; made from the criterion if empty.
+        pace: Kind of a probe -> its seconds beside each value. Where the criterion has a paced form the
+            values at the reference pace are judged as well, and the stricter verdict counts.
 
     Returns:
         The verdict with every field that explains it; never an exception for bad samples.
@@ -147,7 +152,16 @@ def judge_sample(
         alike = one_sided(array, criterion.centre, better)
     held = criterion_for(alike, criterion, looks)
     sure = certainty_of(array, alike, held, looks)
-    return conclude(base, alike, held, baseline, reference, population, sure)
+    verdict = conclude(base, alike, held, baseline, reference, population, sure)
+    paced = paced_values(array, pace, criterion)
+    if paced is None:
+        return verdict
+    criterion = paced_criterion(criterion)
+    alike = one_sided(paced, criterion.centre, better)
+    held, usual = criterion_for(alike, criterion, looks), replace(base, value=_middle(paced))
+    sure = certainty_of(paced, alike, held, looks)
+    again = conclude(usual, alike, held, baseline, reference, population, sure)
+    return stricter(verdict, again)
 
 
 def judge_row(
@@ -185,6 +199,7 @@ def judge_row(
         looks=population.looks.get(row, 1),
         reference=reference,
         population=learned_from,
+        pace=population.pace(row),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pytest_anubis.core.baseline import ERROR_RATE, Criterion
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.similarity.distance import one_sided, trouble
+from pytest_anubis.validator.similarity.pacing import paced_criterion, paced_values
 
 MOST_LOOKS = 16
 """Most looks, the first one included: it is a whole measurement and each of the others a fifth, so four times
@@ -33,6 +34,7 @@ def closer_look(
     *,
     error: float = ERROR_RATE,
     most: int = MOST_LOOKS,
+    paces: Sequence[Iterable[tuple[str, Sequence[float]]]] = (),
 ) -> Literal["enough", "more"]:
     """Say whether a measurement should be taken again.
 
@@ -47,33 +49,45 @@ def closer_look(
         criterion: What they are compared with.
         error: Chance that an early stop decides otherwise than endless measurement would.
         most: Largest number of looks.
+        paces: The pace beside the values of each look, if it was read. Where the criterion has a paced form
+            there is another look until neither form is close.
 
     Returns:
         ``enough``: judge what there is; ``more``: take another look.
     """
+    if len(paces) == len(looks) and criterion.paced is not None:
+        pairs = zip(looks, paces, strict=True)
+        paced = [paced_values(np.asarray(v, float), dict(p), criterion) for v, p in pairs]
+        known = [one for one in paced if one is not None]
+        if len(known) == len(looks) and _closer(known, paced_criterion(criterion), error, most):
+            return "more"
+    return "more" if _closer(looks, criterion, error, most) else "enough"
+
+
+def _closer(looks: Sequence[npt.ArrayLike], criterion: Criterion, error: float, most: int) -> bool:
     from scipy.special import stdtrit
 
     if criterion.metric.better == "equal" or len(looks) >= most:
-        return "enough"
+        return False
     parts = [np.asarray(look, dtype=np.float64) for look in looks]
     values = np.concatenate(parts) if parts else np.empty(0)
     if trouble(values) is not None:
-        return "enough"
+        return False
     loss = 1 - one_sided(values, criterion.centre, criterion.metric.better)
     threshold = fail_loss(criterion)
     middle = float(np.mean(criterion.centre))
     if middle <= 0:
-        return "enough"
+        return False
     deviation, degrees = standard_error(parts)
     if degrees < 1:
-        return "more" if loss > threshold else "enough"
+        return loss > threshold
     half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
     if loss <= threshold:
-        return "more" if loss + half > threshold else "enough"
+        return loss + half > threshold
     clear = max(CLEAR * threshold, 1 - (criterion.unconfirmed or 1.0))
     if len(parts) >= CLEAR_LOOKS and loss - half > clear:
-        return "enough"
-    return "more" if len(parts) < CONFIRMING_LOOKS or loss - half < threshold else "enough"
+        return False
+    return len(parts) < CONFIRMING_LOOKS or loss - half < threshold
 
 
 def fail_loss(criterion: Criterion) -> float:
@@ -96,12 +110,13 @@ def standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:
     n = len(values)
     if n < 2:
         return 0.0, 0.0
-    centre = values.mean()
-    gaps = [part - centre for part in parts]
+    scale = float(np.abs(values).max()) or 1.0  # squares of huge values must not overflow
+    centre = (values / scale).mean()
+    gaps = [part / scale - centre for part in parts]
     variance = math.fsum(float(gap @ gap) for gap in gaps) / (n - 1)
     if variance == 0:
         return 0.0, n - 1.0
     pairs = [float(gap[1:] @ gap[:-1]) for gap in gaps]
     correlation = min(max(math.fsum(pairs) / (variance * (n - 1)), 0.0), MOST_CORRELATION)
     effective = max(n * (1 - correlation) / (1 + correlation), 2.0)
-    return math.sqrt(variance / effective), effective - 1
+    return scale * math.sqrt(variance / effective), effective - 1

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from pytest_anubis.core.baseline import (
     ALPHA,
     ERROR_RATE,
@@ -18,7 +20,6 @@ from pytest_anubis.core.baseline import (
     Scope,
     SelfCheck,
     Unjudged,
-    cannot_fail,
 )
 from pytest_anubis.core.metric import loss_size, size_text
 from pytest_anubis.core.sample import Population
@@ -30,11 +31,12 @@ from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
 from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tail, sick_nodes
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
 from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds
-from pytest_anubis.validator.learning.promises import blind, with_promises
+from pytest_anubis.validator.learning.pace_learning import paced_forms, paces_of, with_paced
 from pytest_anubis.validator.learning.self_check import self_check
 from pytest_anubis.validator.learning.subpopulations import cluster_finding
 from pytest_anubis.validator.learning.undecided_groups import decide_clusters
 from pytest_anubis.validator.limits.power import detectable
+from pytest_anubis.validator.limits.promises import that_can_fail, with_promises
 from pytest_anubis.validator.limits.tails import Tail
 from pytest_anubis.validator.similarity.centre import Method
 
@@ -91,7 +93,12 @@ def learn_baseline(
             progress(len(results), len(tasks))
     results = results if single else decide_clusters(results)
     found = [item for item in results if item.criterion is not None]
-    limits = _machine(found, error_rate) if single else _fleet(found, error_rate)
+    forms = paced_forms(found, alpha, method, single)
+    for population in paces_of(populations, forms):  # the pace itself is judged as well
+        results.append(learn((population, "unit")))
+        found += [results[-1]] if results[-1].criterion is not None else []
+    every = [*found, *(one.learned for one in forms)]
+    limits = _machine(every, error_rate, len(found)) if single else _fleet(every, error_rate)
     criteria, tightened = with_promises(limits.criteria, limits.lucky, limits.tails, promises or {})
     nodes = tuple(sorted({node for p in populations for node in set(p.nodes)}))
     check: SelfCheck | None = None
@@ -100,8 +107,9 @@ def learn_baseline(
         check, seen = self_check(
             criteria, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick
         )
-    criteria = _with_change_rates(criteria, [item for item, _ in found])
-    criteria, useless = _that_can_fail(criteria)
+    criteria = _with_change_rates(criteria, every)
+    criteria = with_paced(criteria[: len(found)], forms, criteria[len(found) :])
+    criteria, useless = that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
         attributes=dict(attributes or {}),
@@ -239,11 +247,20 @@ def _one_machine(populations: Sequence[Population]) -> bool:
     return len(nodes) == 1 and len(runs) > 1
 
 
-def _machine(found: Sequence[LearnedCriterion], error_rate: float | None) -> Limits:
+def _machine(every: Sequence[LearnedCriterion], error_rate: float | None, raw: int) -> Limits:
+    rate = ERROR_RATE if error_rate is None else error_rate
+    if raw == len(every):
+        return _machine_limits(every, rate)
+    # Either form of a metric may reject, and the spread of one tells nothing of the other's.
+    one, other = (_machine_limits(some, rate / 2) for some in (every[:raw], every[raw:]))
+    return Limits(one.criteria + other.criteria, one.lucky + other.lucky, one.tails + other.tails)
+
+
+def _machine_limits(found: Sequence[LearnedCriterion], error_rate: float) -> Limits:
     noisy = [item for item in found if item.spread is not None]
     thresholds = machine_thresholds(
         [item.spread for item in noisy if item.spread is not None],
-        error_rate=error_rate if error_rate is not None else ERROR_RATE,
+        error_rate=error_rate,
     )
     by_item = {id(item): found for item, found in zip(noisy, thresholds, strict=True)}
     out, lucky = [], []
@@ -294,25 +311,6 @@ def _with_change_rates(
         replace(one, change_rate=known[place]) if known.get(place) is not None else one
         for place, one in enumerate(criteria)
     )
-
-
-def _that_can_fail(
-    criteria: Sequence[Criterion],
-) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
-    """Leave out criteria that no sample could fail, or no loss of half: judging by them means nothing."""
-    kept, findings = [], []
-    for criterion in criteria:
-        why = cannot_fail(criterion)
-        why = f"it could never fail: {why}" if why else blind(criterion)
-        if not why:
-            kept.append(criterion)
-            continue
-        name = criterion.metric.name
-        text = f"{name}{' [node]' if criterion.scope == 'node' else ''}: no criterion, {why}"
-        findings.append(
-            Finding(kind="no-criterion", benchmark=criterion.benchmark, metric=name, text=text)
-        )
-    return tuple(kept), tuple(findings)
 
 
 def _unjudged(

@@ -10,8 +10,11 @@ import numpy as np
 from pytest_anubis.core.baseline import ALPHA, MOST_MEDIANS, Criterion, Exclusion, Finding, Scope
 from pytest_anubis.core.metric import Direction, loss_size, loss_text, told_apart
 from pytest_anubis.core.sample import FloatArray, Population
-from pytest_anubis.validator.learning.exact_metrics import learn_constant
-from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
+from pytest_anubis.validator.learning.learned_criterion import (
+    LearnedCriterion,
+    LearnError,
+    learn_constant,
+)
 from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds, run_spread
 from pytest_anubis.validator.learning.subpopulations import (
     cluster_finding,

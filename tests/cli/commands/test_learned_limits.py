@@ -90,7 +90,7 @@ def test_a_promise_is_printed_with_its_cost(
     runs = str(fleet(40, lambda *_: 1.0, spread=0.07))
     assert main(["learn", runs, "--promise", "other=10%"]) == 0
     told = capsys.readouterr().out
-    assert "a loss of 0.1 is promised to fail" in told
+    assert "a loss of 10 % is promised to fail" in told
     assert "of the healthy nodes" in told
     with pytest.raises(SystemExit):
         main(["learn", runs, "--promise", "other=0"])

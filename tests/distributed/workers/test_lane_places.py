@@ -43,7 +43,9 @@ def home() -> Iterator[set[int]]:
     os.sched_setaffinity(0, before)
 
 
-def placed(root: Path, workers: int, told: list[Event] | None = None) -> LanePlaces:
+def placed(
+    root: Path, workers: int, told: list[Event] | None = None, quota: float = 0
+) -> LanePlaces:
     context = RunContext(settings=Settings(active=True), devices=EIGHT)
     return LanePlaces(
         context,
@@ -52,6 +54,7 @@ def placed(root: Path, workers: int, told: list[Event] | None = None) -> LanePla
         sink=(told if told is not None else []).append,
         files=two_numa_nodes(root),
         allowed=CPUS,
+        quota=quota,
     )
 
 
@@ -68,6 +71,21 @@ def test_every_lane_is_told_its_cpus_and_threads(tmp_path: Path) -> None:
     assert places.variables("node") == {"PYTEST_ANUBIS_CPUS": "0-31"}
     assert places.near("cuda:4") == {"cuda:4": "8-9,24-25"}
     assert places.near("node")["cuda:4"] == "8-15,24-31"
+
+
+def test_lanes_share_a_quota_of_cpu_time(tmp_path: Path) -> None:
+    places = placed(tmp_path / "enough", 9, quota=20)  # docker run --cpus=20
+    assert places.apart
+    assert places.variables("cuda:4") == {
+        "PYTEST_ANUBIS_CPUS": "8-9,24-25",
+        "PYTEST_ANUBIS_CPU_QUOTA": "2.5",
+        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "2"),
+    }
+    assert places.variables("node") == {"PYTEST_ANUBIS_CPUS": "0-31"}
+    assert places.pytest_report_header()[-1].endswith("each lane of cards has 2.5 CPUs' time")
+    few = placed(tmp_path / "few", 9, quota=4)
+    assert not few.apart
+    assert few.variables("cuda:4")["OMP_NUM_THREADS"] == "1"
 
 
 def test_one_lane_binds_no_process_but_every_test(tmp_path: Path) -> None:

@@ -111,7 +111,11 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         "FAIL",
         f"{SLOT}: memory is 65.2 GiB, expected 79.6 GiB",
     ),
-    "ECC off": (card(ecc=False), "FAIL", f"{SLOT}: error correction (ECC) is off, expected on"),
+    "ECC off": (
+        card(ecc=False),
+        "INCONCLUSIVE",
+        f"{SLOT}: error correction (ECC) is off, expected on",
+    ),
     "partitioned": (
         card(mig=True),
         "INCONCLUSIVE",
@@ -200,7 +204,7 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
     ),
     "power limit": (
         card(power_limit=500.0),
-        "FAIL",
+        "INCONCLUSIVE",
         f"{SLOT}: power limit (W) is 500, expected 700",
     ),
     "unreadable sensor": (
@@ -309,12 +313,12 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
     ),
     "lower clock": (
         card(sm_clock_max=1200.0),
-        "FAIL",
+        "INCONCLUSIVE",
         f"{SLOT}: highest clock (MHz) is 1200, expected 1980",
     ),
     "locked memory clock": (
         card(memory_clock_max=1500.0),
-        "FAIL",
+        "INCONCLUSIVE",
         f"{SLOT}: highest memory clock (MHz) is 1500, expected 2619",
     ),
     "cores": (cpu(cores=100), "FAIL", "number of CPU cores is 100, expected 112"),
@@ -356,9 +360,26 @@ def test_fault_is_found_and_named(name: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("change", "command"),
+    [
+        ({"ecc": False}, "nvidia-smi -i 3 -e 1, then a reset or reboot"),
+        ({"power_limit": 500.0}, "nvidia-smi -i 3 -pl 700"),
+        ({"sm_clock_max": 1200.0}, "nvidia-smi -i 3 -rgc"),
+        ({"memory_clock_max": 1500.0}, "nvidia-smi -i 3 -rmc"),
+    ],
+)
+def test_a_setting_is_no_fault_of_the_card_and_comes_with_its_command(
+    change: dict[str, Any], command: str
+) -> None:
+    (finding,) = check_inventory(card(**change)(NODE), GOLDEN)
+    assert finding.severity == "INCONCLUSIVE"
+    assert f"set it as on the other nodes ({command}), then test again" in finding.action
+
+
 def test_every_comparison_of_a_card_has_a_fault_here() -> None:
     texts = [text for _, _, text in FAULTS.values()]
-    for _, words, *_ in (*gate_cards._EQUAL, *gate_cards._AT_LEAST):
+    for _, words, *_ in (*gate_cards._EQUAL, *gate_cards._AT_LEAST, *gate_cards._SETTINGS):
         assert any(f" {words} is " in text for text in texts), words
 
 
@@ -437,6 +458,19 @@ def test_cards_that_a_hanging_library_does_not_tell_of_are_a_question() -> None:
     assert [f.severity for f in check_inventory(silent, GOLDEN)] == ["INCONCLUSIVE"] * 2
     gone = replace(silent, on_bus=tuple(str(c.pci) for c in silent.accelerators))
     assert check_inventory(gone, GOLDEN)[0].severity == "FAIL"
+
+
+def test_cards_that_slurm_keeps_from_a_job_are_none_that_are_missing() -> None:
+    note = "GPU 3: Insufficient Permissions (NVML error 4)"
+    node = replace(without_card(NODE), unreadable=(note,))
+    count, withheld = check_inventory(node, GOLDEN)
+    assert (count.severity, withheld.severity) == ("INCONCLUSIVE", "INCONCLUSIVE")
+    assert withheld.text.startswith("GPU 3: card is withheld from this process: no permission")
+    assert "Slurm: --exclusive, or --gres=gpu:8" in withheld.action
+    assert count.action == withheld.action
+    # One that is gone as well is missing.
+    gone = replace(node, accelerators=node.accelerators[1:])
+    assert "FAIL" in [one.severity for one in check_inventory(gone, GOLDEN)]
 
 
 def test_more_cards_than_expected_are_a_question() -> None:

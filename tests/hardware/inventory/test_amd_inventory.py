@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 
 from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.hardware.inventory.amd_inventory import read_amd
-from pytest_anubis.hardware.telemetry.amd_sensors import AmdSource
+from pytest_anubis.hardware.telemetry.amd_sensors import AmdSource, residencies
 from pytest_anubis.hardware.telemetry.host_sensors import (
     POWER,
     SM_CLOCK,
@@ -19,6 +20,7 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     UTILISATION,
     Reading,
 )
+from pytest_anubis.hardware.telemetry.measurement_envelope import make_envelope
 from pytest_anubis.hardware.text_files import Files
 from tests.hardware.fake_files import lay_out
 from tests.hardware.nvml_stand_in import Node, amdsmi_node
@@ -245,3 +247,44 @@ def test_an_older_library_leaves_the_numbers_to_the_drivers_list(
     topology["sys/class/kfd/kfd/topology/nodes/4/properties"] = "simd_count 1216\n"
     half = Files(lay_out(tmp_path / "half", topology))
     assert {card.hip_id for card in read_amd(half)[0]} == {None}  # better none than wrong ones
+
+
+@pytest.mark.parametrize(("version", "before"), [(6, 28), (7, 36), (8, 36)])
+@pytest.mark.parametrize(
+    ("held", "sorts", "evidence"),
+    [
+        ((0, 0, 0, 0, 0), [], ""),
+        ((0, 0, 400, 0, 0), ["thermal-slowdown"], "GPU 0: thermal slowdown 40 % of the time"),
+        ((0, 0, 0, 0, 300), ["thermal-slowdown"], "GPU 0: thermal slowdown 30 % of the time"),
+        ((0, 900, 0, 0, 0), [], "GPU 0 at its power limit 90 % of the time"),
+        ((0, 0, 40, 0, 0), [], ""),
+    ],
+)
+def test_heat_that_holds_an_amd_card_down_is_found_by_its_residency(
+    tmp_path: Path,
+    version: int,
+    before: int,
+    held: tuple[int, ...],
+    sorts: list[str],
+    evidence: str,
+) -> None:
+    device = "sys/class/drm/card1/device"
+    files = {f"{device}/vendor": "0x1002\n", f"{device}/hwmon/hwmon3/power1_average": "140000000"}
+    source = AmdSource(files=Files(lay_out(tmp_path, files)))
+    source.open()
+
+    def read(cycles: int, *spent: int) -> Reading:
+        head = struct.pack("<HBB", 2000, 1, version).ljust(before + 4, b"\0")
+        (tmp_path / device / "gpu_metrics").write_bytes(head + struct.pack("<6I", cycles, *spent))
+        return source.read(counters=True)
+
+    begin = read(5000, *[7] * 5)
+    end = read(6000, *[7 + share for share in held])
+    found = make_envelope(begin, [], end, seconds=1.0)
+    assert [one.sort for one in found.slowdowns] == sorts
+    assert found.evidence == ((evidence,) if evidence else ())
+
+
+@pytest.mark.parametrize("table", [b"", b"\0\0", struct.pack("<HBB", 99, 1, 9) * 40, b"\0\0\1\6"])
+def test_a_table_of_another_form_says_nothing(table: bytes) -> None:
+    assert residencies(table) == {}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.inventory import Accelerator, Disk, Inventory, Memory, Nic, System
-from pytest_anubis.hardware.cgroup import ControlGroup, Throttling
+from pytest_anubis.hardware.cgroup import ControlGroup, Throttling, own_quota, threads_within
 from pytest_anubis.hardware.inventory.host_inventory import (
     bus_accelerators,
     edac_counts,
@@ -78,6 +78,16 @@ def test_version_2_group_mounted_inside_a_container(tmp_path: Path) -> None:
 def test_machine_without_control_groups_has_no_limits(tmp_path: Path) -> None:
     group = ControlGroup(Files(tmp_path))
     assert (group.quota(), group.throttling(), group.memory_limit()) == (None, None, None)
+
+
+def test_threads_follow_the_quota_and_a_workers_share_of_it(tmp_path: Path) -> None:
+    files = Files(lay_out(tmp_path, V2))
+    quota = ControlGroup(files).quota()
+    assert quota is not None
+    assert own_quota(files, {}) == quota
+    assert own_quota(files, {"PYTEST_ANUBIS_CPU_QUOTA": "2.5"}) == 2.5
+    assert own_quota(files, {"PYTEST_ANUBIS_CPU_QUOTA": "many"}) == quota
+    assert [threads_within(16, one) for one in (None, 20.0, 4.0, 2.5, 0.5)] == [16, 16, 4, 2, 1]
 
 
 def test_sockets_cores_and_threads_are_counted_and_offline_cpus_are_not(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     PENDING_REMAPPING,
     POWER,
     REASONS,
+    TEMPERATURE,
     Reading,
 )
 from pytest_anubis.hardware.telemetry.nvidia_sensors import BRAKE_NS, THERMAL_NS, NvidiaSource
@@ -246,6 +247,16 @@ def test_telemetry_reads_sensors_counters_and_users() -> None:
 
 def test_telemetry_keeps_to_the_cards_it_was_given() -> None:
     assert list(read(FakeNvml(8), {"GPU-5"}).values) == ["GPU 5"]
+
+
+def test_temperature_is_read_by_its_newer_name_where_the_old_one_is_gone() -> None:
+    fake = FakeNvml(1, failing=("nvmlDeviceGetTemperature", pynvml.NVML_ERROR_FUNCTION_NOT_FOUND))
+    fake.answers["nvmlDeviceGetTemperatureV"] = 62
+    source = NvidiaSource(None, fake)
+    source.open()
+    found = source.read(counters=False)
+    source.close()
+    assert (found.values["GPU 0"][TEMPERATURE], found.lost) == (62.0, ())
 
 
 def test_fields_come_before_single_calls_and_all_of_them_in_one_call() -> None:

@@ -13,9 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.hardware.cgroup import Throttling
-from pytest_anubis.hardware.load.disturbance import HostWatch, Quietness, compare, disturbances
+from pytest_anubis.hardware.load.disturbance import (
+    LIMITS,
+    HostWatch,
+    Quietness,
+    compare,
+    disturbances,
+)
 from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader
+from pytest_anubis.hardware.load.process_load import ProcessTime, Snapshot
 from pytest_anubis.hardware.text_files import Files
+from pytest_anubis.options import QUIET_LIMITS
 from tests.hardware.fake_files import lay_out
 
 BEGIN = Load(
@@ -86,6 +94,46 @@ def test_busy_strangers_are_named_with_their_share() -> None:
 def test_waiting_because_of_strangers_is_pressure() -> None:
     end = after(10.0, busy=8.0, own=6.5, cpu_some=3.4)
     assert phrases(end) == ("CPU pressure 34 %",)
+
+
+def test_pressure_is_a_share_of_the_time_between_the_readings_of_the_stalls() -> None:
+    # The second reading took half a second to get from the clock to the stalls.
+    late = replace(after(1.0, busy=1.5, cpu_some=1.5), stalls_when=BEGIN.when + 1.5)
+    assert compare(BEGIN, late, cpus=2).pressure["cpu some"] == pytest.approx(1.0)
+    # And the kernel's own sum is by other clocks than ours.
+    assert phrases(after(1.0, busy=1.5, cpu_some=1.02, memory_some=1.4))[1:] == (
+        "CPU pressure 100 %",
+        "memory pressure 100 %",
+    )
+
+
+def with_processes(load: Load, seconds: float, **used: float) -> Load:
+    found = {
+        number: ProcessTime(name, 1, 1.0, total, 0.0)
+        for number, (name, total) in enumerate(used.items(), start=11)
+    }
+    return replace(load, processes=Snapshot(100.0 + seconds, found))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "limits", "expected"),
+    [
+        ((), {}, ("other processes used 1.3 of 2 cores: burn (pid 12) 0.9, kubelet (pid 11) 0.4",)),
+        (("kube*",), {}, ("other processes used 0.9 of 2 cores: burn (pid 12) 0.9",)),
+        (("burn", "kubelet"), {}, ()),
+        ((), {"others": 0.7}, ()),
+    ],
+)
+def test_disturbances_name_processes_and_those_that_are_allowed_are_none(
+    allowed: tuple[str, ...], limits: dict[str, float], expected: tuple[str, ...]
+) -> None:
+    begin = with_processes(BEGIN, 0.0, kubelet=3.0, burn=5.0)
+    end = with_processes(after(2.0, busy=2.62), 2.0, kubelet=3.8, burn=6.8)
+    assert disturbances(compare(begin, end, cpus=2, allowed=allowed), limits) == expected
+
+
+def test_the_limits_that_can_be_set_are_those_that_there_are() -> None:
+    assert tuple(LIMITS) == QUIET_LIMITS
 
 
 def test_one_tick_a_cpu_is_no_evidence_in_a_short_measurement() -> None:

@@ -124,6 +124,14 @@ def test_an_xid_comes_by_nvmls_event_where_the_log_cannot_be_read(
     assert fact.source == "NVML event"
 
 
+def test_a_card_without_events_is_known_as_deaf(nvml_node: Node) -> None:
+    for call in ("RegisterEvents", "GetSupportedEventTypes"):
+        nvml_node.set({f"gpu3.error.nvmlDevice{call}": 3})
+    watched = Watched()
+    watched.watch.finish()
+    assert watched.watch.deaf == {"GPU 3": "Not Supported (NVML error 3)"}
+
+
 def test_a_programs_xid_is_no_finding(nvml_node: Node, watched: Watched) -> None:
     for number in (13, 31, 43, 45):
         nvml_node.event(5, number)

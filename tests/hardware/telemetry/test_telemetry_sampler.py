@@ -197,6 +197,13 @@ def test_strangers_on_a_card_are_a_disturbance(
     assert found.disturbance == expected
 
 
+def test_strangers_on_a_card_are_named_and_those_that_are_allowed_are_none() -> None:
+    last = replace(BEGIN, users={"GPU 3": (98, 99)})
+    names = {98: "dcgm-exporter", 99: "python3"}
+    found = make_envelope(BEGIN, [], last, seconds=1.0, visible=names, allowed=("dcgm-exporter",))
+    assert found.disturbance == ("GPU 3 in use by other process python3 (pid 99)",)
+
+
 def test_lost_sensor_is_said_once() -> None:
     lost = replace(BEGIN, lost=("GPU 3: power (W): Timeout (NVML error 10)",))
     found = envelope([(0.2, lost), (0.4, lost)], last=lost)
@@ -480,6 +487,19 @@ def test_host_is_read_from_sysfs(tmp_path: Path) -> None:
     assert second.values[HOST][PRESSURE] == 0.0
     assert second.counters == {}
     assert first.lost == ()
+
+
+def test_no_share_of_the_time_is_above_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pressure = "/proc/pressure/cpu"
+    files = {"/proc/stat": "cpu  10 0 10 100 0 0 0 5 0 0\n", pressure: "some total=0\n"}
+    source = HostSource(Files(lay_out(tmp_path, files)))
+    now = iter([100.0, 100.2])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    source.read(False)
+    lay_out(tmp_path, {pressure: "some total=500000\n"})  # its reader had to wait for a CPU as well
+    assert source.read(False).values[HOST][PRESSURE] == pytest.approx(100.0)
 
 
 def test_broken_host_sensor_is_named(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 
 LABEL = r'[a-z_]+="(?:[^"\\\n]|\\\\|\\"|\\n)*"'
@@ -111,3 +112,15 @@ def test_what_the_format_has_no_escape_for_is_replaced_and_no_sample_stands_twic
     assert text.encode().decode() == text
     assert {char for char in text if not char.isprintable()} == {"\n"}
     assert len([key for key in samples(text) if key[0] == "anubis_metric_value"]) == 1
+
+
+def test_what_to_do_about_a_metric_and_a_node_is_a_gauge() -> None:
+    slow = replace(verdict(Outcome.FAIL), better="lower", similarity=0.5, certainty=0.9, retest="x")
+    node = replace(NODE, triage=Triage.RETEST)
+    found = samples(prometheus_text(node, [slow, verdict(Outcome.PASS, device="d")]))
+    told = {name: value for (name, labels), value in found.items() if 'device="c"' in labels}
+    assert (told["anubis_metric_loss"], told["anubis_metric_certainty"]) == ("1.0", "0.9")
+    (labels,) = [labels for name, labels in found if name == "anubis_metric_triage"]
+    assert 'triage="retest"' in labels
+    assert found["anubis_node_triage", 'node="n1",triage="retest"'] == "1.0"
+    assert found["anubis_node_triage", 'node="n1",triage="reject"'] == "0.0"

@@ -139,3 +139,15 @@ def test_a_reason_is_read_to_its_end_on_a_narrow_terminal() -> None:
     reason = "disturbed by another process on every core, measure again"
     blocking = (f"INCONCLUSIVE suites/a/test_b.py::test_c rate cuda:0: {reason}",)
     assert any(line.endswith(reason) for line in texts(width=80, blocking=blocking))
+
+
+def test_what_is_too_short_to_be_searched_is_one_line_counted_by_component() -> None:
+    short = [verdict(n, Outcome.PASS, count=10) for n in (1, 2, 3)]
+    short += [replace(short[0], device="cuda:1"), replace(short[2], component="net", metric="x")]
+    long = [verdict(6, Outcome.PASS, count=24), verdict(7, Outcome.INCONCLUSIVE, count=1)]
+    exact = verdict(8, Outcome.PASS, count=1, better="equal")
+    lines = [text for text, _ in summary_lines(NODE, [*short, *long, exact])]
+    (line,) = [text for text in lines if "not searched" in text]
+    assert line == (
+        "not searched for changes within the run (fewer than 24 values): 4 of 7 metrics (disk 3, net 1)"
+    )

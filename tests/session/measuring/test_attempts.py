@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +21,7 @@ from pytest_anubis.session.measuring.attempts import (
     Patience,
     look_closer,
     take_quiet,
+    wait_for_quiet,
 )
 from pytest_anubis.session.measuring.conditions import Seen, Surroundings
 
@@ -29,8 +31,14 @@ PLAN = RoundPlan(rounds=10, round_seconds=0.001, warmup_seconds=0, budget_second
 class Noisy:
     """Surroundings in which somebody always disturbs, or never."""
 
+    calm, quiet_wait = False, 10.0
+
     def __init__(self, *disturbance: str) -> None:
         self._disturbance = disturbance
+        self.told: list[tuple[Any, ...]] = []
+
+    def tell_waiting(self, *told: Any) -> None:
+        self.told.append(told)
 
     @contextlib.contextmanager
     def around(self, *, host: bool = True) -> Iterator[Seen]:
@@ -148,3 +156,67 @@ def test_what_a_devices_clock_does_not_see_repeats_nothing() -> None:
         PLAN, measure, noisy, lambda _, n: spoiled.append(n), Patience(), host=False
     )
     assert (look.seen.disturbance, attempts, spoiled) == ((), 1, [])
+
+
+class Passing(Noisy):
+    """Surroundings in which somebody disturbs until a moment."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__()
+        self.calm, self._ends = True, until
+
+    @contextlib.contextmanager
+    def around(self, *, host: bool = True) -> Iterator[Seen]:
+        seen = Seen()
+        begin = time.monotonic()
+        yield seen
+        seen.disturbance = ("burn",) if begin < self._ends else ()
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    ("until", "taken", "told"),
+    [
+        (0.9, 2, []),  # over before anything need be said
+        (4.0, 2, [(("burn",), 10.0), ((), 10.0, 4.0)]),
+        (99.0, ATTEMPTS, [(("burn",), 10.0), (("burn",), 10.0, 10.0)]),  # once, not every time
+    ],
+)
+def test_a_disturbed_measurement_waits_for_quiet_within_bounds_and_says_so(
+    until: float, taken: int, told: list[tuple[Any, ...]]
+) -> None:
+    passing = Passing(until)
+    look, attempts = take_quiet(
+        PLAN, measure, cast("Surroundings", passing), lambda _, __: None, Patience()
+    )
+    assert attempts == taken
+    said = [(*one[:2], *(round(seconds) for seconds in one[2:])) for one in passing.told]
+    assert said == told
+    assert passing.calm is not bool(look.seen.disturbance)
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("stops", "waited"), [(True, 10.0), (False, 3.5)])
+def test_a_deadline_that_stops_meanwhile_leaves_time_to_wait(stops: bool, waited: float) -> None:
+    patience = Patience(5.0, stops=stops)
+    passing = cast("Surroundings", Passing(99.0))
+    wait_for_quiet(Look([], Seen(("burn",)), 1.0), 0.5, passing, patience, host=True)
+    assert time.monotonic() == pytest.approx(waited, abs=0.5)
+    assert patience.allows(3.0) is stops
+
+
+def test_an_alarm_stands_still_while_a_test_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
+    monkeypatch.setattr(
+        time, "sleep", lambda _: left.append(signal.getitimer(signal.ITIMER_REAL)[0])
+    )
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, 1000.0)
+    try:
+        passing = cast("Surroundings", Passing(0.0))
+        wait_for_quiet(Look([], Seen(("burn",))), 0.5, passing, Patience(), host=True)
+        after = signal.getitimer(signal.ITIMER_REAL)[0]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert (left, after > 900) == ([0.0], True)

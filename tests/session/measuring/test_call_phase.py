@@ -44,8 +44,8 @@ def test_failure_table_explains_itself(project: pytest.Pytester, learn: Learn) -
     set_speed(project, SLOW)
     project.runpytest("--anubis").stdout.fnmatch_lines(
         [
-            "metric * unit * value * expected * similarity * threshold * baseline * verdict",
-            "speed * GFLOP/s * 80 * 99.99 * 0.8001 * 0.9500 * sha256:???????????? * FAIL",
+            "metric * unit * value * expected * limit * loss * certainty * baseline * triage * verdict",
+            "speed * GFLOP/s * 80 * 99.99 * 94.99 * 20 % * sha256:???????????? * reject * FAIL",
             "",
             "speed is 80 GFLOP/s, expected 99.99 GFLOP/s: 20 % slower, beyond *",
             "component: cpu.compute (* cpu)",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.session.measuring.conditions import Surroundings
+from pytest_anubis.session.measuring.fixtures import Node
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.places import RECORDED
@@ -98,7 +101,7 @@ def test_load_on_the_host_is_no_disturbance_where_a_devices_clock_measures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "pytest_anubis.hardware.load.disturbance.disturbances", lambda _: ("12 % steal",)
+        "pytest_anubis.hardware.load.disturbance.disturbances", lambda *_: ("12 % steal",)
     )
     monkeypatch.setattr(
         "pytest_anubis.session.measuring.conditions.Surroundings._sources", lambda _: []
@@ -114,3 +117,14 @@ def test_load_on_the_host_is_no_disturbance_where_a_devices_clock_measures(
         surroundings.close()
     assert seen.disturbance == ()
     assert seen.evidence[-1] == "on the host, which the device's clock does not see: 12 % steal"
+
+
+def test_cores_of_the_node_stay_below_the_quota_of_cpu_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(name="n", profile="smoke", scratch=tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setenv("PYTEST_ANUBIS_CPU_QUOTA", "4.5")
+    assert node.cores == 4
+    monkeypatch.setenv("PYTEST_ANUBIS_CPU_QUOTA", "64")
+    assert node.cores == 16

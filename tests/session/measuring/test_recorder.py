@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pytest
 
+from pytest_anubis.core.verdict import SEARCHED
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import Learn
@@ -58,11 +59,32 @@ def measurements(pytester: pytest.Pytester) -> list[dict[str, Any]]:
     return [event for event in found if event["event"] in ("measurement", "attempt")]
 
 
+def test_waiting_for_a_quiet_machine_is_said_while_it_lasts(
+    pytester: pytest.Pytester, disturb: Disturb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_anubis.session.measuring.attempts.GLANCE", 0.0)
+    pytester.makepyfile(test_suite=SUITE)
+    set_rounds(pytester, 100.0)
+    disturb(iter([("12 % steal",), ("burn",), ("burn",)]))
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--anubis-in-process -p no:benchmark -p no:timeout")
+    result = pytester.runpytest("--anubis", "-q")
+    result.stdout.fnmatch_lines(
+        [
+            "anubis: *::test_speed* waits for a quiet machine, at most 10 s: burn *",
+            "anubis: *::test_speed* goes on after 0 s: the machine is quiet",
+        ]
+    )
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    told = [json.loads(line) for line in journal.read_text().splitlines()]
+    waits = [event for event in told if event["event"] == "waiting"]
+    assert [(event["what"], event["quiet"]) for event in waits] == [(["burn"], False), ([], True)]
+
+
 def test_a_disturbed_measurement_is_taken_again_and_every_attempt_is_kept(
     pytester: pytest.Pytester, learn: Learn, disturb: Disturb
 ) -> None:
     pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, *[50.0] * 10, 100.0)  # the first attempt alone is slow
+    set_rounds(pytester, *[50.0] * SEARCHED, 100.0)  # the first attempt alone is slow
     learn()
     disturb(iter([("40 % steal",)]))
     assert pytester.runpytest("--anubis").ret == 0
@@ -108,7 +130,7 @@ def test_a_loss_is_confirmed_before_it_rejects(
     assert pytester.runpytest("--anubis").ret == 1
     (measurement,) = measurements(pytester)
     assert measurement["looks"] > 1
-    assert len(measurement["values"]) > 10
+    assert len(measurement["values"]) > SEARCHED
 
 
 def test_a_burst_that_passes_does_not_reject(
@@ -117,7 +139,7 @@ def test_a_burst_that_passes_does_not_reject(
     pytester.makepyfile(test_suite=SUITE)
     learn()
     disturb(iter(()))
-    set_rounds(pytester, *[90.0] * 10, 100.0)
+    set_rounds(pytester, *[90.0] * SEARCHED, 100.0)
     assert pytester.runpytest("--anubis").ret == 0
     assert measurements(pytester)[-1]["looks"] > 1
 

@@ -12,7 +12,9 @@ import pytest
 
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
+from pytest_anubis.core.verdict import SEARCHED
 from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import learn_baseline
 
 SUITE = """
@@ -107,3 +109,12 @@ def test_learning_runs_and_single_machines_keep_their_length(
     assert taken(pytester, "--anubis-mode=measure") == [("measurement", 60)]
     learn(pytester, hardware_class, nodes=1, window=(0, 32))
     assert taken(pytester) == [("measurement", 60)]
+
+
+def test_what_is_called_once_a_round_is_called_until_changes_can_be_searched_for(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(test_suite=SUITE.replace(", rounds=60", ""))
+    pytester.runpytest("--anubis", "--anubis-in-process")
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    assert len(read_journal(path).measurements[0].values) == SEARCHED

@@ -193,7 +193,7 @@ def test_throttling_from_half_way_makes_a_test_marginal_and_names_the_onset(
     assert result.ret == 0  # MARGINAL does not reject
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["* 0.9000  MARGINAL", "*became 12 % slower from value 22 of 42*probability*"]
+        ["* 6.0 % * investigate  MARGINAL", "*became 12 % slower from value 22 of 42*probability*"]
     )
     (found,) = verdicts(project)
     assert (found["outcome"], found["reason"]) == ("MARGINAL", "change-point")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.hardware.telemetry.telemetry_sampler import Telemetry
 from pytest_anubis.session.context import RunContext, cards_of
+from pytest_anubis.session.running import hardware_watch
 from pytest_anubis.session.running.gate_plugin import Gate
 from pytest_anubis.session.running.hardware_watch import HardwareWatch
 from pytest_anubis.settings import Settings
@@ -47,7 +48,10 @@ class Told:
         self.state.apply(
             TestsPlanned(tests=tuple(PlannedTest(test=t, device=device) for t, device in tests))
         )
-        idle: Any = SimpleNamespace(start=lambda: None, look=lambda: None, finish=lambda: None)
+        self.idle = idle = cast(
+            Any,
+            SimpleNamespace(start=lambda: None, look=lambda: None, finish=lambda: None, deaf={}),
+        )
         context = RunContext(settings=Settings(), inventory=INVENTORY, devices=devices)
         self.watch = HardwareWatch(
             context,
@@ -80,6 +84,64 @@ def test_a_finding_belongs_to_its_card_and_to_the_tests_that_ran_there(tmp_path:
     # A complete look is behind it: what comes now came later.
     (event,) = told.tell(ECC)
     assert event.tests == ()
+
+
+def test_a_late_message_of_the_driver_still_names_the_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told(tmp_path)
+    late = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
+    told.ended("t[cuda:1]")
+    told.tell(complete=True)  # the counters are behind it, the driver's message is not yet out
+    assert told.tell(ECC)[0].tests == ()
+    assert told.tell(late)[0].tests == ("t[cuda:1]",)
+    monkeypatch.setattr(hardware_watch, "LATE", -1.0)
+    monkeypatch.setattr(hardware_watch, "EARLY", 0.0)
+    assert told.tell(late)[0].tests == ()
+
+
+def test_a_message_that_overtakes_the_news_of_its_test_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told(tmp_path)
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        told.state.apply(TestStarted(test="t[cuda:1]"))
+
+    monkeypatch.setattr(hardware_watch, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
+    early = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
+    assert told.tell(early)[0].tests == ("t[cuda:1]",)
+    assert told.tell(early)[0].tests == ("t[cuda:1]",)
+    assert len(waits) == 1
+
+
+def test_a_message_without_a_test_waits_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told(tmp_path)
+    waits: list[float] = []
+    times = iter(range(1000))
+    clock = SimpleNamespace(sleep=waits.append, monotonic=lambda: float(next(times)))
+    monkeypatch.setattr(hardware_watch, "time", clock)
+    alone = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
+    for _ in range(5):
+        assert told.tell(alone)[0].tests == ()
+    assert len(waits) == 1
+
+
+def test_a_card_whose_xids_nobody_hears_is_named(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    lines: list[str] = []
+    terminal: Any = SimpleNamespace(write_line=lambda line, **_: lines.append(line))
+    told.watch.pytest_terminal_summary(terminal)
+    assert lines == []
+    told.idle.deaf["GPU 1"] = "Not Supported (NVML error 3)"
+    told.watch.pytest_terminal_summary(terminal)
+    (line,) = lines
+    assert line.startswith("anubis: XIDs of GPU 1 (0000:5d:00.0) were not heard")
+    assert "Not Supported (NVML error 3)" in line
 
 
 def test_a_test_of_the_whole_node_used_every_card(tmp_path: Path) -> None:

@@ -321,7 +321,7 @@ def test_an_exact_result_that_was_wrong_once_rejects_on_a_machine_that_others_di
     class Busy:
         disturbance = ("other processes used 2 of 2 cores",)
 
-        def __init__(self, *_: object) -> None:
+        def __init__(self, **_: object) -> None:
             pass
 
         def __enter__(self) -> Self:
@@ -347,3 +347,34 @@ def test_an_exact_result_that_was_wrong_once_rejects_on_a_machine_that_others_di
         """
     )
     assert ended(project, project.runpytest("--anubis"))["decision"] == "REJECTED"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        'anubis_metric.record("wrong", [3.0], unit="elements", better="equal")',
+        'anubis_metric.collect("wrong", lambda: 3.0, unit="elements", better="equal", rounds=1)',
+        # As the suites do: checksums, wrong elements, gradients.
+        'anubis_metric.record("wrong", [0.0], unit="elements", better="equal")\n    assert 3 == 0',
+    ],
+)
+def test_what_is_wrong_rejects_whatever_others_do_to_the_machine(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    busy = ("other processes used 2.0 of 2 cores: burn (pid 7) 2.0",)
+    monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch.disturbance", busy)
+    monkeypatch.setattr(
+        "pytest_anubis.session.measuring.recorder.Recorder._disturbance", lambda _: busy
+    )
+    none = Criterion(
+        benchmark="test_suite.py::test_speed",
+        metric=Metric(name="wrong", unit="elements", better="equal"),
+        centre=(0.0,),
+        nodes=12,
+        units=12,
+    )
+    save_baseline(replace(learn(), criteria=(none,)), project.path / "baselines")
+    project.makepyfile(test_suite=f"def test_speed(anubis_metric, anubis_device):\n    {wrong}\n")
+    result = project.runpytest("--anubis")
+    assert result.ret == 1
+    assert ended(project, result)["decision"] == "REJECTED"

@@ -7,7 +7,7 @@ import pytest
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference, Triage
 from pytest_anubis.validator import judge_node
 
 
@@ -237,3 +237,29 @@ def test_the_headline_says_why_nothing_was_judged_rather_than_that_it_was_not() 
     generic = "no metric was judged against a criterion of the baseline"
     assert found.blocking[1] == generic
     assert generic in judge_node([], baseline=baseline("m")).headline
+
+
+def test_an_acceptance_counts_metrics_once_and_names_what_is_to_be_looked_at() -> None:
+    other = replace(PASS, device="cuda:1")
+    unusual = verdict(Outcome.MARGINAL, Reason.UNUSUAL, similarity=0.97)
+    changed = verdict(Outcome.MARGINAL, Reason.CHANGE_POINT)
+    accepted = judge_node(
+        [replace(unusual, unit="GB/s", better="higher"), PASS, other, changed],
+        baseline=baseline("m"),
+    )
+    assert "accepted: 1 metrics judged, none failed" in accepted.headline
+    assert "; to be looked at: b m (changed within its run) and 1 more" in accepted.headline
+    assert accepted.triage is Triage.INVESTIGATE
+
+
+def test_what_is_not_sure_is_to_be_measured_again_before_anything_is_replaced() -> None:
+    sure = verdict(Outcome.FAIL, Reason.BEYOND, similarity=0.9, action="swap it")
+    once = replace(sure, similarity=0.5, retest="a single value", device="cuda:3")
+    rejected = judge_node([once, PASS], baseline=baseline("m"))
+    assert (rejected.decision, rejected.triage) == (Decision.REJECTED, Triage.RETEST)
+    assert "memory. cuda:3: m says why" in rejected.headline
+    assert rejected.headline.endswith("Next step: measure again; if the loss stays: swap it")
+    both = judge_node([once, sure], baseline=baseline("m"))
+    assert (both.triage, both.lowest) == (Triage.REJECT, 0.5)
+    assert both.headline.endswith("Next step: swap it")
+    assert sorted([rejected, both], key=lambda node: node.severity) == [both, rejected]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
+from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.validator.deciding.run_comparisons import comparisons
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 
 TEST = "suite.py::test_other[cuda:0]"
@@ -68,3 +70,36 @@ def test_a_run_says_which_tests_it_had() -> None:
     plain = PlannedTest(test="suite.py::test_plain", device="node")
     planned = evidence_of(replace(RUN, planned=(PLAN, plain))).planned
     assert planned == {("suite.py::test_other", "cuda:0"), ("suite.py::test_plain", "node")}
+
+
+def test_load_does_not_excuse_a_device_whose_exact_result_differs_from_its_peers() -> None:
+    wrong = Metric(name="wrong", unit="elements", better="equal")
+    measured = [
+        Measurement(
+            test=f"suite.py::test_sum[cuda:{card}]",
+            benchmark="suite.py::test_sum",
+            component="accelerator",
+            metric=wrong,
+            device=f"cuda:{card}",
+            values=(3.0 if card == 5 else 0.0,) * 5,
+            disturbance=("other processes used 2.0 of 2 cores",),
+        )
+        for card in range(8)
+    ]
+    unjudged = [
+        MetricVerdict(
+            outcome=Outcome.INCONCLUSIVE,
+            reason=Reason.NO_BASELINE,
+            text="no baseline",
+            benchmark=one.benchmark,
+            metric="wrong",
+            device=one.device,
+            test=one.test,
+        )
+        for one in measured
+    ]
+    run = replace(
+        RUN, measurements=tuple(measured), verdicts=tuple(unjudged), results=(), planned=()
+    )
+    found = {v.device: v.outcome for v in comparisons(run, None, tuple)}
+    assert [device for device, outcome in found.items() if outcome is Outcome.FAIL] == ["cuda:5"]

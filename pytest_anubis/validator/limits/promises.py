@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Criterion, Finding
+from pytest_anubis.core.baseline import Criterion, Finding, cannot_fail
+from pytest_anubis.core.metric import size_text
 from pytest_anubis.validator.limits.power import detectable, promised_threshold
 from pytest_anubis.validator.limits.tails import Tail
 from pytest_anubis.validator.similarity.distance import uniformly_worse
@@ -77,8 +78,8 @@ def with_promises(
                 benchmark=criterion.benchmark,
                 metric=name,
                 text=(
-                    f"{name}: a loss of {promise:.3g} is promised to fail, although its noise allows "
-                    f"more{cost}"
+                    f"{name}: a loss of {size_text(promise, better)} is promised to fail, although its noise "
+                    f"allows more{cost}"
                 ),
             )
         )
@@ -94,5 +95,24 @@ def blind(criterion: Criterion) -> str:
         return ""
     return (
         "it is too noisy here to show that performance has halved "
-        f"(the smallest loss that it finds is {criterion.detectable:.0%})"
+        f"(it finds losses from {size_text(criterion.detectable, criterion.metric.better)} on)"
     )
+
+
+def that_can_fail(
+    criteria: Sequence[Criterion],
+) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
+    """Leave out criteria that no sample could fail, or no loss of half: judging by them means nothing."""
+    kept, findings = [], []
+    for criterion in criteria:
+        why = cannot_fail(criterion)
+        why = f"it could never fail: {why}" if why else blind(criterion)
+        if not why:
+            kept.append(criterion)
+            continue
+        name = criterion.metric.name
+        text = f"{name}{' [node]' if criterion.scope == 'node' else ''}: no criterion, {why}"
+        findings.append(
+            Finding(kind="no-criterion", benchmark=criterion.benchmark, metric=name, text=text)
+        )
+    return tuple(kept), tuple(findings)

@@ -1,0 +1,115 @@
+"""Reading waivers: a TOML file of the failures that somebody answers for."""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.codec import CodecError
+from pytest_anubis.codec.json_files import read_bytes
+from pytest_anubis.core.verdict import Waiver
+
+LARGEST = 1 << 17
+"""Bytes of a file: hundreds of waivers, more than anybody answers for."""
+
+LINE = 400
+"""Characters of a line: a reason with its key. The time that Python's reader of TOML takes grows with the
+square of a dotted key's parts, so a file of one endless key would take hours."""
+
+LONGEST = 300
+"""Characters of one text: a reason is a sentence and stands in headlines."""
+
+_NEEDED = ("owner", "reason", "expires")
+_COVERS = ("test", "metric", "component")
+_KEYS = (*_NEEDED, *_COVERS, "device", "node")
+
+
+class WaiverError(ValueError):
+    """A file of waivers cannot be used; the message is one line for people."""
+
+
+def today() -> str:
+    """Return today's date, ISO 8601, UTC: what all nodes of a fleet agree on."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def read_waivers(path: Path, day: str) -> tuple[Waiver, ...]:
+    """Return the waivers of a file, in its order; those that have expired are marked.
+
+    Args:
+        path: The file: tables ``[[waiver]]`` with ``owner``, ``reason`` and ``expires``, and what they cover.
+        day: Today, ISO 8601; a waiver holds to the end of the day on which it expires.
+
+    Raises:
+        WaiverError: It cannot be read, or a waiver in it is not complete; nothing of it is used then.
+    """
+    try:
+        text = read_bytes(path, largest=LARGEST).decode("utf-8")
+        long = next((n for n, line in enumerate(text.split("\n"), 1) if len(line) > LINE), 0)
+        if long:
+            raise WaiverError(
+                f"{path}: line {long} has more than {LINE} characters; write a shorter one"
+            )
+        data = tomllib.loads(text)
+    except OSError as error:
+        raise WaiverError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise WaiverError(f"{path}: byte {error.start} is not UTF-8") from error
+    except CodecError as error:
+        raise WaiverError(f"{path}: {error}") from error
+    except WaiverError:
+        raise
+    except RecursionError:
+        raise WaiverError(f"{path}: nested too deeply") from None
+    except ValueError as error:  # what is no TOML, and whole numbers of thousands of digits
+        raise WaiverError(f"{path}: not valid TOML ({_short(error)})") from error
+    unknown = sorted(data.keys() - {"waiver"})
+    tables = data.get("waiver", [])
+    if unknown or not isinstance(tables, list):
+        what = f"{unknown[0][:40]!r}" if unknown else "'waiver' as something else than [[waiver]]"
+        raise WaiverError(f"{path}: it has {what}; write every waiver as a table [[waiver]]")
+    return tuple(_waiver(f"{path}: waiver {n}", one, day) for n, one in enumerate(tables, start=1))
+
+
+def _waiver(where: str, table: Any, day: str) -> Waiver:
+    if not isinstance(table, Mapping):
+        raise WaiverError(f"{where}: not a table; write [[waiver]]")
+    if unknown := sorted(table.keys() - set(_KEYS)):
+        raise WaiverError(
+            f"{where}: unknown key {unknown[0][:40]!r}; a waiver has {', '.join(_KEYS)}"
+        )
+    for name in _NEEDED:
+        if not table.get(name):
+            example = "2027-01-31" if name == "expires" else '"..."'
+            raise WaiverError(f"{where}: no {name}; write {name} = {example}")
+    texts = {name: _text(where, name, table[name]) for name in table if name != "expires"}
+    if not any(texts.get(name) for name in _COVERS):
+        raise WaiverError(
+            f"{where}: it says not what it covers; name a test, a metric or a component"
+        )
+    expires = _date(where, table["expires"])
+    return Waiver(**texts, expires=expires, expired=day > expires)
+
+
+def _text(where: str, name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable() or len(value) > LONGEST:
+        raise WaiverError(f"{where}: {name} must be one line of text, {LONGEST} characters at most")
+    return value.strip()
+
+
+def _date(where: str, value: Any) -> str:
+    """Return a date as TOML has it, or as text, in ISO 8601."""
+    try:
+        if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+            return value.isoformat()
+        return datetime.date.fromisoformat(value).isoformat()
+    except (TypeError, ValueError):
+        raise WaiverError(f"{where}: expires must be a date; write expires = 2027-01-31") from None
+
+
+def _short(error: Exception) -> str:
+    text = str(error).split("\n", 1)[0]
+    return "".join(c if c.isprintable() else "?" for c in text)[:120]

@@ -1,0 +1,112 @@
+"""Disturbances name the processes that cause them, as far as they can be seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.hardware.load import process_load
+from pytest_anubis.hardware.load.process_load import (
+    KERNEL_THREAD,
+    ProcessReader,
+    ProcessTime,
+    Snapshot,
+    Stranger,
+    is_allowed,
+    named,
+    strangers,
+)
+from pytest_anubis.hardware.text_files import Files
+from tests.hardware.fake_files import lay_out
+
+
+def stat(pid: int, name: str, ticks: int, *, parent: int = 1, flags: int = 0) -> dict[str, str]:
+    times = f"{ticks} 0 0 0"
+    text = f"{pid} ({name}) S {parent} 1 1 0 -1 {flags} 1 1 1 1 {times} 20 0 1 0 7 0 0"
+    return {f"/proc/{pid}/stat": text}
+
+
+def test_other_processes_are_read_without_our_own_and_the_kernels(tmp_path: Path) -> None:
+    files = {
+        **stat(11, "dcgm-exporter", 300),
+        **stat(12, "a (b) \x1b[31mc", 5),
+        **stat(13, "kworker/0:1", 900, flags=KERNEL_THREAD),
+        **stat(14, "pytest", 900),
+        "/proc/15/stat": "",  # it has just ended
+        "/proc/self/stat": "1 (no) S",
+    }
+    found = ProcessReader(Files(lay_out(tmp_path, files)), 0.01).read(["14"])
+    assert {pid: (one.name, one.own) for pid, one in found.processes.items()} == {
+        11: ("dcgm-exporter", 3.0),
+        12: ("a (b) ?[31mc", 0.05),
+    }
+    assert found.complete
+
+
+def test_a_look_at_a_full_node_ends_in_time_and_begins_with_the_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {key: text for pid in range(1, 40) for key, text in stat(pid, "idle", 1).items()}
+    root = lay_out(tmp_path, files)
+    reader = ProcessReader(Files(root), 0.01)
+    assert reader.read([]).complete
+    lay_out(root, stat(3, "idle", 500))
+    reader.read([])  # now it is known to be busy
+    monkeypatch.setattr(process_load, "BUDGET", -1.0)
+    cut = reader.read([])
+    assert (list(cut.processes), cut.complete) == ([3], False)
+
+
+def look(when: float, *, complete: bool = True, **used: ProcessTime) -> Snapshot:
+    return Snapshot(when, {int(key[1:]): one for key, one in used.items()}, complete)
+
+
+def process(
+    own: float, *, children: float = 0.0, parent: int = 1, started: float = 5.0
+) -> ProcessTime:
+    return ProcessTime("make", parent, started, own, children)
+
+
+def test_what_ended_meanwhile_is_found_with_its_parent_and_counts_once() -> None:
+    begin = look(100.0, p7=process(1.0), p8=process(30.0, parent=7))
+    end = look(102.0, p7=process(1.2, children=31.0), p9=process(0.5, started=101.0))
+    found = strangers(begin, end, 2.0)
+    assert [(one.pid, round(one.cpus, 6)) for one in found] == [(7, 0.6), (9, 0.25)]
+
+
+def test_what_a_whole_family_had_used_before_it_ended_is_not_counted() -> None:
+    begin = look(
+        100.0,
+        p7=process(1.0),
+        p8=process(0.0, parent=7),
+        p9=process(90.0, parent=8),
+    )
+    end = look(102.0, p7=process(1.0, children=91.0))
+    (found,) = strangers(begin, end, 2.0)
+    assert (found.pid, round(found.cpus, 6)) == (7, 0.5)
+    cut = replace(begin, processes={7: begin.processes[7]}, complete=False)
+    assert strangers(cut, end, 2.0) == ()
+
+
+def test_of_who_was_not_seen_at_first_nothing_is_said() -> None:
+    end = look(102.0, p9=process(500.0), p7=process(9.0, started=90.0))
+    assert strangers(look(100.0, complete=False, p7=process(2.0)), end, 2.0) == ()
+
+
+def test_who_is_named_and_what_cannot_be_seen_is_told() -> None:
+    found = [Stranger(pid, "burn", cpus) for pid, cpus in ((1, 0.9), (2, 0.5), (3, 0.3), (4, 0.2))]
+    assert named([*found, Stranger(5, "sshd", 0.01)], 1.95) == (
+        "burn (pid 1) 0.9, burn (pid 2) 0.5, burn (pid 3) 0.3, 1 more 0.2"
+    )
+    assert named([], 1.0) == "processes that cannot be seen from here 1.0"  # of another container
+    assert named(found[:1], 1.6).endswith("0.9, processes that cannot be seen from here 0.7")
+
+
+def test_names_are_allowed_by_pattern_also_where_the_kernel_cuts_them() -> None:
+    patterns = ("dcgm-*", "kubelet", "containerd-shim-runc-v2")
+    assert is_allowed("dcgm-exporter", patterns)
+    assert is_allowed("containerd-shim", patterns)
+    assert not is_allowed("kubelet2", patterns)
+    assert not is_allowed("burn", patterns)

@@ -1,0 +1,130 @@
+"""Waivers in the decision: what is waived rejects nothing, and nothing about waivers is silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+    Waiver,
+)
+from pytest_anubis.validator import judge_node
+
+WAIVER = Waiver(owner="j.doe", reason="HW-4711", expires="2026-12-01", metric="m")
+FAIL = MetricVerdict(
+    outcome=Outcome.FAIL,
+    reason=Reason.BEYOND,
+    text="m is slow",
+    benchmark="b",
+    metric="m",
+    better="lower",
+    component="memory",
+    node="n1",
+    device="cpu",
+    reference=Reference.FLEET,
+)
+PASS = replace(FAIL, outcome=Outcome.PASS, reason=Reason.WITHIN, metric="other", text="")
+XID = replace(FAIL, reason=Reason.HARDWARE, benchmark="hardware", metric="XID 48", better="")
+
+
+def decided(
+    *verdicts: MetricVerdict, waivers: tuple[Waiver, ...] = (WAIVER,), require_all: bool = False
+) -> NodeVerdict:
+    criteria = tuple(
+        Criterion(benchmark="b", metric=Metric(name=name, unit="s", better="lower"), centre=(1.0,))
+        for name in ("m", "other")
+    )
+    baseline = Baseline(hardware_class="c", criteria=criteria, created="-", nodes=("x", "y", "z"))
+    evidence = RunEvidence(waivers=waivers)
+    return judge_node(
+        verdicts, baseline=baseline, node="n1", evidence=evidence, require_all=require_all
+    )
+
+
+def test_a_waived_failure_rejects_nothing_and_stands_in_the_headline() -> None:
+    found = decided(FAIL, PASS)
+    assert found.decision is Decision.ACCEPTED
+    assert found.headline == (
+        "node n1 accepted: 1 metrics judged (learned from 3 nodes); "
+        "1 waived: b m cpu (j.doe until 2026-12-01: HW-4711)"
+    )
+    assert dict(found.counts) == {"PASS": 1, "NOT_TESTED": 1}
+    assert found.listed == (
+        "NOT_TESTED b m cpu: waived by j.doe until 2026-12-01: HW-4711: m is slow",
+    )
+    assert decided(FAIL, PASS, require_all=True).decision is Decision.UNDECIDED
+
+
+def test_where_all_is_waived_nothing_was_judged() -> None:
+    everything = replace(WAIVER, metric="*")
+    found = decided(FAIL, replace(FAIL, metric="other"), waivers=(everything,))
+    assert found.decision is Decision.UNDECIDED
+    assert "2 waived: b m cpu (j.doe" in found.headline
+
+
+def test_what_no_waiver_names_rejects_and_the_others_are_told() -> None:
+    broad = replace(WAIVER, metric="", component="memory")
+    found = decided(FAIL, PASS, XID, waivers=(broad,))
+    assert found.decision is Decision.REJECTED
+    assert "1 waived: b m cpu (j.doe" in found.headline
+    named = decided(FAIL, PASS, XID, waivers=(broad, replace(WAIVER, metric="XID 48")))
+    assert named.decision is Decision.ACCEPTED
+    assert "2 waived: b m cpu (j.doe" in named.headline
+
+
+def test_an_expired_waiver_blocks_and_a_failure_that_it_covered_rejects() -> None:
+    expired = replace(WAIVER, expired=True)
+    good = decided(replace(PASS, metric="m"), PASS, waivers=(expired,))
+    assert good.decision is Decision.UNDECIDED
+    assert good.blocking == (
+        "the waiver for metric m (j.doe: HW-4711) expired on 2026-12-01: mend it, or renew the waiver",
+    )
+    bad = decided(FAIL, PASS, waivers=(expired,))
+    assert bad.decision is Decision.REJECTED
+    assert "its waiver expired on 2026-12-01" in bad.headline
+
+
+def test_waivers_that_cover_no_failure_are_told_and_block_nothing() -> None:
+    waivers = (
+        WAIVER,  # what it covers passed
+        replace(WAIVER, metric="mm"),
+        replace(WAIVER, metric="mm", expired=True),
+        replace(WAIVER, node="n2", expired=True),  # another node's business
+    )
+    found = decided(replace(PASS, metric="m"), PASS, waivers=waivers, require_all=True)
+    assert found.decision is Decision.ACCEPTED
+    says = [line.partition("): ")[2] or line.rpartition(") ")[2] for line in found.listed]
+    assert says == [
+        "nothing that it covers failed; remove it if it is no longer needed",
+        "matches nothing of this run: correct or remove it",
+        "matches nothing of this run and expired on 2026-12-01: correct or remove it",
+    ]
+
+
+def test_a_waiver_that_would_have_to_name_what_failed_says_so() -> None:
+    wrong = replace(FAIL, better="equal")
+    found = decided(wrong, PASS, waivers=(replace(WAIVER, metric="", test="b"),))
+    assert found.decision is Decision.REJECTED
+    assert 'it must name metric = "m" to cover the failure of b' in found.listed[-1]
+
+
+def test_tests_and_devices_without_a_verdict_of_their_own_are_met() -> None:
+    evidence = RunEvidence(
+        waivers=(replace(WAIVER, metric="", test="plain"), replace(WAIVER, device="cuda:1")),
+        planned=frozenset({("plain", "node")}),
+    )
+    answers = {("b", "m", ""): {"cuda:0", "cuda:1"}}
+    found = judge_node(
+        [replace(PASS, metric="m", device="")], (), node="n1", evidence=evidence, answers=answers
+    )
+    assert [line.rpartition(": ")[2] for line in found.listed] == [
+        "nothing that it covers failed; remove it if it is no longer needed"
+    ] * 2

@@ -1,0 +1,155 @@
+"""Every metric with a paced form is judged twice, and the stricter verdict counts and says which it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm, PaceSlope
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import FloatArray, Problem, population_of
+from pytest_anubis.core.verdict import Outcome, Reason
+from pytest_anubis.validator import closer_look, judge_populations, judge_sample
+from pytest_anubis.validator.deciding.run_comparisons import comparisons
+from pytest_anubis.validator.judging.sequential_test import CLEAR_LOOKS
+from pytest_anubis.validator.similarity.pacing import HOST_PACE, pace_metric
+
+RATE = Metric(name="rate", unit="GB/s", better="higher")
+SLOPE = PaceSlope(kind="compute", reference=1e-3, slope=1.0, least=0.5, most=1.5)
+FORM = PacedForm(slopes=(SLOPE,), gain=0.1, centre=(100.0,), learned=0.94, spread=0.01)
+CRITERION = Criterion(
+    benchmark="b",
+    metric=RATE,
+    component="memory",
+    centre=(100.0,),
+    learned=0.6,
+    spread=0.1,
+    nodes=1,
+    units=8,
+    devices=("cpu",),
+    paced=FORM,
+)
+PACE = Criterion(
+    benchmark=HOST_PACE,
+    metric=pace_metric("compute"),
+    component="host.cpu",
+    centre=(1.0,),
+    learned=0.8,
+    nodes=1,
+    units=8,
+)
+BASELINE = Baseline(
+    hardware_class="c", criteria=(CRITERION, PACE), created="2026-01-01T00:00:00Z", one_machine=True
+)
+
+
+def values(level: float, count: int = 12) -> FloatArray:
+    return np.full(count, level)
+
+
+def pace(times: float, count: int = 12) -> dict[str, FloatArray]:
+    return {"compute": np.full(count, times * 1e-3)}
+
+
+@pytest.mark.parametrize(
+    ("level", "times", "outcome", "says"),
+    [
+        (80.0, 1.25, Outcome.PASS, "at the host's reference pace, measured 80 GB/s"),  # host slower
+        (90.0, 1.0, Outcome.FAIL, "at the host's reference pace, measured 90 GB/s"),  # part slower
+        (72.0, 1.25, Outcome.FAIL, "at the host's reference pace, measured 72 GB/s"),  # both
+        (50.0, 1.49, Outcome.FAIL, "at the host's reference pace"),  # raw beyond .6 as well
+    ],
+)
+def test_the_stricter_form_decides(level: float, times: float, outcome: Outcome, says: str) -> None:
+    criterion = replace(CRITERION, learned=0.4)
+    verdict = judge_sample(values(level), criterion, BASELINE, pace=pace(times))
+    assert verdict.outcome is outcome
+    assert says in verdict.text
+
+
+def test_a_raw_loss_is_never_excused_by_the_pace() -> None:
+    assert judge_sample(values(69.0), CRITERION, BASELINE, pace=pace(1.45)).outcome is Outcome.PASS
+    steep = replace(CRITERION, paced=replace(FORM, slopes=(replace(SLOPE, slope=1.5),)))
+    raw = judge_sample(values(58.0), steep, BASELINE, pace=pace(1.49))
+    assert (raw.outcome, raw.value) == (Outcome.FAIL, 58.0)
+    assert "raw form; 105" in raw.text
+
+
+def test_beyond_the_paces_that_were_learned_the_raw_form_decides_alone() -> None:
+    for beside in (pace(3.0), {}, pace(1.0, 5), {"memory": values(1.0)}):
+        verdict = judge_sample(values(80.0), CRITERION, BASELINE, pace=beside)
+        assert (verdict.outcome, verdict.reason) == (Outcome.PASS, Reason.UNDETECTABLE)
+        assert "reference pace" not in verdict.text
+
+
+def test_columns_say_the_same_as_samples() -> None:
+    cases = [(83.0, 1.2), (90.0, 1.0), (58.0, 1.49), (83.0, 3.0), (90.0, 1.0)]
+    population = population_of(
+        [values(level) for level, _ in cases],
+        metric=RATE,
+        benchmark="b",
+        hardware_class="c",
+        component="memory",
+        devices=["cpu"] * 5,
+        paces={"compute": np.concatenate([pace(times)["compute"] for _, times in cases])},
+        problems={4: Problem(kind="disturbed", text="40 % steal")},
+    )
+    judged, of_pace = judge_populations([population], BASELINE)
+    for row, (level, times) in enumerate(cases):
+        disturbance = ("40 % steal",) if row == 4 else ()
+        alone = judge_sample(
+            values(level),
+            CRITERION,
+            BASELINE,
+            metric=RATE,
+            node=population.nodes[row],
+            device="cpu",
+            disturbance=disturbance,
+            pace=pace(times),
+        )
+        found = judged.verdict(row, BASELINE)
+        assert found.similarity == pytest.approx(alone.similarity)
+        assert replace(found, similarity=alone.similarity) == alone
+    assert judged.verdict(4, BASELINE).outcome is Outcome.INCONCLUSIVE
+    worst = [v.outcome for v in of_pace.verdicts(BASELINE)]
+    assert worst == [Outcome.PASS, Outcome.PASS, Outcome.FAIL, Outcome.FAIL, Outcome.PASS]
+
+
+def measurement(test: str, level: float, times: float, *disturbance: str) -> Measurement:
+    return Measurement(
+        test=test,
+        benchmark="b",
+        component="memory",
+        metric=RATE,
+        device="cpu",
+        values=tuple(values(level).tolist()),
+        pace=(("compute", tuple(pace(times)["compute"].tolist())),),
+        disturbance=disturbance,
+    )
+
+
+def test_a_clock_that_is_lower_for_all_is_found_at_the_end_of_the_run() -> None:
+    run = RunRecord(run="r", node="n", hardware_class="c")
+
+    def of_pace(*measurements: Measurement) -> list[tuple[str, str, Outcome]]:
+        found = comparisons(replace(run, measurements=measurements), BASELINE, tuple)
+        return [(v.component, v.metric, v.outcome) for v in found]
+
+    assert of_pace(measurement("t", 71.0, 1.4)) == [("host.cpu", "compute_pace", Outcome.FAIL)]
+    assert of_pace(measurement("t", 98.0, 1.02)) == [("host.cpu", "compute_pace", Outcome.PASS)]
+    disturbed = of_pace(measurement("t", 71.0, 1.4, "40 % steal"))
+    assert disturbed == [("host.cpu", "compute_pace", Outcome.INCONCLUSIVE)]
+
+
+def test_a_close_call_is_one_in_either_form() -> None:
+    rng = np.random.default_rng(1)
+    noisy = [values(88.0) * rng.normal(1, 0.01, 12) for _ in range(CLEAR_LOOKS - 1)]
+    usual = [tuple((kind, tuple(each)) for kind, each in pace(1.0).items())] * len(noisy)
+    assert closer_look(noisy, CRITERION) == "enough"  # 12 % is nothing for the raw form
+    assert closer_look(noisy, CRITERION, paces=usual) == "more"
+    slower = [tuple((kind, tuple(each)) for kind, each in pace(1.13).items())] * len(noisy)
+    assert closer_look(noisy, CRITERION, paces=slower) == "enough"
