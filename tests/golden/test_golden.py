@@ -134,7 +134,7 @@ def test_recorded_baselines_are_learned_again_to_the_byte(
         for one in (load_baseline(path), load_baseline(RECORDINGS / folder / path.name))
     )
     assert learned == recorded
-    as_expected(f"baselines/{path.name}", path.read_text())
+    as_expected(f"{folder}/{path.name}", path.read_text())
 
 
 def test_recorded_inputs_are_imported_again_to_the_number(tmp_path: Path) -> None:
