@@ -383,6 +383,9 @@ def without_times(text: str) -> str:
 def test_everything_recorded_and_expected_is_asked_for() -> None:
     asked = [*(scene.name for scene in SCENES), *(f"resumed/{run}" for run in RESUMED)]
     asked += [f"again/{name}" for name in AGAIN]
+    asked += [
+        str(path.relative_to(RECORDINGS).with_suffix("")) for path in RECORDINGS.glob("base*/*")
+    ]
     files = [str(path.relative_to(EXPECTED)) for path in EXPECTED.rglob("*") if path.is_file()]
     assert [file for file in files if not file.startswith(tuple(f"{n}." for n in asked))] == []
     assert {f"report/{path.name}" for path in RUNS.iterdir()} <= set(asked)
