@@ -46,6 +46,8 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     criterion = judged.criterion
     if criterion is None or criterion.metric.better == "equal":
         return judged, None
+    if criterion.second is not None:  # they stood apart in the very data that were learned from
+        return judged, None
     population = judged.population
     rows = rows_of(population)
     if not rows.blocks:
