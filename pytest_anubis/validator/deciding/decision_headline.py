@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.metric import loss_text, percent_text
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference, Triage
 
@@ -104,15 +104,18 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
         smallest[key] = max(smallest.get(key, 0.0), loss)
     if not smallest:
         return ""
+    blind = f"; {len(baseline.unjudged)} could not be judged here" if baseline.unjudged else ""
     shown = [
-        f"{loss:.0%} in {count}".replace("%", " %")
+        (percent_text(loss), count)
         for loss in LOSSES
         if (count := sum(least <= loss for least in smallest.values()))
     ]
-    blind = f", {len(baseline.unjudged)} could not be judged here" if baseline.unjudged else ""
     if not shown:
-        return f"; no loss below {max(LOSSES):.0%} would have shown{blind}".replace("%", " %")
-    return f"; a loss of {', of '.join(shown)} of {len(smallest)} would have shown{blind}"
+        return f"; no loss up to {percent_text(max(LOSSES))} would have shown in any of them{blind}"
+    (least, count), *larger = shown
+    more = "".join(f", of {loss} in {times}" for loss, times in larger)
+    metrics = f"{len(smallest)} metric{'s' if len(smallest) > 1 else ''}"
+    return f"; a loss of {least} would have shown in {count} of {metrics}{more}{blind}"
 
 
 def _basis(baseline: Baseline | None) -> str:

@@ -1,0 +1,79 @@
+"""What an acceptance says it would have found, and what it cannot be given for."""
+
+from __future__ import annotations
+
+from pytest_anubis.core.baseline import Baseline, Criterion, SelfCheck, Unjudged
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.deciding.node_decision import judge_node
+
+
+def criterion(name: str, detectable: float, better: Direction = "higher") -> Criterion:
+    metric = Metric(name=name, unit="GB/s" if better == "higher" else "ms", better=better)
+    return Criterion(
+        benchmark="b",
+        metric=metric,
+        component=f"part.{name}",
+        centre=(1.0,),
+        detectable=detectable,
+        nodes=9,
+    )
+
+
+def verdict(name: str) -> MetricVerdict:
+    return MetricVerdict(
+        outcome=Outcome.PASS,
+        reason=Reason.WITHIN,
+        text="so",
+        benchmark="b",
+        metric=name,
+        device="node",
+        reference=Reference.FLEET,
+    )
+
+
+CRITERIA = (
+    criterion("quiet", 0.04),
+    criterion(
+        "usual", 0.1 / 0.9, "lower"
+    ),  # a tenth of the speed is lost when it takes a ninth longer
+    criterion("noisy", 0.4),
+)
+
+
+def decided(baseline: Baseline, *names: str) -> tuple[Decision, str, tuple[str, ...]]:
+    told = judge_node([verdict(name) for name in names], baseline=baseline)
+    return told.decision, told.headline, told.blocking
+
+
+def learned(**more: object) -> Baseline:
+    return Baseline(hardware_class="c", criteria=CRITERIA, created="2026-01-01", **more)  # type: ignore[arg-type]
+
+
+def test_an_acceptance_says_which_losses_would_have_shown() -> None:
+    decision, headline, _ = decided(learned(), "quiet", "usual", "noisy")
+    assert decision is Decision.ACCEPTED
+    assert (
+        "a loss of 5.0 % would have shown in 1 of 3 metrics, of 10 % in 2, of 25 % in 2" in headline
+    )
+
+
+def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
+    noisy = Unjudged(benchmark="b", metric="more", component="part.noisy", reason="too noisy")
+    decision, headline, _ = decided(learned(unjudged=(noisy,)), "quiet", "usual", "noisy")
+    assert decision is Decision.ACCEPTED
+    assert "; 1 could not be judged here" in headline
+    alone = Unjudged(benchmark="b", metric="disk", component="storage.disk", reason="too noisy")
+    decision, _, blocking = decided(learned(unjudged=(alone,)), "quiet", "usual", "noisy")
+    assert decision is Decision.UNDECIDED
+    assert blocking == (
+        "NOT_TESTED storage.disk: none of its metrics can be judged here: disk: too noisy; learn again with "
+        "more or longer rounds, or on a quieter machine",
+    )
+
+
+def test_a_baseline_that_does_not_hold_its_rate_says_so_in_every_acceptance() -> None:
+    check = SelfCheck(nodes=40, rejected=24, sick=24, rate=0.1, upper=0.3, holds=False)
+    baseline = learned(nodes=("n0", "n1"), self_check=check)
+    _, headline, _ = decided(baseline, "quiet", "usual", "noisy")
+    assert "learned from 2 nodes, whose stated error rate does not hold" in headline
