@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -128,7 +129,7 @@ class Recorder:
         chosen = timing.BusyClock(self._clock(clock))
         per_round = calls or timing.warm_up(fn, chosen, plan, self._device.load)
 
-        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
+        def take(pacer: Pacer | None, plan: RoundPlan) -> list[float]:
             time.sleep(plan.pause_seconds if load == "short" else 0.0)
             times = timing.rounds(fn, chosen, plan, per_round, pacer)
             return [in_unit(seconds, unit, work) for seconds in times]
@@ -182,7 +183,7 @@ class Recorder:
             finally:
                 self.busy += time.perf_counter() - begin
 
-        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
+        def take(pacer: Pacer | None, plan: RoundPlan) -> list[float]:
             return timing.repeats(once, plan, pacer)
 
         plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
@@ -255,32 +256,28 @@ class Recorder:
         metric: Metric,
         group: str,
         plan: RoundPlan,
-        by: Callable[[RoundPlan, Pacer | None], list[float]],
+        by: Callable[[Pacer | None, RoundPlan], list[float]],
         per_value: int = 1,
         host: bool = True,
         paced: bool = True,
     ) -> tuple[float, ...]:
         if self._surroundings is None:
-            values = by(plan, None)
+            values = by(None, plan)
             self._keep(self._measurement(metric, group, values))
             return tuple(values)
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
         pacer = self._surroundings.pacer_for(metric, self._mark, criterion) if paced else None
-
-        def take(plan: RoundPlan) -> list[float]:
-            return by(plan, pacer)
-
+        take = partial(by, pacer)
         window = window_of(self._context, criterion)
         lead = lead_in(plan, window, per_value)
         if lead is not None:
-            self._set_aside(self._measurement(metric, group, by(lead, None)))
+            self._set_aside(self._measurement(metric, group, by(None, lead)))
 
         def keep_spoiled(look: Look, attempt: int) -> None:
-            spoiled = self._measurement(
-                metric, group, look.values, disturbance=look.seen.disturbance
-            )
-            self._set_aside(replace(spoiled, attempts=attempt, seconds=look.seconds))
+            kept, what = self._measurement(metric, group, look.values), look.seen.disturbance
+            kept = replace(kept, attempts=attempt, seconds=look.seconds, disturbance=what)
+            self._set_aside(kept)
 
         first = shortened(plan, window, per_value)
         rest = (self._surroundings, keep_spoiled, self._patience)
