@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,7 +128,7 @@ class Recorder:
         chosen = timing.BusyClock(self._clock(clock))
         per_round = calls or timing.warm_up(fn, chosen, plan, self._device.load)
 
-        def take(pacer: Pacer | None, plan: RoundPlan) -> list[float]:
+        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
             time.sleep(plan.pause_seconds if load == "short" else 0.0)
             times = timing.rounds(fn, chosen, plan, per_round, pacer)
             return [in_unit(seconds, unit, work) for seconds in times]
@@ -183,7 +182,7 @@ class Recorder:
             finally:
                 self.busy += time.perf_counter() - begin
 
-        def take(pacer: Pacer | None, plan: RoundPlan) -> list[float]:
+        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
             return timing.repeats(once, plan, pacer)
 
         plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
@@ -256,28 +255,30 @@ class Recorder:
         metric: Metric,
         group: str,
         plan: RoundPlan,
-        by: Callable[[Pacer | None, RoundPlan], list[float]],
+        by: Callable[[RoundPlan, Pacer | None], list[float]],
         per_value: int = 1,
         host: bool = True,
         paced: bool = True,
     ) -> tuple[float, ...]:
         if self._surroundings is None:
-            values = by(None, plan)
-            self._keep(self._measurement(metric, group, values))
+            self._keep(self._measurement(metric, group, values := by(plan, None)))
             return tuple(values)
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
         pacer = self._surroundings.pacer_for(metric, self._mark, criterion) if paced else None
-        take = partial(by, pacer)
+
+        def take(plan: RoundPlan) -> list[float]:
+            return by(plan, pacer)
+
         window = window_of(self._context, criterion)
         lead = lead_in(plan, window, per_value)
         if lead is not None:
-            self._set_aside(self._measurement(metric, group, by(None, lead)))
+            self._set_aside(self._measurement(metric, group, by(lead, None)))
 
         def keep_spoiled(look: Look, attempt: int) -> None:
-            kept, what = self._measurement(metric, group, look.values), look.seen.disturbance
-            kept = replace(kept, attempts=attempt, seconds=look.seconds, disturbance=what)
-            self._set_aside(kept)
+            spoiled, others = self._measurement(metric, group, look.values), look.seen.disturbance
+            spoiled = replace(spoiled, attempts=attempt, disturbance=others, seconds=look.seconds)
+            self._set_aside(spoiled)
 
         first = shortened(plan, window, per_value)
         rest = (self._surroundings, keep_spoiled, self._patience)
