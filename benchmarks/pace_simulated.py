@@ -167,7 +167,8 @@ def look(
     machine: Machine, metric: int, criterion: Criterion, slow: float, clock: float
 ) -> tuple[Values, Pace, int]:
     """Return all values of all looks, the pace beside them, and how many looks they are."""
-    parts, paces = [], []
+    parts: list[Values] = []
+    paces: list[Pace] = []
     while not parts or closer_look(parts, criterion, paces=paces) == "more":
         bursts = 1 if parts else BURSTS
         values, pace = machine.measure(metric, bursts=bursts, slow=slow, clock=clock)
