@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.core.waivers.waiving import concerns
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
 from pytest_anubis.distributed.containment.hang_reports import HangReports
 from pytest_anubis.distributed.containment.leftovers import Leftovers
@@ -213,7 +214,7 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         refused=usable.refused,
         baseline=baseline,
         baseline_note=note,
-        waivers=tuple(one for one in _waivers(settings) if one.concerns(node)),
+        waivers=tuple(one for one in _waivers(settings) if concerns(one, node)),
     )
 
 

@@ -20,7 +20,8 @@ from pytest_anubis.core.measurement import (
     Slot,
     TestResult,
 )
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, WaiversRead
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
+from pytest_anubis.core.waivers.waiving import WaiversRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +190,7 @@ class LeftBehind:
 class HardwareFound:
     """Something that the hardware itself reported while the run lasted, whatever its tests say.
 
-    What follows from it is decided from the record (`validator.deciding.hardware_policy`), live and whenever
-    a journal is read back.
+    What follows is decided from the record (`validator.deciding.hardware_policy`), live and read back.
 
     Attributes:
         sort: Which rule of the policy it falls under: ``card-lost``, ``thermal-slowdown``, ...

@@ -28,10 +28,9 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Waiver,
-    WaiversRead,
     waived_verdict,
-    with_waiver,
 )
+from pytest_anubis.core.waivers.waiving import WaiversRead, with_waiver
 
 CAME_TO_ITS_END = (0, 1, 5, 20)
 """Exit statuses of a run that was not broken off: accepted, rejected, nothing collected, undecided. Others

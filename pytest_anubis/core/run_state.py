@@ -34,9 +34,8 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Waiver,
-    WaiversRead,
-    with_waiver,
 )
+from pytest_anubis.core.waivers.waiving import WaiversRead, with_waiver
 
 
 class RunState:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from fnmatch import fnmatchcase
-from typing import ClassVar
 
 from pytest_anubis.core.field_types import AnyFloat, Share, compact
 from pytest_anubis.core.metric import relative_loss
@@ -66,30 +63,13 @@ class Reference(StrEnum):
     NONE = "none"
 
 
-class Triage(StrEnum):
-    """What to do about a verdict: the order in which people read them, never the exit code."""
-
-    REJECT = "reject"  # beyond the limit for sure
-    RETEST = "retest"  # to be measured again first
-    INVESTIGATE = "investigate"  # to be looked at: unusual, changed, moved with its class
-    NONE = ""  # nothing
-
-
-OWN_CHECK = "check"
-"""What a waiver names as its metric to cover the failure of a test itself: its assertions, its return code.
-In the benchmark set these are the exact results: checksums, elements, gradients."""
-
-HARDWARE_SAYS = ("hardware", "inventory")
-"""Benchmark ids of what the hardware itself reports, and of the gate."""
-
-
 @compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
     """Somebody answers for failures until a day: they reject nothing, and are never a PASS.
 
     What is wrong rather than slow must be named: an exact result, a report of the hardware and the failure of
-    a test itself (`OWN_CHECK`) are covered only where `metric` is their name, no pattern.
+    a test itself are covered only where `metric` is their name, no pattern (`waivers.waiving`).
 
     Attributes:
         owner: Who answers for it.
@@ -122,34 +102,14 @@ class Waiver:
         names = ("test", "metric", "device", "component", "node")
         return ", ".join(f"{name} {text}" for name in names if (text := getattr(self, name)))
 
-    def concerns(self, node: str) -> bool:
-        """Return whether it is about this node at all."""
-        return _matches(self.node, node)
 
-    def covers(self, verdict: MetricVerdict) -> bool:
-        """Return whether it covers what a verdict is about, however that came out."""
-        return self.speaks_of(verdict) and _matches(self.metric, _name_of(verdict))
+class Triage(StrEnum):
+    """What to do about a verdict: the order in which people read them, never the exit code."""
 
-    def speaks_of(self, verdict: MetricVerdict) -> bool:
-        """Return whether it is about the test, device, component and node of a verdict."""
-        return (
-            (_matches(self.test, verdict.benchmark) or _matches(self.test, verdict.test))
-            and _matches(self.device, verdict.device)
-            and _matches(self.component, verdict.component)
-            and self.concerns(verdict.node)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaiversRead:
-    """An event: the failures of this run that somebody answers for; the latest counts.
-
-    Attributes:
-        waivers: As they stood when this part of the run began, those that had expired too.
-    """
-
-    kind: ClassVar[str] = "waivers"
-    waivers: tuple[Waiver, ...] = ()
+    REJECT = "reject"  # beyond the limit for sure
+    RETEST = "retest"  # to be measured again first
+    INVESTIGATE = "investigate"  # to be looked at: unusual, changed, moved with its class
+    NONE = ""  # nothing
 
 
 @compact("defaults")
@@ -296,64 +256,6 @@ def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
         text=f"failed as its xfail mark expects: {verdict.text}",
         retest="",
     )
-
-
-def needs_its_name(verdict: MetricVerdict) -> bool:
-    """Return whether a waiver must name the metric of a verdict: it tells of something wrong, not slow."""
-    return (
-        verdict.better == "equal"
-        or verdict.reason in (Reason.TEST_FAILED, Reason.HARDWARE)
-        or verdict.benchmark in HARDWARE_SAYS
-    )
-
-
-def with_waiver(
-    verdict: MetricVerdict, waivers: Sequence[Waiver], fail_on: str = "fail"
-) -> MetricVerdict:
-    """Return a verdict as it counts beside waivers: a failure that one covers is waived.
-
-    One that has expired waives nothing any more, and the failure says so.
-
-    Args:
-        verdict: As it was reached.
-        waivers: All waivers; the first one that covers it counts.
-        fail_on: Mildest verdict that rejects: a MARGINAL is waived only where it would.
-    """
-    marginal = verdict.outcome is Outcome.MARGINAL and fail_on == "marginal"
-    if verdict.waiver is not None or not (verdict.outcome is Outcome.FAIL or marginal):
-        return verdict
-    named = needs_its_name(verdict)
-    found = [
-        one
-        for one in waivers
-        if one.covers(verdict) and (not named or one.metric == _name_of(verdict) != "")
-    ]
-    found.sort(key=lambda one: one.expired)
-    if not found:
-        return verdict
-    first = found[0]
-    if first.expired:
-        text = (
-            f"{verdict.text}; its waiver expired on {first.expires} ({first.owner}: {first.reason})"
-        )
-        return replace(verdict, text=text, waiver=first)
-    return replace(
-        verdict,
-        outcome=Outcome.NOT_TESTED,
-        reason=Reason.WAIVED,
-        text=f"waived by {first}: {verdict.text}",
-        waiver=first,
-    )
-
-
-def _name_of(verdict: MetricVerdict) -> str:
-    """Return what a waiver calls the metric of a verdict."""
-    return OWN_CHECK if verdict.reason is Reason.TEST_FAILED else verdict.metric
-
-
-def _matches(pattern: str, text: str) -> bool:
-    # As a name first: that of a test has brackets, which mean something in a pattern.
-    return not pattern or pattern == text or fnmatchcase(text, pattern)
 
 
 class Decision(StrEnum):

@@ -216,9 +216,8 @@ class _Reader:
     def _samples(self, record: RunRecord) -> None:
         broken = _broken_tests(record)
         waived = dict.fromkeys(record.waived, "its test failed as its xfail mark expects")
-        if self.learning:  # where it is judged again, waivers are held against that
-            told = (v for v in record.told if v.reason is Reason.WAIVED and v.waiver is not None)
-            waived |= {f"{v.test} {v.metric}": v.text for v in told}
+        if self.learning:  # what is judged again is held against waivers then
+            waived |= {f"{v.test} {v.metric}": v.text for v in record.told if v.waiver}
         recorded = {measurement.test for measurement in record.measurements}
         excused = dict.fromkeys(record.excused, record.heat_of_the_room)
         for measurement in record.measurements:

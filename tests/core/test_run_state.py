@@ -56,8 +56,8 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Waiver,
-    WaiversRead,
 )
+from pytest_anubis.core.waivers.waiving import WaiversRead
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_state
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver, with_waiver
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
+from pytest_anubis.core.waivers.waiving import with_waiver
 
 WAIVER = Waiver(owner="j.doe", reason="HW-4711", expires="2026-12-01")
 SLOW = MetricVerdict(

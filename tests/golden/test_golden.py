@@ -178,7 +178,7 @@ FLEETING = {
 
 NOT_OF_OLD = {
     *("telemetry", "misuse", "busy", "environment", "left_out", "in_process", "devices", "cause"),
-    *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest"),
+    *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest", "pace"),
     *("quiet_limits", "quiet_wait", "allowed_processes", "waivers"),
 }
 """Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others."""
@@ -254,6 +254,12 @@ AGAIN = (
 """Recorded runs that are made again; what pytest prints then and its JUnit file are expected files."""
 
 
+HEADED_OTHERWISE = (
+    *("waived", "selected", "odd-names", "cards-slow", "cards-peers", "marginal", "accepted"),
+    "accepted-redacted",
+)
+"""Runs made again whose headline says more than it did."""
+
 OTHERWISE = {
     # Errors of a card's memory wait for a reset and replace no card; next steps name the serial number.
     "cards-gate",
@@ -298,7 +304,7 @@ def test_a_recorded_run_made_again_tells_the_same(
     assert result.ret == case.code, result.stdout.str()
     # What was waived, left out or not judged stands in the headline now, and whose it is; what is printed
     # is an expected file.
-    if name in ("waived", "selected", "odd-names", "cards-slow", "cards-peers", "marginal"):
+    if name in HEADED_OTHERWISE:
         monkeypatch.setitem(RENAMED, *_headlines(name, folder))
     found = told_by(folder / ".anubis" / "runs" / name / "journal.jsonl", name, folder)
     recorded = renamed_in(told_by(RUNS / name / "journal.jsonl", name, folder))

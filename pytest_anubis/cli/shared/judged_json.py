@@ -32,7 +32,7 @@ def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int],
     the similarity was held against; the key is older than the word), verdict, reason and the reference that
     decided (fleet, peers, self, none); one that is not PASS also has triage (reject, retest, investigate or
     empty), the loss relative to what is normal, the certainty that it is beyond the limit, and the sentence
-    for people, one of a run that changed has onset, size and probability of the change, and one that a waiver
+    for people, and one of a run that changed has onset, size and probability of the change; one that a waiver
     covers has the waiver. What does not exist is null. What is bad stands first, the one to act on first
     before the others, as do the nodes. Findings concern a class as a whole.
 

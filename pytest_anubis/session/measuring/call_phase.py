@@ -12,7 +12,8 @@ import pytest
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import Judged, TestStarted
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, with_waiver
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.report.export.junit_export import properties
 from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark

@@ -9,7 +9,8 @@ import pytest
 
 from pytest_anubis.core.events import Judged
 from pytest_anubis.core.inventory import GateFinding
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, with_waiver
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.hardware.gate.gate_comparison import check_again, since
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight

@@ -20,8 +20,8 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
     Waiver,
-    with_waiver,
 )
+from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes

@@ -15,8 +15,8 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Triage,
-    with_waiver,
 )
+from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import Answers, unanswered, uncovered, unplanned
 from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines

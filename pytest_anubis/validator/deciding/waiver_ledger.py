@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.verdict import (
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
+from pytest_anubis.core.waivers.waiving import (
     OWN_CHECK,
-    MetricVerdict,
-    Outcome,
-    Reason,
-    Waiver,
+    concerns,
+    covers,
+    name_of,
     needs_its_name,
+    speaks_of,
 )
 from pytest_anubis.validator.deciding.ledger import Answers
 
@@ -32,7 +33,7 @@ def waiver_lines(
     """
     blocking, told = [], []
     for waiver in evidence.waivers:
-        if not waiver.concerns(node):
+        if not concerns(waiver, node):
             continue
         what = f"the waiver for {waiver.scope} ({waiver.owner}: {waiver.reason})"
         known = _met(waiver, verdicts, evidence, answers)
@@ -53,9 +54,9 @@ def _met(
     answers: Answers | None,
 ) -> bool:
     """Return whether a waiver is about anything that was run, however it came out."""
-    return any(
-        map(waiver.speaks_of if waiver.metric == OWN_CHECK else waiver.covers, verdicts)
-    ) or any(map(waiver.covers, _without_verdict(waiver, verdicts, evidence, answers)))
+    about = speaks_of if waiver.metric == OWN_CHECK else covers
+    others = _without_verdict(waiver, verdicts, evidence, answers)
+    return any(about(waiver, one) for one in verdicts) or any(covers(waiver, one) for one in others)
 
 
 def _without_verdict(
@@ -94,12 +95,11 @@ def _unused(waiver: Waiver, verdicts: Iterable[MetricVerdict]) -> str:
     for verdict in verdicts:
         if (
             verdict.outcome is Outcome.FAIL
-            and waiver.speaks_of(verdict)
+            and speaks_of(waiver, verdict)
             and needs_its_name(verdict)
         ):
-            name = OWN_CHECK if verdict.reason is Reason.TEST_FAILED else verdict.metric
             return (
-                f'it must name metric = "{name}" to cover the failure of {verdict.benchmark}, which is '
-                "wrong and not slow"
+                f'it must name metric = "{name_of(verdict)}" to cover the failure of '
+                f"{verdict.benchmark}, which is wrong and not slow"
             )
     return "nothing that it covers failed; remove it if it is no longer needed"

@@ -150,7 +150,7 @@ def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_t
     )
     assert result.ret == 5  # the last cycle collected nothing, which ends a campaign
     result.stdout.fnmatch_lines(
-        ["anubis: trend: MARGINAL test_it.py::test_x rate node: * worse at the end*8 cycles*"]
+        ["anubis: trend: MARGINAL test_it.py::test_x rate node: * slower at the end*8 cycles*"]
     )
     page = (pytester.path / "r.html").read_text()
     for number in range(1, 9):

@@ -1,0 +1,107 @@
+"""Which waiver covers which verdict, and what the verdict counts as then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
+
+OWN_CHECK = "check"
+"""What a waiver names as its metric to cover the failure of a test itself: its assertions, its return code.
+In the benchmark set these are the exact results: checksums, elements, gradients."""
+
+HARDWARE_SAYS = ("hardware", "inventory")
+"""Benchmark ids of what the hardware itself reports, and of the gate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiversRead:
+    """An event: the failures of this run that somebody answers for; the latest counts.
+
+    Attributes:
+        waivers: As they stood when this part of the run began, those that had expired too.
+    """
+
+    kind: ClassVar[str] = "waivers"
+    waivers: tuple[Waiver, ...] = ()
+
+
+def concerns(waiver: Waiver, node: str) -> bool:
+    """Return whether a waiver is about this node at all."""
+    return _matches(waiver.node, node)
+
+
+def covers(waiver: Waiver, verdict: MetricVerdict) -> bool:
+    """Return whether a waiver covers what a verdict is about, however that came out."""
+    return speaks_of(waiver, verdict) and _matches(waiver.metric, name_of(verdict))
+
+
+def speaks_of(waiver: Waiver, verdict: MetricVerdict) -> bool:
+    """Return whether a waiver is about the test, device, component and node of a verdict."""
+    return (
+        (_matches(waiver.test, verdict.benchmark) or _matches(waiver.test, verdict.test))
+        and _matches(waiver.device, verdict.device)
+        and _matches(waiver.component, verdict.component)
+        and concerns(waiver, verdict.node)
+    )
+
+
+def needs_its_name(verdict: MetricVerdict) -> bool:
+    """Return whether a waiver must name the metric of a verdict: it tells of something wrong, not slow."""
+    return (
+        verdict.better == "equal"
+        or verdict.reason in (Reason.TEST_FAILED, Reason.HARDWARE)
+        or verdict.benchmark in HARDWARE_SAYS
+    )
+
+
+def with_waiver(
+    verdict: MetricVerdict, waivers: Sequence[Waiver], fail_on: str = "fail"
+) -> MetricVerdict:
+    """Return a verdict as it counts beside waivers: a failure that one covers is waived.
+
+    One that has expired waives nothing any more, and the failure says so.
+
+    Args:
+        verdict: As it was reached.
+        waivers: All waivers; the first one that covers it counts.
+        fail_on: Mildest verdict that rejects: a MARGINAL is waived only where it would.
+    """
+    marginal = verdict.outcome is Outcome.MARGINAL and fail_on == "marginal"
+    if verdict.waiver is not None or not (verdict.outcome is Outcome.FAIL or marginal):
+        return verdict
+    named = needs_its_name(verdict)
+    found = [
+        one
+        for one in waivers
+        if covers(one, verdict) and (not named or one.metric == name_of(verdict) != "")
+    ]
+    found.sort(key=lambda one: one.expired)
+    if not found:
+        return verdict
+    first = found[0]
+    if first.expired:
+        text = (
+            f"{verdict.text}; its waiver expired on {first.expires} ({first.owner}: {first.reason})"
+        )
+        return replace(verdict, text=text, waiver=first)
+    return replace(
+        verdict,
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.WAIVED,
+        text=f"waived by {first}: {verdict.text}",
+        waiver=first,
+    )
+
+
+def name_of(verdict: MetricVerdict) -> str:
+    """Return what a waiver calls the metric of a verdict."""
+    return OWN_CHECK if verdict.reason is Reason.TEST_FAILED else verdict.metric
+
+
+def _matches(pattern: str, text: str) -> bool:
+    # As a name first: that of a test has brackets, which mean something in a pattern.
+    return not pattern or pattern == text or fnmatchcase(text, pattern)
