@@ -29,6 +29,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
 from pytest_anubis.core.verdict import (
+    Decision,
     MetricVerdict,
     NodeVerdict,
     Outcome,
@@ -243,3 +244,14 @@ class RunState:
                     test=test, benchmark=plan.benchmark, component=plan.component, text=text
                 )
         return tuple(results.values())
+
+
+def undecided_by(verdict: NodeVerdict, blocker: str) -> NodeVerdict:
+    """Return an acceptance taken back for one more blocker."""
+    subject = f"node {verdict.node}" if verdict.node else "the node"
+    return replace(
+        verdict,
+        decision=Decision.UNDECIDED,
+        headline=f"{subject} is neither accepted nor rejected: {blocker}",
+        blocking=(blocker, *verdict.blocking),
+    )

@@ -188,18 +188,15 @@ class MetricVerdict:
 
     @property
     def loss(self) -> float | None:
-        """How much worse than what is normal, relative: .12 is 12 % slower, 29 is thirty times as long.
-
-        Of an exact metric it is the share of values that differ; None where nothing was compared.
-        """
+        """Loss relative to what is normal: .12 is 12 % slower, 29 thirty times as long (`relative_loss`)."""
         return None if self.similarity is None else relative_loss(self.similarity, self.better)
 
     @property
     def too_short(self) -> bool:
         """Whether it was judged as a whole only: too few values to search for a change within the run."""
-        compared = self.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
         of_time = self.scope == "unit" and self.better in ("higher", "lower")
-        return compared and of_time and 0 < self.count < SEARCHED
+        judged = self.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
+        return judged and of_time and 0 < self.count < SEARCHED
 
     @property
     def triage(self) -> Triage:
@@ -208,28 +205,23 @@ class MetricVerdict:
             return Triage.RETEST if self.retest else Triage.REJECT
         if self.outcome is Outcome.MARGINAL:
             return Triage.INVESTIGATE
-        return _OF_REASON.get(self.reason, Triage.NONE) if self.outcome is _OPEN else Triage.NONE
+        undecided = self.outcome is Outcome.INCONCLUSIVE
+        return _OF_REASON.get(self.reason, Triage.NONE) if undecided else Triage.NONE
 
     @property
     def severity(self) -> Severity:
-        """Sorts verdicts, the one to act on first: by triage and outcome, then the largest loss, the surest.
-
-        What the hardware says of itself explains what its tests found, so it stands before them.
-        """
+        """Sorts verdicts, the one to act on first: by triage, outcome, and the largest and surest loss."""
         triage = self.triage
-        known = triage is not Triage.NONE and self.similarity is not None
         return (
             _TRIAGE_ORDER.index(triage),
             _OUTCOME_ORDER.index(self.outcome),
-            self.reason is not Reason.HARDWARE,
-            self.similarity if known and self.similarity is not None else 0.0,
-            -(self.certainty or 0.0) if known else 0.0,
+            self.reason is not Reason.HARDWARE,  # which explains what tests found
+            (self.similarity or 0.0) if triage else 0.0,
+            -(self.certainty or 0.0) if triage else 0.0,
         )
 
 
-LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)
-"""Of what was not judged at all."""
-_OPEN = Outcome.INCONCLUSIVE
+LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)  # of what was not judged at all
 _OF_REASON = {
     Reason.DISTURBED: Triage.RETEST,
     Reason.TOO_FEW: Triage.RETEST,
@@ -239,10 +231,7 @@ _OF_REASON = {
 }
 """Of verdicts that are INCONCLUSIVE; of the other reasons the blocker itself says what to do."""
 _TRIAGE_ORDER = tuple(Triage)
-_OUTCOME_ORDER = (
-    *(Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED),
-    Outcome.PASS,
-)
+_OUTCOME_ORDER = ("FAIL", "MARGINAL", "INCONCLUSIVE", "NOT_TESTED", "PASS")
 
 
 def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
@@ -304,23 +293,9 @@ class NodeVerdict:
     @property
     def severity(self) -> tuple[int, int, float, str]:
         """Sorts nodes, the one to act on first: by decision, triage, and the largest loss."""
-        return (
-            _DECISION_ORDER.index(self.decision),
-            _TRIAGE_ORDER.index(self.triage),
-            1.0 if self.lowest is None else self.lowest,
-            self.node,
-        )
+        triage, lowest = _TRIAGE_ORDER.index(self.triage), self.lowest
+        decision = _DECISION_ORDER.index(self.decision)
+        return decision, triage, 1.0 if lowest is None else lowest, self.node
 
 
 _DECISION_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
-
-
-def undecided_by(verdict: NodeVerdict, blocker: str) -> NodeVerdict:
-    """Return an acceptance taken back for one more blocker."""
-    subject = f"node {verdict.node}" if verdict.node else "the node"
-    return replace(
-        verdict,
-        decision=Decision.UNDECIDED,
-        headline=f"{subject} is neither accepted nor rejected: {blocker}",
-        blocking=(blocker, *verdict.blocking),
-    )

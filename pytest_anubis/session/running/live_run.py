@@ -26,8 +26,8 @@ from pytest_anubis.core.events import (
 )
 from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.core.run import CAME_TO_ITS_END
-from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import Decision, undecided_by
+from pytest_anubis.core.run_state import RunState, undecided_by
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waivers.waiving import WaiversRead
 from pytest_anubis.session.context import RunContext, discard, judge_key
 from pytest_anubis.session.history_warning import warn
