@@ -180,9 +180,7 @@ class _Reader:
         same = self._digest == self.digests.get((run, node))
         reason = "a run of this id and node was read already"
         if not same:
-            reason += (
-                ", and this one differs: which of them counts? Give every run its id, or remove one"
-            )
+            reason += ", and this one differs: which counts? Give every run its id, or remove one"
         return RefusedRun(run=run, node=node, path=str(path), reason=reason, damaged=not same)
 
     def _journal(self, path: Path, record: RunRecord) -> None:

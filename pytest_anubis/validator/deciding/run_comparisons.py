@@ -18,6 +18,7 @@ from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
 from pytest_anubis.validator.similarity.pacing import (
     HOST_PACE,
+    pace_name,
     pace_populations,
     paced_forms_of,
 )
@@ -106,10 +107,25 @@ def _pace(
     """Judge the pace of the host: what was slower throughout is not excused by being slow together."""
     if baseline is None or not forms:
         return
-    for population in pace_populations(_populations(run, measurements), forms):
-        criterion = baseline.find(HOST_PACE, population.metric.name)
-        if criterion is not None:
-            yield from judge_columns(population, criterion, baseline=baseline).verdicts(baseline)
+    found = pace_populations(_populations(run, measurements), forms)
+    paces = {population.metric.name: population for population in found}
+    planned = {plan.benchmark for plan in run.planned}
+    for criterion in (one for one in baseline.criteria if one.benchmark == HOST_PACE):
+        name = criterion.metric.name
+        follow = {key[0] for key, form in forms.items() if name in map(pace_name, form.slopes)}
+        if name in paces:
+            yield from judge_columns(paces[name], criterion, baseline=baseline).verdicts(baseline)
+        elif not follow & planned:  # else the ledger says that nothing was judged
+            yield MetricVerdict(
+                outcome=Outcome.NOT_TESTED,
+                reason=Reason.PRUNED,
+                text=f"nothing that follows {name} is part of this run",
+                benchmark=HOST_PACE,
+                metric=name,
+                component=criterion.component,
+                node=run.node,
+                device="node",
+            )
 
 
 def _compared(

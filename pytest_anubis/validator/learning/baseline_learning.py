@@ -30,7 +30,10 @@ from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
 from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tail, sick_nodes
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
-from pytest_anubis.validator.learning.machine_thresholds import machine_thresholds
+from pytest_anubis.validator.learning.machine_thresholds import (
+    MachineThreshold,
+    machine_thresholds,
+)
 from pytest_anubis.validator.learning.pace_learning import paced_forms, paces_of, with_paced
 from pytest_anubis.validator.learning.self_check import self_check
 from pytest_anubis.validator.learning.subpopulations import cluster_finding
@@ -94,11 +97,12 @@ def learn_baseline(
     results = results if single else decide_clusters(results)
     found = [item for item in results if item.criterion is not None]
     forms = paced_forms(found, alpha, method, single)
-    for population in paces_of(populations, forms):  # the pace itself is judged as well
-        results.append(learn((population, "unit")))
-        found += [results[-1]] if results[-1].criterion is not None else []
-    every = [*found, *(one.learned for one in forms)]
-    limits = _machine(every, error_rate, len(found)) if single else _fleet(every, error_rate)
+    paces = [learn((one, "unit")) for one in paces_of(populations, forms)]  # judged as well
+    results += paces
+    paces = [item for item in paces if item.criterion is not None]
+    every = [*found, *paces, *(one.learned for one in forms)]
+    kinds = (found, paces, every[len(found) + len(paces) :])
+    limits = _machine(kinds, error_rate) if single else _fleet(every, error_rate)
     criteria, tightened = with_promises(limits.criteria, limits.lucky, limits.tails, promises or {})
     nodes = tuple(sorted({node for p in populations for node in set(p.nodes)}))
     check: SelfCheck | None = None
@@ -108,7 +112,8 @@ def learn_baseline(
             criteria, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick
         )
     criteria = _with_change_rates(criteria, every)
-    criteria = with_paced(criteria[: len(found)], forms, criteria[len(found) :])
+    raw = len(every) - len(forms)
+    criteria = with_paced(criteria[:raw], forms, criteria[raw:])
     criteria, useless = that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
@@ -247,24 +252,19 @@ def _one_machine(populations: Sequence[Population]) -> bool:
     return len(nodes) == 1 and len(runs) > 1
 
 
-def _machine(every: Sequence[LearnedCriterion], error_rate: float | None, raw: int) -> Limits:
-    rate = ERROR_RATE if error_rate is None else error_rate
-    if raw == len(every):
-        return _machine_limits(every, rate)
-    # Either form of a metric may reject, and the spread of one tells nothing of the other's.
-    one, other = (_machine_limits(some, rate / 2) for some in (every[:raw], every[raw:]))
-    return Limits(one.criteria + other.criteria, one.lucky + other.lucky, one.tails + other.tails)
+def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | None) -> Limits:
+    """Return the limits of metrics, of the host's pace and of paced forms, one after the other.
 
-
-def _machine_limits(found: Sequence[LearnedCriterion], error_rate: float) -> Limits:
-    noisy = [item for item in found if item.spread is not None]
-    thresholds = machine_thresholds(
-        [item.spread for item in noisy if item.spread is not None],
-        error_rate=error_rate,
-    )
-    by_item = {id(item): found for item, found in zip(noisy, thresholds, strict=True)}
+    Any may reject, and the spread of the ones tells nothing of that of the others.
+    """
+    rate = (ERROR_RATE if error_rate is None else error_rate) / max(sum(map(bool, kinds)), 1)
+    by_item: dict[int, MachineThreshold] = {}
+    for found in kinds:
+        noisy = {id(item): item.spread for item in found if item.spread is not None}
+        thresholds = machine_thresholds(list(noisy.values()), error_rate=rate)
+        by_item.update(zip(noisy, thresholds, strict=True))
     out, lucky = [], []
-    for item in found:
+    for item in (one for found in kinds for one in found):
         criterion = item.criterion
         if criterion is None:
             continue

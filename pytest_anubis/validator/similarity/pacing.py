@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.core.baseline import Criterion, PacedForm
+from pytest_anubis.core.baseline import Criterion, PacedForm, PaceSlope
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population, Problem
@@ -118,6 +118,11 @@ ACTION = (
     "Compare the clock, power settings, CPU quota and neighbours of this host with those of a healthy one: "
     "all that ran on it was slower"
 )
+
+
+def pace_name(slope: PaceSlope) -> str:
+    """Return the name of the pace that a metric follows."""
+    return f"{slope.kind}_pace"
 
 
 def pace_metric(kind: str) -> Metric:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm, PaceSlope
-from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.measurement import Measurement, PlannedTest
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import FloatArray, Problem, population_of
@@ -141,6 +141,10 @@ def test_a_clock_that_is_lower_for_all_is_found_at_the_end_of_the_run() -> None:
 
     assert of_pace(measurement("t", 71.0, 1.4)) == [("host.cpu", "compute_pace", Outcome.FAIL)]
     assert of_pace(measurement("t", 98.0, 1.02)) == [("host.cpu", "compute_pace", Outcome.PASS)]
+    (left_out,) = comparisons(run, BASELINE, tuple)
+    assert (left_out.outcome, left_out.reason) == (Outcome.NOT_TESTED, Reason.PRUNED)
+    plan = PlannedTest(test="t", benchmark="b")
+    assert comparisons(replace(run, planned=(plan,)), BASELINE, tuple) == []  # the ledger tells
     disturbed = of_pace(measurement("t", 71.0, 1.4, "40 % steal"))
     assert disturbed == [("host.cpu", "compute_pace", Outcome.INCONCLUSIVE)]
 
