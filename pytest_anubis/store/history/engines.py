@@ -128,8 +128,19 @@ def _limits(url: sa.URL) -> dict[str, Any]:
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves
-    for pragma in (f"busy_timeout={1000 * ANSWER}", "journal_mode=WAL", "foreign_keys=ON"):
+    for pragma in (f"busy_timeout={1000 * ANSWER}", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+    # Those who switch a new file to write-ahead logging at once do not wait for each other: SQLite says that it
+    # is locked, whatever the time-out.
+    until = time.monotonic() + ANSWER
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(random.uniform(0, _PAUSE))
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

@@ -236,6 +236,23 @@ def test_who_adds_a_node_at_the_same_time_gets_the_same_one(postgres_url: str) -
         assert sorted(run.run for run in first.node_history("new")) == ["r", "r2"]
 
 
+def test_a_file_that_others_switch_to_write_ahead_logging_is_tried_again() -> None:
+    class Crossed:
+        """A connection whose first switch crosses that of another one."""
+
+        def __init__(self) -> None:
+            self.said: list[str] = []
+
+        def execute(self, text: str) -> None:
+            self.said.append(text)
+            if text.endswith("WAL") and self.said.count(text) == 1:
+                raise sqlite3.OperationalError("database is locked")
+
+    connection = Crossed()
+    engines._prepare_sqlite(connection, None)
+    assert connection.said.count("PRAGMA journal_mode=WAL") == 2
+
+
 @pytest.mark.parametrize("shared", [False, True], ids=["own nodes", "one node"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_first_filings_that_cross_lose_nothing(
