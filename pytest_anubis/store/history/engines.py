@@ -130,8 +130,8 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves
     for pragma in (f"busy_timeout={1000 * ANSWER}", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
-    # Those who switch a new file to write-ahead logging at once do not wait for each other: SQLite says that it
-    # is locked, whatever the time-out.
+    # Those who switch a new file to write-ahead logging at once do not wait for each other: SQLite says that
+    # it is locked, whatever the time-out.
     until = time.monotonic() + ANSWER
     while True:
         try:
@@ -140,7 +140,7 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
-            time.sleep(random.uniform(0, _PAUSE))
+            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - no secret
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
