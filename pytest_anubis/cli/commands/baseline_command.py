@@ -236,7 +236,12 @@ def _populations(options: argparse.Namespace) -> None:
             else criterion
             for criterion in baseline.criteria
         )
-        changed = dataclasses.replace(baseline, criteria=criteria, digest="")
+        findings = tuple(
+            finding
+            for finding in baseline.findings
+            if finding.kind != "undecided-population" or finding.metric not in wanted
+        )
+        changed = dataclasses.replace(baseline, criteria=criteria, findings=findings, digest="")
         path = save_baseline(changed, path.parent)
         groups = [criterion for criterion in criteria if criterion.second is not None]
     for line in population_lines(groups):

@@ -199,6 +199,12 @@ def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
     for name in options.without:
         if name not in names:
             raise CommandError(f"--without {name}: no such metric among the runs; check its name")
+    known = names | {part for p in runs.populations for part in _parts(p.component)} | {""}
+    for name, _ in options.promise:
+        if name not in known:
+            raise CommandError(
+                f"--promise {name}: no such metric or component among the runs; check its name"
+            )
     for population in runs.populations:
         if population.metric.name in options.without:
             continue
@@ -220,6 +226,12 @@ def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
             f"{', '.join(without)}: no criterion could be learned; the findings above say why"
         )
     return NOT_ACCEPTED if doubtful else 0
+
+
+def _parts(component: str) -> list[str]:
+    """Return a component and all that it is a part of."""
+    names = component.split(".")
+    return [".".join(names[: number + 1]) for number in range(len(names))]
 
 
 def _doubtful(baseline: Baseline, populations: list[Population], *, accept: bool) -> bool:

@@ -109,7 +109,11 @@ def _self_check(baseline: Baseline) -> list[str]:
             if share > 0.005
             else ""
         )
-        + f"; of the healthy ones {percent(check.rate)} are rejected (at most {percent(check.upper)})"
+        + (
+            f"; of the healthy ones {percent(check.rate)} are rejected (at most {percent(check.upper)})"
+            if check.upper < 1
+            else ""
+        )
     ]
     for item in check.worst[:WORST]:
         name = f"{item.benchmark.rpartition('/')[2]} {item.metric}"

@@ -357,7 +357,7 @@ def _findings(
     found: list[Finding] = []
     for item in results:
         found.extend(f for f in item.findings if f.kind != "second-population")
-        if item.criterion is None:
+        if item.criterion is None or item.undecided is not None:
             continue
         for cluster in item.clusters:
             middle = item.criterion.typical

@@ -38,6 +38,7 @@ from pytest_anubis.validator.similarity.usable_rows import (
     distinct_codes,
     name_codes,
     rows_of,
+    usual_rows,
 )
 
 WEAK = 4
@@ -111,7 +112,8 @@ def _of_fleet(
 ) -> LearnedCriterion:
     columns = rows.quantile_columns(rows.grid())
     better = population.metric.better
-    centre, (below, above) = _settled_centre(rows, columns, rows.usable, better, alpha, method)
+    usual = usual_rows(population, rows.usable)
+    centre, (below, above) = _settled_centre(rows, columns, usual, better, alpha, method)
     beside = clusters(population, rows, alpha, (below, above))
     findings = tuple(
         cluster_finding(population, rows, one, float(np.median(centre))) for one in beside
@@ -130,7 +132,7 @@ def _of_fleet(
     slower = slower & flagged
     healthy = rows.usable & ~flagged
     excluded = exclusions + tuple(_too_far(population, losses, flagged & ~slower, alpha))
-    minority = _no_majority(population, rows.usable & ~slower, healthy, below + above, losses)
+    minority = _no_majority(population, usual & ~slower, healthy & usual, below + above, losses)
     if minority:
         return _without(population, rows, minority, excluded)
     learned = LearnedCriterion(

@@ -20,15 +20,14 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray
-from pytest_anubis.validator.learning.healthy_tails import HealthyTail
+from pytest_anubis.validator.learning.healthy_tails import (
+    FEWEST_NODES,
+    HealthyTail,
+    of_enough_nodes,
+)
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.limits.tails import nodes_needed, weighted_limit
-
-FEWEST_NODES = 5
-"""Fewest nodes with learned limits: of four, two sick ones leave no majority, and their criteria are weak.
-With five to thirty nodes of eight devices 1 to 2 % of healthy nodes are rejected
-(`benchmarks/validator_dirty.py`), where alpha alone rejects 12 %."""
 
 
 class NodeScores(NamedTuple):
@@ -78,16 +77,18 @@ def fleet_thresholds(
         error_rate: Chance that a healthy node is rejected; None for alpha alone.
     """
     criteria = [item.criterion for item in learned if item.criterion is not None]
+    every, tails = tails, of_enough_nodes(tails)
     noisy = [tail for tail in tails if tail is not None]
-    scores = node_scores(noisy)
-    if error_rate is None or not noisy:
-        return FleetThresholds(tuple(map(_with_power, criteria, tails)), None, "")
-    if len(scores.nodes) < FEWEST_NODES:
+    scores = node_scores([tail for tail in every if tail is not None])
+    if error_rate is None or not scores.nodes:
+        return FleetThresholds(tuple(map(_with_power, criteria, every)), None, "")
+    if not noisy:
         note = (
             f"{len(scores.nodes)} nodes are too few for learned limits: {FEWEST_NODES} are needed; "
             "alpha decides"
         )
-        return FleetThresholds(tuple(map(_with_power, criteria, tails)), None, note)
+        return FleetThresholds(tuple(map(_with_power, criteria, every)), None, note)
+    scores = node_scores(noisy)
     rarest = math.log(max(sum(tail.each for tail in noisy), 1.0) / error_rate)
     seen = weighted_limit(scores.rarity, scores.trust, error_rate)
     unusual = rarest if seen is None else max(rarest, seen)
@@ -96,7 +97,9 @@ def fleet_thresholds(
     rejects = min(budget if seen is None else max(budget, seen), unusual)
     out = tuple(
         _with_threshold(criterion, tail, unusual, rejects)
-        for criterion, tail in zip(criteria, tails, strict=True)
+        if tail is not None
+        else _with_power(criterion, any_tail)
+        for criterion, tail, any_tail in zip(criteria, tails, every, strict=True)
     )
     needed = nodes_needed(error_rate, None)
     healthy = float(scores.trust.sum())
@@ -124,12 +127,10 @@ def _budget(tails: Sequence[HealthyTail], rate: float) -> float:
 
 
 def _with_threshold(
-    criterion: Criterion, tail: HealthyTail | None, unusual: float, rejects: float
+    criterion: Criterion, tail: HealthyTail, unusual: float, rejects: float
 ) -> Criterion:
-    if tail is None:
-        return criterion
     practical = 1 - criterion.alpha
-    loss = min(tail.tail.distance(unusual), max(tail.tail.distance(rejects), practical))
+    loss = min(tail.reach(unusual), max(tail.reach(rejects), practical))
     found = replace(criterion, learned=1 - min(loss, 1.0), spread=tail.tail.scale)
     return _with_power(found, tail)
 

@@ -12,11 +12,20 @@ from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF, healthy_null, step_of
 from pytest_anubis.validator.limits.leave_one_out import leave_one_out_losses
-from pytest_anubis.validator.limits.power import luck
-from pytest_anubis.validator.limits.tails import Tail, fit_tail
+from pytest_anubis.validator.limits.power import luck, next_luck
+from pytest_anubis.validator.limits.tails import BOUNDED, Tail, fit_tail, prediction_bound
 from pytest_anubis.validator.similarity.centre import FEWEST
-from pytest_anubis.validator.similarity.usable_rows import Rows, distinct_codes, name_codes
+from pytest_anubis.validator.similarity.usable_rows import (
+    Rows,
+    distinct_codes,
+    name_codes,
+    usual_rows,
+)
 
+FEWEST_NODES = 5
+"""Fewest nodes of a metric with learned limits: of four, two sick ones leave no majority, and criteria of so
+few are weak. With five to thirty nodes of eight devices 1 to 2 % of healthy nodes are rejected
+(`benchmarks/validator_dirty.py`), where alpha alone rejects 12 %."""
 SURE = 1e-4
 """A unit with a smaller chance to be healthy makes its node a sick one for all metrics: among ten thousand
 units one such is no accident any more."""
@@ -38,6 +47,8 @@ class HealthyTail(NamedTuple):
         costly: The same among its units beyond the practical threshold; 0 where there is none.
         loss: Each node's largest loss.
         trust: The smallest chance of its units to be healthy ones.
+        deviation: Standard deviation of the healthy units' signed losses.
+        units: How many units are healthy.
     """
 
     tail: Tail
@@ -49,6 +60,15 @@ class HealthyTail(NamedTuple):
     costly: FloatArray
     loss: FloatArray
     trust: FloatArray
+    deviation: float
+    units: float
+
+    def reach(self, rarity: float) -> float:
+        """Return the loss of a rarity: by the tail, and by the spread where few units make it."""
+        far = self.tail.distance(rarity)
+        if self.units > BOUNDED:
+            return far
+        return min(far, prediction_bound(self.deviation, self.units, rarity))
 
 
 def healthy_tail(
@@ -76,9 +96,8 @@ def healthy_tail(
         return None
     signed = np.where(usable, learned.losses - learned.gains, np.nan)
     null = healthy_null(signed, ~learned.flagged, max(FLOOR, _step(learned.rows) / 2))
-    losses = leave_one_out_losses(
-        learned.population, learned.rows, learned.losses, usable & (null.healthy >= HALF)
-    )[usable]
+    members = usual_rows(learned.population, usable & (null.healthy >= HALF))
+    losses = leave_one_out_losses(learned.population, learned.rows, learned.losses, members)[usable]
     weight, prior, here = null.healthy[usable], 1 / null.degrees, codes[usable]
     tail = fit_tail(losses, weight, prior)
     rare = tail.rarity_without(losses, here, weight, prior)
@@ -90,9 +109,11 @@ def healthy_tail(
     np.maximum.at(loss, here, losses)
     np.minimum.at(trust, here, weight)
     present = distinct_codes(here)
+    own, units = signed[usable] - null.middle, float(weight.sum())
+    deviation = max(math.sqrt(float(weight @ own**2) / max(units - 1, 1.0)), FLOOR)
     return HealthyTail(
         tail=tail,
-        lucky=luck(signed, null.healthy),
+        lucky=max(luck(signed, null.healthy), next_luck(deviation, len(present))),
         beyond=math.exp(-float(tail.rarity(np.array([practical]))[0])),
         each=len(here) / len(present),
         nodes=tuple(names[code] for code in present.tolist()),
@@ -100,7 +121,16 @@ def healthy_tail(
         costly=costly[present],
         loss=loss[present],
         trust=trust[present],
+        deviation=deviation,
+        units=units,
     )
+
+
+def of_enough_nodes(tails: Sequence[HealthyTail | None]) -> list[HealthyTail | None]:
+    """Return the tails that rest on nodes enough for a limit, None for the others: there alpha decides."""
+    return [
+        tail if tail is not None and len(tail.nodes) >= FEWEST_NODES else None for tail in tails
+    ]
 
 
 def _step(rows: Rows) -> float:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck
-from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
+from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail, of_enough_nodes
 from pytest_anubis.validator.limits.healthy_null import HALF
+from pytest_anubis.validator.similarity.centre import FEWEST
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
 
 INTERVAL = 0.05
@@ -44,7 +45,7 @@ def self_check(
     """
     by_metric: dict[tuple[str, str], set[str]] = {}
     trust: dict[str, float] = {}
-    for criterion, tail in zip(criteria, tails, strict=True):
+    for criterion, tail in zip(criteria, of_enough_nodes(tails), strict=True):
         if tail is None:
             continue
         for name, value in zip(tail.nodes, tail.trust.tolist(), strict=True):
@@ -92,7 +93,7 @@ def _rejected(criterion: Criterion, tail: HealthyTail, rejects: float | None) ->
     if rejects is None or criterion.learned is None:
         return practical
     allowed = float(tail.tail.rarity(np.array([1 - criterion.learned]))[0])
-    return np.asarray(practical & (tail.costly > allowed))
+    return np.asarray(practical & (tail.rarity > allowed))
 
 
 def _interval(count: float, of: float) -> tuple[float, float]:
@@ -124,7 +125,7 @@ def _findings(
             )
         )
     for item in worst:
-        if item.alone > MANY * check.nodes:
+        if item.alone > MANY * check.nodes and item.alone >= FEWEST:
             found.append(
                 Finding(
                     kind="rejects-many",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from pytest_anubis.core.metric import Direction
@@ -28,6 +30,18 @@ def luck(signed: FloatArray, healthy: FloatArray) -> float:
         return 0.0
     place = min(int((reached < (1 - POWER) * reached[-1]).sum()), len(reached) - 1)
     return max(-float(signed[known][order][place]), 0.0)
+
+
+def next_luck(deviation: float, nodes: int) -> float:
+    """Return what one in twenty of the *next* units is better than typical by, known from so few nodes.
+
+    Args:
+        deviation: Standard deviation of the healthy units' signed losses.
+        nodes: How many nodes they come from.
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(nodes - 1, 1), POWER)) * deviation * math.sqrt(1 + 1 / nodes)
 
 
 def detectable(better: Direction, threshold: float, lucky: float = 0.0) -> float:

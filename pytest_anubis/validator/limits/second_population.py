@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.validator.limits.power import detectable
 
 
 def decided(criterion: Criterion, what: Literal["both", "faster"]) -> Criterion:
@@ -20,17 +21,21 @@ def decided(criterion: Criterion, what: Literal["both", "faster"]) -> Criterion:
     if second is None:
         return criterion
     learned = criterion.learned if second.decided != "both" else second.before
+    better, known = criterion.metric.better, criterion.detectable
+    lucky = 0.0
+    if known is not None:
+        now = min(criterion.alpha, 1.0 if criterion.learned is None else criterion.learned)
+        alike = 1 / (1 + known) if better == "lower" else 1 - known
+        lucky = max(now / alike - 1, 0.0) if alike > 0 else 0.0
+    low = second.threshold
+    alpha, limit, before = second.alpha, learned, None
     if what == "both":
-        low = second.threshold
-        return replace(
-            criterion,
-            alpha=low,
-            learned=low if learned is None else min(low, learned),
-            second=replace(second, decided="both", before=learned),
-        )
+        alpha, limit, before = low, low if learned is None else min(low, learned), learned
+    threshold = min(alpha, 1.0 if limit is None else limit)
     return replace(
         criterion,
-        alpha=second.alpha,
-        learned=learned,
-        second=replace(second, decided="faster"),
+        alpha=alpha,
+        learned=limit,
+        detectable=None if known is None else detectable(better, threshold, lucky),
+        second=replace(second, decided=what, before=before),
     )

@@ -28,6 +28,10 @@ MOST_REFITTED = 1000
 more, one node's few hardly bend the shape."""
 FARTHEST = 1e12
 """No tail is followed further: the largest loss is 1."""
+BOUND_DEGREES, BOUNDED = 4.0, 100.0
+"""Degrees of freedom of the bound on few units, and up to how many there is one: the tail of a hundred rests
+on the ten largest. With five degrees losses of 20 % are missed less often, and more healthy nodes of
+heavy-tailed metrics are rejected than is stated."""
 ROUNDING = 1e-9
 """Whole numbers of nodes that are missed by less are meant: 1 / .01 - 1 is 99 but for rounding."""
 
@@ -194,6 +198,24 @@ def _mean_and_shape(
     shape = np.where(room > 0, 2 - mean / np.where(room > 0, room, 1.0), HEAVIEST)
     shape = (count * np.clip(shape, LIGHTEST, HEAVIEST) + SHRINK * prior) / (count + SHRINK)
     return np.maximum(mean, FLOOR), np.maximum(shape, 0.0)
+
+
+def prediction_bound(deviation: float, units: float, rarity: float) -> float:
+    """Return the loss that the next of so many healthy units exceeds with the chance of a rarity.
+
+    The bound of a Student-t with `BOUND_DEGREES` degrees at most: where ten losses make the tail, their
+    spread is known better than their shape.
+
+    Args:
+        deviation: Standard deviation of the healthy units' signed losses.
+        units: How many there are.
+        rarity: -log of the chance.
+    """
+    from scipy.special import stdtrit
+
+    degrees = min(max(units - 1, 3.0), BOUND_DEGREES)
+    reach = -float(stdtrit(degrees, math.exp(-rarity)))
+    return deviation * math.sqrt(1 + 1 / max(units, 1.0)) * reach
 
 
 def nodes_needed(rate: float, confidence: float | None = None) -> int:

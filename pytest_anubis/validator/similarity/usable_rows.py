@@ -159,6 +159,22 @@ def rows_of(population: Population) -> Rows:
     return Rows(total=total, blocks=blocks, usable=usable, problems=problems)
 
 
+def usual_rows(population: Population, usable: BoolArray) -> BoolArray:
+    """Leave out what a node has beyond twice the usual number of rows: suspects are measured again and again.
+
+    Args:
+        population: Any.
+        usable: Shape (n,), rows that count.
+    """
+    _, codes = name_codes(population.nodes)
+    counts = np.bincount(codes[usable])
+    most = 2 * max(int(np.median(counts[counts > 0])), 1)
+    out = usable.copy()
+    for code in np.flatnonzero(counts > most).tolist():
+        out[np.flatnonzero(usable & (codes == code))[most:]] = False
+    return out
+
+
 def _block(
     values: FloatArray, offsets: IntArray, sizes: IntArray, usable: BoolArray, size: int
 ) -> Block:

@@ -88,10 +88,20 @@ def test_a_promise_is_printed_with_its_cost(
     fleet: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = str(fleet(40, lambda *_: 1.0, spread=0.07))
-    assert main(["learn", runs, "--promise", "other=10%"]) == 0
+    assert main(["learn", runs, "--promise", "other=10%"]) == 20  # its cost is counted
     told = capsys.readouterr().out
     assert "a loss of 10 % is promised to fail" in told
     assert "of the healthy nodes" in told
+    assert "does not hold" in told
+    assert main(["learn", runs, "--promise", "other=10%", "--accept-rate"]) == 0
+    capsys.readouterr()
+    assert main(["learn", runs, "--promise", "other=1%", "--accept-rate"]) == 0
+    assert (
+        "other: the promise of 1.0 % cannot be kept: losses are found from"
+        in capsys.readouterr().out
+    )
+    assert main(["learn", runs, "--promise", "othr=10%"]) == 2
+    assert "--promise othr: no such metric or component" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["learn", runs, "--promise", "other=0"])
     assert "must be a loss between 0 and 100 %" in capsys.readouterr().err

@@ -117,3 +117,56 @@ def test_a_rate_that_does_not_hold_is_told_with_its_metrics() -> None:
     assert {"rate-not-held", "rejects-many"} <= kinds
     assert baseline.self_check.worst[0].metric == "m0"
     assert baseline.self_check.worst[0].alone > 50
+
+
+def test_small_fleets_find_large_losses() -> None:
+    """Of metrics that repeat to 2 %, learned from eight nodes of which one lost a quarter in one of them."""
+    missed = 0
+    for seed in range(6):
+        values = [rates(100 * seed + m, 8, 0.02, devices=1) for m in range(12)]
+        values[0][3] *= 0.75
+        baseline = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
+        assert not baseline.unjudged
+        criterion = baseline.find("b", "m0")
+        assert criterion is not None
+        missed += judge_sample(values[0][3, 0], criterion).outcome is not Outcome.FAIL
+    assert missed <= 2
+
+
+def test_a_node_that_is_measured_often_does_not_become_the_norm() -> None:
+    good, bad = rates(1, 11, 0.01, devices=1), rates(2, 30, 0.01, devices=1) * 0.7
+    populations = population_of(
+        [*good[:, 0], *bad[:, 0]],
+        metric=Metric(name="m", unit="GB/s", better="higher"),
+        benchmark="b",
+        nodes=[*(f"n{i}" for i in range(11)), *["suspect"] * 30],
+        runs=[f"r{i}" for i in range(41)],
+    )
+    criterion = learn(populations).find("b", "m")
+    assert criterion is not None
+    assert criterion.typical == pytest.approx(100, rel=0.02)
+    assert judge_sample([70.0] * 5, criterion).outcome is Outcome.FAIL
+
+
+def test_half_of_a_fleet_that_is_dead_excuses_nothing() -> None:
+    values = rates(1, 20, 0.01, devices=1)
+    values[:8] = 0.0
+    criterion = learn(metric("m", values)).find("b", "m")
+    assert criterion is not None
+    assert judge_sample([10.0] * 5, criterion).outcome is Outcome.FAIL
+    assert judge_sample([0.0] * 5, criterion).outcome is Outcome.FAIL
+
+
+def test_a_metric_of_few_nodes_has_alpha_alone_in_a_table_of_many() -> None:
+    many, few = metric("many", rates(1, 20)), metric("few", rates(2, 4))
+    baseline = learn(many, few)
+    limits = {c.metric.name: c.learned for c in baseline.criteria if c.scope == "unit"}
+    assert limits["few"] is None
+    assert limits["many"] is not None
+
+
+def test_a_promise_counts_in_the_self_check() -> None:
+    strict = learn(metric("m", rates(0, 100, 0.03)), promises={"": 0.06})
+    assert strict.self_check is not None
+    assert strict.self_check.rejected > 20
+    assert not strict.self_check.holds
