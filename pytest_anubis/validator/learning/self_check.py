@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck
-from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail, of_enough_nodes
+from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
 from pytest_anubis.validator.limits.healthy_null import HALF
 from pytest_anubis.validator.similarity.centre import FEWEST
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
@@ -45,7 +45,7 @@ def self_check(
     """
     by_metric: dict[tuple[str, str], set[str]] = {}
     trust: dict[str, float] = {}
-    for criterion, tail in zip(criteria, of_enough_nodes(tails), strict=True):
+    for criterion, tail in zip(criteria, tails, strict=True):
         if tail is None:
             continue
         for name, value in zip(tail.nodes, tail.trust.tolist(), strict=True):

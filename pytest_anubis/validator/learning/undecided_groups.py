@@ -11,14 +11,18 @@ from pytest_anubis.core.baseline import Finding, SecondPopulation
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import separating_attribute
-from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
+from pytest_anubis.validator.limits.healthy_null import healthy_null
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, distinct_codes, name_codes
 
 FAR = 6.0
 """How many scales from its middle a slower group reaches: of normal noise one unit in a billion lies beyond,
 of noise with tails like Student's t with three degrees one in two hundred."""
-NEAR = 0.05
-"""How far from its middle a slower group is followed, and a margin: scattered sick units are no group."""
+DEAD = 0.9
+"""Loss beyond which a group is dead and no other way to be healthy: a benchmark of caches is four times as
+fast on one half of a fleet of cloud machines as on the other half."""
+NEAR = 0.1
+"""How far from its middle a slower group is followed, and a margin, twice the practical threshold: scattered
+sick units are no group."""
 
 
 def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCriterion:
@@ -32,13 +36,13 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
     if criterion is None:
         return learned
     typical_loss = float(np.median(learned.losses[slower]))
-    if typical_loss > HALF:
-        return learned  # what lost more than half of what is normal is no other way to be healthy
+    if typical_loss > DEAD:
+        return learned
     near = slower & (np.abs(learned.losses - typical_loss) <= NEAR)
     signed = np.where(slower, learned.losses - learned.gains, np.nan)
     null = healthy_null(signed, slower)
     reach = min(null.middle + FAR * null.scale, float(learned.losses[near].max()) + NEAR)
-    threshold = min(max(1 - reach, HALF), criterion.alpha)
+    threshold = min(max(1 - reach, 1 - DEAD), criterion.alpha)
     population, metric = learned.population, learned.population.metric
     nodes, codes = name_codes(population.nodes)
     count = len(distinct_codes(codes[slower])) if len(nodes) > 1 else int(slower.sum())
