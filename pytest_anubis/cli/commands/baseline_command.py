@@ -28,7 +28,6 @@ from pytest_anubis.store.baselines.baseline_files import (
     load_baseline,
     save_baseline,
 )
-from pytest_anubis.validator.limits.second_population import decided
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, Criterion
@@ -213,6 +212,8 @@ def _expire(options: argparse.Namespace) -> None:
 
 def _populations(options: argparse.Namespace) -> None:
     """List the groups; with decisions, write them into the file and seal it again."""
+    from pytest_anubis.validator.limits.second_population import decided
+
     path = _the_file(options.file)
     baseline = load_baseline(path)
     groups = [criterion for criterion in baseline.criteria if criterion.second is not None]
