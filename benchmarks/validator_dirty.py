@@ -19,52 +19,34 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
-import numpy.typing as npt
+from validator_thresholds import (
+    DEVICES,
+    FAIL,
+    HELD,
+    METRICS,
+    Flags,
+    Values,
+    population,
+    real_machines,
+    real_population,
+)
+from validator_thresholds import Fleet as HealthyFleet
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Scope
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.validator import judge_columns, learn_baseline
 
-Values = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-METRICS, DEVICES, STEPS, HELD = 41, 8, 20, 400
 LEAST, MOST = 0.03, 0.6
-FAIL = 2
 
 
-@dataclass
-class Fleet:
-    """The true noise of a fleet: per metric between nodes, between devices, within a sample."""
-
-    rng: np.random.Generator
-    node: Values = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Draw the metrics' own noise."""
-        draw = self.rng.uniform
-        self.node = np.exp(draw(np.log(0.001), np.log(0.01), METRICS))
-        self.device = np.exp(draw(np.log(0.001), np.log(0.008), METRICS))
-        self.within = np.exp(draw(np.log(0.003), np.log(0.03), METRICS))
-        self.heavy = np.arange(METRICS) % 3 == 2
-
-    def values(self, metric: int, nodes: int) -> Values:
-        """Return times, shape (nodes, DEVICES, STEPS)."""
-        shape = (nodes, DEVICES)
-        device = (
-            self.rng.standard_t(3, shape) if self.heavy[metric] else self.rng.normal(size=shape)
-        )
-        shift = self.node[metric] * self.rng.normal(size=(nodes, 1)) + self.device[metric] * device
-        noise = self.within[metric] * self.rng.normal(size=(*shape, STEPS))
-        if self.heavy[metric]:
-            hit = self.rng.random(noise.shape) < 0.01
-            noise = noise + np.where(hit, self.rng.exponential(0.1, noise.shape), 0)
-        return np.asarray(100 * np.exp(shift[:, :, None] + noise))
+class Fleet(HealthyFleet):
+    """A fleet of which a share is sick."""
 
     def sick(
         self, nodes: int, share: float, batch: bool
@@ -81,18 +63,6 @@ class Fleet:
                 devices = slice(None) if rng.random() < 0.5 else slice(first, first + 1)
             for metric in metrics.tolist():
                 yield node, metric, devices, float(rng.uniform(LEAST, MOST))
-
-
-def population(metric: int, values: Values) -> Population:
-    """Return one row a device."""
-    n = values.shape[0]
-    return population_of(
-        list(values.reshape(n * DEVICES, STEPS)),
-        metric=Metric(name=f"m{metric:02d}", unit="ms", better="lower"),
-        benchmark="b",
-        nodes=[f"n{i:04d}" for i in range(n) for _ in range(DEVICES)],
-        devices=[f"d{d}" for _ in range(n) for d in range(DEVICES)],
-    )
 
 
 class Ours:
@@ -317,12 +287,7 @@ def real(folder: Path, nodes: int = 300) -> None:
     Cloud machines with one value of every metric; metrics in which a fifth of the machines or more is sick
     already, by their own fleet, are left out.
     """
-    import pandas as pd
-
-    table = pd.read_parquet(folder / "azure_vm_noise" / "short_D8s_v5_eastus.parquet")
-    names = pd.read_csv(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
-    codes = [c for c in table.columns if c.startswith("m") and table[c].notna().mean() > 0.3]
-    table = table.dropna(subset=codes).reset_index(drop=True)
+    table, names, codes = real_machines(folder)
     print(f"{len(table)} cloud machines, {len(codes)} metrics; learned from {nodes} of them")
     for share in (0.0, 0.1, 0.2, 0.3):
         rng = np.random.default_rng(1)
@@ -332,7 +297,7 @@ def real(folder: Path, nodes: int = 300) -> None:
             for code in rng.permutation(codes)[: rng.integers(1, 6)].tolist():
                 _worsen(train, names, code, place, float(rng.uniform(LEAST, MOST)))
         baseline = learn_baseline(
-            [_real_population(train, code, names) for code in codes],
+            [real_population(train, code, names) for code in codes],
             hardware_class="c",
             created="-",
         )
@@ -344,7 +309,7 @@ def real(folder: Path, nodes: int = 300) -> None:
             for loss, seen in found.items():
                 worse = held.copy()
                 _worsen(worse, names, code, slice(None), loss)
-                judged = judge_columns(_real_population(worse, code, names), criterion)
+                judged = judge_columns(real_population(worse, code, names), criterion)
                 seen.append(float((judged.outcome == FAIL).mean()))
         told = ", ".join(f"{loss:.0%} in {np.mean(seen):.0%}" for loss, seen in found.items())
         stated = [c.detectable for c in baseline.criteria if c.detectable is not None]
@@ -352,23 +317,10 @@ def real(folder: Path, nodes: int = 300) -> None:
               f"states {np.median(stated):.0%}")  # fmt: skip
 
 
-def _worsen(table: object, names: object, code: str, rows: int | slice, loss: float) -> None:
-    lower = bool(names.lower_is_better[code])  # type: ignore[attr-defined]
-    column = table.columns.get_loc(code)  # type: ignore[attr-defined]
-    table.iloc[rows, column] *= 1 / (1 - loss) if lower else 1 - loss  # type: ignore[attr-defined]
-
-
-def _real_population(table: object, code: str, names: object) -> Population:
-    lower = bool(names.lower_is_better[code])  # type: ignore[attr-defined]
-    return population_of(
-        table[code].to_numpy(dtype=float)[:, None],  # type: ignore[index]
-        metric=Metric(
-            name=code,
-            unit=str(names.unit[code]),  # type: ignore[attr-defined]
-            better="lower" if lower else "higher",
-        ),
-        benchmark="b",
-    )
+def _worsen(table: Any, names: Any, code: str, rows: int | slice, loss: float) -> None:
+    lower = bool(names.lower_is_better[code])
+    column = table.columns.get_loc(code)
+    table.iloc[rows, column] *= 1 / (1 - loss) if lower else 1 - loss
 
 
 def main() -> None:

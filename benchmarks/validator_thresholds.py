@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -213,14 +213,19 @@ def simulate(nodes: int, seed: int) -> tuple[Table, Table, float]:
     return *tables, took
 
 
-def real(folder: Path) -> None:
-    """Print the achieved rate on held-out real machines, each with one value of every metric."""
+def real_machines(folder: Path) -> tuple[Any, Any, list[str]]:
+    """Return cloud machines that have all metrics as a table, what the metrics are, and their codes."""
     import pandas as pd
 
     table = pd.read_parquet(folder / "azure_vm_noise" / "short_D8s_v5_eastus.parquet")
     names = pd.read_csv(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
     codes = [c for c in table.columns if c.startswith("m") and table[c].notna().mean() > 0.3]
-    table = table.dropna(subset=codes).reset_index(drop=True)
+    return table.dropna(subset=codes).reset_index(drop=True), names, codes
+
+
+def real(folder: Path) -> None:
+    """Print the achieved rate on held-out real machines, each with one value of every metric."""
+    table, names, codes = real_machines(folder)
     print(f"\nreal: {len(table)} cloud machines with all of {len(codes)} metrics")
     rng = np.random.default_rng(0)
     for nodes in (120, 300, 1000):
@@ -229,7 +234,7 @@ def real(folder: Path) -> None:
         for _ in range(SPLITS):
             order = rng.permutation(len(table))
             train, held = (
-                [_real_population(table.iloc[part], code, names) for code in codes]
+                [real_population(table.iloc[part], code, names) for code in codes]
                 for part in (order[:nodes], order[nodes : nodes + 1500])
             )
             baseline = learn_baseline(train, hardware_class="c", created="-")
@@ -306,13 +311,15 @@ def _healthy(populations: Sequence[Population]) -> set[str]:
     return nodes
 
 
-def _real_population(frame: object, code: str, names: object) -> Population:
-    column = frame[code].to_numpy(dtype=float)  # type: ignore[index]
-    lower = names.lower_is_better[code]  # type: ignore[attr-defined]
-    unit = str(names.unit[code])  # type: ignore[attr-defined]
+def real_population(table: Any, code: str, names: Any) -> Population:
+    """Return one metric of cloud machines, one row a machine."""
     return population_of(
-        column[:, None],
-        metric=Metric(name=code, unit=unit, better="lower" if lower else "higher"),
+        table[code].to_numpy(dtype=float)[:, None],
+        metric=Metric(
+            name=code,
+            unit=str(names.unit[code]),
+            better="lower" if names.lower_is_better[code] else "higher",
+        ),
         benchmark="b",
     )
 

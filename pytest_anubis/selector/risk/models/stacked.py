@@ -95,7 +95,7 @@ class Stacked(HazardModel):
         self.parts = tuple(parts)
 
     def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
-        raise NotImplementedError  # `fit` fits the parts
+        raise TypeError("a stacked model has nothing of its own to fit: `fit` fits its parts")
 
     def _cumulative(self, times: Floats, z: Floats) -> Floats:
-        raise NotImplementedError  # `cumulative` asks the parts
+        raise TypeError("a stacked model has no hazard of its own: `cumulative` asks its parts")
