@@ -28,10 +28,11 @@ MOST_REFITTED = 1000
 more, one node's few hardly bend the shape."""
 FARTHEST = 1e12
 """No tail is followed further: the largest loss is 1."""
-BOUND_DEGREES, BOUNDED = 4.0, 100.0
-"""Degrees of freedom of the bound on few units, and up to how many there is one: the tail of a hundred rests
-on the ten largest. With five degrees losses of 20 % are missed less often, and more healthy nodes of
-heavy-tailed metrics are rejected than is stated."""
+BOUND_DEGREES, BOUNDED = 4.0, 400.0
+"""Degrees of freedom of the bound on few units, and up to how many there is one: of four hundred units forty
+make the tail, as many as the shape that is expected beforehand counts for (`SHRINK`). With five degrees
+losses of 20 % are missed less often, and more healthy nodes of heavy-tailed metrics are rejected than is
+stated."""
 ROUNDING = 1e-9
 """Whole numbers of nodes that are missed by less are meant: 1 / .01 - 1 is 99 but for rounding."""
 
@@ -203,8 +204,8 @@ def _mean_and_shape(
 def prediction_bound(deviation: float, units: float, rarity: float) -> float:
     """Return the loss that the next of so many healthy units exceeds with the chance of a rarity.
 
-    The bound of a Student-t with `BOUND_DEGREES` degrees at most: where ten losses make the tail, their
-    spread is known better than their shape.
+    The bound of a Student-t with `BOUND_DEGREES` degrees at most: where a few dozen losses make the tail,
+    their spread is known better than their shape.
 
     Args:
         deviation: Standard deviation of the healthy units' signed losses.
