@@ -97,10 +97,9 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
     judged = {(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)}
     for criterion in baseline.criteria:
         key = (criterion.benchmark, criterion.metric.name)
-        if criterion.detectable is None or key not in judged:
+        loss = criterion.shown_loss
+        if loss is None or key not in judged:
             continue
-        lower = criterion.metric.better == "lower"
-        loss = criterion.detectable / (1 + criterion.detectable) if lower else criterion.detectable
         smallest[key] = max(smallest.get(key, 0.0), loss)
     if not smallest:
         return ""
