@@ -32,6 +32,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
 from pytest_anubis.hardware.inventory.node_attributes import node_facts
 from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
 from pytest_anubis.validator.learning.plain_checks import plain_checks
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 
 LEAST_ROUNDS = 3
+NAMED = 100
+"""Characters for the names of metrics in one line: more is read in the file."""
 NOT_ACCEPTED = 20
 """Exit code of a baseline that was written and is less than it claims: as that of an undecided node."""
 
@@ -54,7 +57,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "are run here, or from runs that were collected from many nodes.",
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
         "for which no criterion could be learned; 20 a baseline was written, but it does not hold its stated "
-        "error rate, or others disturbed the machine so much that a metric has no criterion.",
+        "error rate, others disturbed the machine so much that a metric has no criterion, or somebody must "
+        "decide about a slower group of nodes (anubis baseline populations FILE).",
     )
     parser.add_argument(
         "sources",
@@ -199,6 +203,11 @@ def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
     for name in options.without:
         if name not in names:
             raise CommandError(f"--without {name}: no such metric among the runs; check its name")
+    if names and names <= set(options.without):
+        raise CommandError(
+            f"--without: it names all {count_text(len(names), 'metric')} of these runs; name fewer, so that "
+            "something is left to learn"
+        )
     known = names | {part for p in runs.populations for part in _parts(p.component)} | {""}
     for name, _ in options.promise:
         if name not in known:
@@ -236,7 +245,7 @@ def _parts(component: str) -> list[str]:
 
 def _doubtful(baseline: Baseline, populations: list[Population], *, accept: bool) -> bool:
     """Say what makes a baseline less than it claims, and return whether anything does."""
-    check, doubt = baseline.self_check, False
+    check, doubt = baseline.self_check, bool(baseline.undecided)
     if check is not None and not check.holds and not accept:
         say(
             "the stated error rate does not hold (see above): leave out what breaks it (--without METRIC), "
@@ -314,6 +323,12 @@ def _learn_class(
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
     say(f"written: {path}")
+    if baseline.undecided:
+        metrics = count_text(len(baseline.undecided), "metric")
+        say(
+            f"somebody must decide about slower groups of nodes in {metrics} "
+            f"({clip(', '.join(baseline.undecided), NAMED)}): anubis baseline populations {path}"
+        )
     if options.html is not None:
         page = options.html
         _write_page(
