@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -31,6 +32,7 @@ from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
 from pytest_anubis.validator.learning.learning_findings import learning_findings
 from pytest_anubis.validator.learning.machine_thresholds import (
+    LASTING,
     MachineThreshold,
     machine_thresholds,
 )
@@ -271,15 +273,16 @@ def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | No
         own = 0.0
         if id(item) in by_item:
             threshold = by_item[id(item)]
-            own = ONE_IN_TWENTY * threshold.scale
+            # What was recorded as one value is judged as it is; all else is looked at again before it fails.
+            single = int(np.diff(item.population.offsets)[item.rows.usable].max()) == 1
+            limit = threshold.unconfirmed if single else threshold.confirmed
+            own = ONE_IN_TWENTY * threshold.scale * (1.0 if single else math.sqrt(LASTING))
             criterion = replace(
                 criterion,
                 learned=threshold.confirmed,
                 unconfirmed=threshold.unconfirmed,
                 spread=threshold.scale,
-                detectable=detectable(
-                    criterion.metric.better, min(criterion.alpha, threshold.confirmed), own
-                ),
+                detectable=detectable(criterion.metric.better, min(criterion.alpha, limit), own),
                 notes=(
                     *criterion.notes,
                     f"one machine: the limit is the spread of its {criterion.units} runs with a margin "
