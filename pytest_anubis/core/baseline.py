@@ -68,6 +68,10 @@ class PacedForm:
     medians: tuple[NotNegative, ...] = ()
 
 
+SEPARATES = " separates them"
+"""Stands behind the name of the attribute that tells two groups of nodes apart, where they are told."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondPopulation:
     """A slower group of units that may be as healthy as the others: nobody has decided yet, or somebody has.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime as dt
 import shlex
 import subprocess
@@ -17,9 +16,11 @@ from pytest_anubis.cli.shared.arguments import (
     add_output,
     add_profile,
     add_pytest_args,
+    add_split,
     add_store,
     explain,
 )
+from pytest_anubis.cli.shared.class_split import facts_of, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
@@ -29,7 +30,6 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_from_plain,
     inventory_to_plain,
 )
-from pytest_anubis.hardware.inventory.node_attributes import node_facts
 from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip
@@ -111,6 +111,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="exit with 0 although the baseline does not hold its stated error rate",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
+    add_split(parser)
     add_pytest_args(parser)
 
 
@@ -197,7 +198,7 @@ def _spoiled(runs: list[Path], wanted: int) -> int:
 
 
 def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
-    runs = _read(paths)
+    runs = split_classes(_read(paths), options.split)
     by_class: dict[str, list[Population]] = {}
     names = {population.metric.name for population in runs.populations}
     for name in options.without:
@@ -344,11 +345,7 @@ def _node_attributes(runs: RunSet, key: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for run in runs.runs:
         if run.hardware_class == key:
-            facts = found.setdefault(run.node, {})
-            facts.update(run.attributes)
-            with contextlib.suppress(InventoryError):  # `_golden` tells of it
-                if run.inventory:
-                    facts.update(node_facts(inventory_from_plain(run.inventory, where=run.run)))
+            found.setdefault(run.node, {}).update(facts_of(run))
     return found
 
 
