@@ -118,6 +118,12 @@ OPTIONS: tuple[Option, ...] = (
         help="Leave serial numbers and addresses out of journals and reports",
     ),
     Option(
+        flag="--anubis-split",
+        metavar="NAME,...",
+        help="Versions or settings of a node that split its hardware class, as findings name them, e.g. "
+        "'driver nvidia'; see 'anubis learn --split'",
+    ),
+    Option(
         flag="--anubis-inventory",
         metavar="FILE",
         ini=False,

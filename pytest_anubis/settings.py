@@ -73,6 +73,7 @@ class Settings:
         scratch: Folder on the disk to be tested; None is pytest's temporary folder.
         quiet_limits: Shares above which others disturb a measurement, by name.
         quiet_wait: Seconds for which a disturbed measurement waits for a quiet machine, at most.
+        split: Names of facts about the node that split its hardware class.
         allowed_processes: Names of commands, as shell patterns, that disturb nothing.
         waivers: File of the failures that somebody answers for; None if there is none.
         select: What the Selector goes by; empty: it leaves nothing out.
@@ -106,6 +107,7 @@ class Settings:
     duration: float | None = None
     quiet_limits: Mapping[str, float] = field(default_factory=dict)
     quiet_wait: float = 10.0
+    split: tuple[str, ...] = ()
     allowed_processes: tuple[str, ...] = ()
     waivers: Path | None = None
     select: Selection = ""
@@ -182,6 +184,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
         quiet_limits=_quiet_limits(raw["anubis_quiet_limit"]),
         quiet_wait=_time("--anubis-quiet-wait", positive=False)(raw["anubis_quiet_wait"]),
+        split=tuple(filter(None, map(str.strip, str(raw["anubis_split"] or "").split(",")))),
         allowed_processes=tuple(filter(None, re.split(r"[,\s]+", raw["anubis_allow_process"]))),
         waivers=_optional(raw["anubis_waivers"], lambda text: base / text),
         **_selection(config, raw),

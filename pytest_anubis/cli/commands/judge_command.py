@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.shared.arguments import add_baseline, baseline_place, explain
+from pytest_anubis.cli.shared.arguments import add_baseline, add_split, baseline_place, explain
+from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show
 from pytest_anubis.cli.shared.progress import Progress
@@ -64,6 +65,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="TOML file of the failures that somebody answers for, as of today; default: those that the runs "
         "themselves had (--anubis-waivers)",
     )
+    add_split(parser)
     parser.add_argument(
         "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
     )
@@ -78,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     tell = partial(say, file=sys.stderr) if printed else say
     waivers = _waivers(options.waivers)
     baselines = _baselines(options, tell)
-    runs = _read(options.runs, tell)
+    runs = split_classes(_read(options.runs, tell), options.split)
     with Progress("judging") as progress:
         judged = judge_fleet(
             runs.populations,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime as dt
 import math
 from collections.abc import Callable, Sequence
@@ -12,15 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.learning.doubts import is_doubtful
 from pytest_anubis.cli.learning.option_values import loss_of, promise_of, rate_of, time_of
 from pytest_anubis.cli.learning.rounds import Rounds
 from pytest_anubis.cli.shared.arguments import (
     add_output,
     add_profile,
     add_pytest_args,
+    add_split,
     add_store,
     explain,
 )
+from pytest_anubis.cli.shared.class_split import facts_of, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
@@ -30,10 +32,10 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_from_plain,
     inventory_to_plain,
 )
-from pytest_anubis.hardware.inventory.node_attributes import node_facts
 from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.power_text import next_lines, power_lines
+from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
 from pytest_anubis.validator.learning.plain_checks import plain_checks
 
@@ -57,6 +59,8 @@ DEFAULT_ROUNDS = 5
 DETECT = 0.1
 """Loss that every metric is to find: what a job that waits for its slowest node notices."""
 
+NAMED = 100
+"""Characters for the names of metrics in one line: more is read in the file."""
 NOT_ACCEPTED = 20
 """Exit code of a baseline that was written and is less than it claims: as that of an undecided node."""
 
@@ -69,7 +73,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "are run here, or from runs that were collected from many nodes.",
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
         "for which no criterion could be learned; 20 a baseline was written, but it does not hold its stated "
-        "error rate, or others disturbed the machine so much that a metric has no criterion.",
+        "error rate, others disturbed the machine so much that a metric has no criterion, or somebody must "
+        "decide about a slower group of nodes (anubis baseline populations FILE).",
     )
     parser.add_argument(
         "sources",
@@ -143,6 +148,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="exit with 0 although the baseline does not hold its stated error rate",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
+    add_split(parser)
     add_pytest_args(parser)
 
 
@@ -207,12 +213,17 @@ def _spoiled(runs: Sequence[Path], wanted: int) -> int:
 
 
 def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
-    runs = _read(paths)
+    runs = split_classes(_read(paths), options.split)
     by_class: dict[str, list[Population]] = {}
     names = {population.metric.name for population in runs.populations}
     for name in options.without:
         if name not in names:
             raise CommandError(f"--without {name}: no such metric among the runs; check its name")
+    if names and names <= set(options.without):
+        raise CommandError(
+            f"--without: it names all {count_text(len(names), 'metric')} of these runs; name fewer, so that "
+            "something is left to learn"
+        )
     known = names | {part for p in runs.populations for part in _parts(p.component)} | {""}
     for name, _ in options.promise:
         if name not in known:
@@ -234,9 +245,13 @@ def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
         if not baseline.criteria:
             without.append(key)
             continue
-        doubtful += _doubtful(baseline, populations, accept=options.accept_rate)
+        doubtful += is_doubtful(baseline, populations, accept=options.accept_rate)
         if not all(_is_run(Path(source)) for source in options.sources):
-            _tell_power(options, baseline)
+            longer = math.ceil(LONGER * (options.time or SMOKE_TIME) / 60)
+            for line in power_lines(baseline, options.detect):
+                say(line)
+            for line in next_lines(baseline, options.detect, options.sources, longer):
+                say(line)
     if without:
         raise CommandError(
             f"{', '.join(without)}: no criterion could be learned; the findings above say why"
@@ -248,44 +263,6 @@ def _parts(component: str) -> list[str]:
     """Return a component and all that it is a part of."""
     names = component.split(".")
     return [".".join(names[: number + 1]) for number in range(len(names))]
-
-
-def _doubtful(baseline: Baseline, populations: list[Population], *, accept: bool) -> bool:
-    """Say what makes a baseline less than it claims, and return whether anything does."""
-    check, doubt = baseline.self_check, False
-    if check is not None and not check.holds and not accept:
-        say(
-            "the stated error rate does not hold (see above): leave out what breaks it (--without METRIC), "
-            "learn its populations apart, or take the rate as it is with --accept-rate"
-        )
-        doubt = True
-    disturbed = {
-        (population.benchmark, population.metric.name)
-        for population in populations
-        if any(problem.kind == "disturbed" for problem in population.problems.values())
-    }
-    lost = [item for item in baseline.unjudged if (item.benchmark, item.metric) in disturbed]
-    if lost:
-        say(
-            f"{count_text(len(lost), 'metric')} lost to disturbances: "
-            f"{', '.join(item.metric for item in lost)}; learn again when this machine is quiet"
-        )
-        doubt = True
-    return doubt
-
-
-def _tell_power(options: argparse.Namespace, baseline: Baseline) -> None:
-    """Say what the baseline of this machine can show, and what to type next."""
-    from pytest_anubis.validator.deciding.ledger import uncovered
-
-    for line in power_lines(baseline, options.detect):
-        say(line)
-    bare = uncovered(baseline)
-    for line in bare:
-        say(line)
-    longer = math.ceil(LONGER * (options.time or SMOKE_TIME) / 60)
-    for line in next_lines(baseline, options.detect, options.sources, longer, accepts=not bare):
-        say(line)
 
 
 def _read(paths: list[Path]) -> RunSet:
@@ -333,6 +310,12 @@ def _learn_class(
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
     say(f"written: {path}")
+    if baseline.undecided:
+        metrics = count_text(len(baseline.undecided), "metric")
+        say(
+            f"somebody must decide about slower groups of nodes in {metrics} "
+            f"({clip(', '.join(baseline.undecided), NAMED)}): anubis baseline populations {path}"
+        )
     if options.html is not None:
         page = options.html
         _write_page(
@@ -371,11 +354,7 @@ def _node_attributes(runs: RunSet, key: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for run in runs.runs:
         if run.hardware_class == key:
-            facts = found.setdefault(run.node, {})
-            facts.update(run.attributes)
-            with contextlib.suppress(InventoryError):  # `_golden` tells of it
-                if run.inventory:
-                    facts.update(node_facts(inventory_from_plain(run.inventory, where=run.run)))
+            found.setdefault(run.node, {}).update(facts_of(run))
     return found
 
 

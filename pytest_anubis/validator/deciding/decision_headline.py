@@ -58,6 +58,9 @@ def headline(
         return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
+    if risk is not None and evidence.residual_interval is not None:
+        low, high = map(percent_text, evidence.residual_interval)
+        at_risk += f" (95 % within {low} to {high})"
     reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence))
     if unneeded:
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"

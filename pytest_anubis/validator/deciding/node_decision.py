@@ -106,6 +106,7 @@ def judge_node(
         if baseline
         else next((v.baseline for v in verdicts if v.baseline), ""),
         residual_risk=evidence.residual_risk,
+        residual_interval=evidence.residual_interval,
         triage=min(bad or verdicts, key=lambda v: v.severity).triage if verdicts else Triage.NONE,
         lowest=min((verdict.similarity or 0.0 for verdict in bad), default=None),
     )
