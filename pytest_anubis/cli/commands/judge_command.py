@@ -67,6 +67,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
     )
+    parser.add_argument(
+        "--other-machine",
+        action="store_true",
+        help="let the baseline of one machine accept other machines too",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
             started={(run.run, run.node): run.started for run in runs.runs},
             evidence=_evidence(runs),
             waivers=waivers,
+            other_machine=options.other_machine,
             progress=progress.count,
         )
     if printed:
