@@ -11,6 +11,7 @@ import pytest
 from pytest_anubis.core.events import Event
 from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
+from pytest_anubis.report.text.goal_tree import questions_text
 from pytest_anubis.report.text.headlines import baseline_line, inventory_line, waiting_line
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
@@ -129,8 +130,9 @@ class Terminal:
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
         if verbosity >= 0:
-            for line in duties:
-                terminalreporter.write_line(line)
+            questions = questions_text(tuple(run.state.planned.values()), run.state.record().told)
+            for line in filter(None, (questions, *duties)):
+                terminalreporter.write_line(printable(line))
         for line in run.usage_errors():
             terminalreporter.write_line(
                 printable(f"benchmark written wrongly: {line}"), yellow=True
