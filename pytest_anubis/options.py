@@ -113,6 +113,11 @@ OPTIONS: tuple[Option, ...] = (
         help="Let benchmarks without a criterion block acceptance",
     ),
     Option(
+        flag="--anubis-other-machine",
+        switch=True,
+        help="Let the baseline of one other machine accept this one",
+    ),
+    Option(
         flag="--anubis-redact",
         switch=True,
         help="Leave serial numbers and addresses out of journals and reports",

@@ -37,6 +37,7 @@ from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
+from pytest_anubis.validator.deciding.machine_identity import machine_marks
 from pytest_anubis.validator.learning.plain_checks import plain_checks
 
 if TYPE_CHECKING:
@@ -300,7 +301,13 @@ def _learn_class(
         except LearnError as error:
             raise CommandError(f"{key}: {error}") from error
     of_class = [run for run in runs.runs if run.hardware_class == key]
-    baseline = replace(baseline, inventory=_golden(runs, key), checks=plain_checks(of_class))
+    marks = {mark for run in of_class for mark in machine_marks(run.inventory)}
+    baseline = replace(
+        baseline,
+        inventory=_golden(runs, key),
+        checks=plain_checks(of_class),
+        machine=tuple(sorted(marks)) if baseline.one_machine else (),
+    )
     for line in learned_lines(baseline):
         say(line)
     if not baseline.criteria:
