@@ -284,9 +284,10 @@ def _row(
             said, printed = said_by(folder, [*filter(None, [way]), *given], view)
             shutil.rmtree(folder, ignore_errors=True)
             if neighbour.refused:
-                line = next((x for x in printed.splitlines() if neighbour.refused in x), "")
+                lines = [x for x in printed.splitlines() if "test_toy.py::" in x]
+                line = next((x for x in lines if neighbour.refused in x), "")
                 if said.status == REFUSED and line and "Traceback" not in printed:
-                    refusals.add(line.partition(": ")[2] or line)
+                    refusals.add(re.sub(r"^.*test_toy.py::\w+(\[.*?\])?: ", "", line))
                     continue
             if given and neighbour.again:
                 kept = tuple(pair for pair in said.verdicts if pair[0] != "MARGINAL")
