@@ -174,6 +174,13 @@ OPTIONS: tuple[Option, ...] = (
         help="TOML file of failures that somebody answers for, each with owner, reason and expiry date",
     ),
     Option(
+        flag="--anubis-junit",
+        choices=("properties", "plain"),
+        default="properties",
+        help="Test cases of --junitxml carry the numbers as properties, or none, for readers with a strict "
+        "schema (Jenkins' xUnit plugin)",
+    ),
+    Option(
         flag="--anubis-in-process",
         switch=True,
         ini=False,

@@ -66,6 +66,7 @@ class Settings:
         goals_required: Folders in which a benchmark without goal, question and action is an error.
         redact: Leave serial numbers and addresses out of what is written.
         inventory: Recorded inventory to use in place of this machine's; None reads the machine.
+        junit: ``properties`` puts the numbers into JUnit's test cases, ``plain`` leaves them out.
         in_process: Run the tests in pytest's own process, where no deadline holds.
         timeout: Deadline of every test in seconds; None derives it from the declared cost.
         gate: What a failed inventory does: ``stop`` the run, let it ``continue``, or ``off``.
@@ -101,6 +102,7 @@ class Settings:
     goals_required: tuple[Path, ...] = ()
     redact: bool = False
     inventory: Path | None = None
+    junit: Literal["properties", "plain"] = "properties"
     in_process: bool = False
     timeout: float | None = None
     scratch: Path | None = None
@@ -179,6 +181,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         goals_required=tuple(Path(path) for path in config.getini("anubis_goals_required")),
         redact=bool(raw["anubis_redact"]),
         inventory=_optional(raw["anubis_inventory"], lambda text: base / text),
+        junit=raw["anubis_junit"],
         in_process=_in_process(config, raw),
         gate=raw["anubis_gate"],
         resume=_resume(raw["anubis_resume"]),

@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "accepted",
     )
     parser.add_argument(
-        "--json", type=Path, metavar="OUT", help="write every verdict as JSON; - prints it"
+        "--json", type=Path, metavar="FILE", help="write every verdict as JSON; - prints it"
     )
     parser.add_argument(
         "--html",

@@ -24,6 +24,7 @@ from pytest_anubis.cli.shared.arguments import (
 )
 from pytest_anubis.cli.shared.class_split import facts_of, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.learn_sources import holds_runs
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
@@ -161,17 +162,12 @@ def run(options: argparse.Namespace) -> int:
     for path in paths:
         if not path.exists():
             raise CommandError(f"{path}: no such file or folder")
-    if all(_is_run(path) for path in paths):
+    runs = [holds_runs(path, options.store) for path in paths]
+    if all(runs):
         return _learn(options, paths)
-    if any(_is_run(path) for path in paths):
+    if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
     return _learn(options, _measure(options))
-
-
-def _is_run(path: Path) -> bool:
-    if path.is_dir():
-        return any(path.rglob("journal.jsonl")) or any(path.rglob("*.npz"))
-    return path.suffix != ".py"
 
 
 def _measure(options: argparse.Namespace) -> list[Path]:
