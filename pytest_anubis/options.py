@@ -63,6 +63,12 @@ OPTIONS: tuple[Option, ...] = (
         help="Judge against the baseline, or only measure and record",
     ),
     Option(
+        flag="--anubis-brief",
+        switch=True,
+        ini=False,
+        help="Measure for a moment only, without pauses: one of many short runs to learn from",
+    ),
+    Option(
         flag="--anubis-profile",
         choices=PROFILES,
         env=ENV_PROFILE,

@@ -54,6 +54,7 @@ class Settings:
     Attributes:
         active: ``--anubis`` was given.
         mode: ``judge`` compares with a baseline and decides; ``measure`` only records.
+        brief: Measure for a moment only: one of many short runs to learn from.
         profile: Sizes and durations of the benchmarks.
         baselines: Folder of baseline files, or one baseline file.
         store: Folder of runs, and of the history unless that is elsewhere.
@@ -87,6 +88,7 @@ class Settings:
 
     active: bool = False
     mode: Literal["judge", "measure"] = "judge"
+    brief: bool = False
     profile: Profile = "smoke"
     baselines: Path = Path("baselines")
     store: Path = Path(".anubis")
@@ -163,6 +165,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
     return Settings(
         active=bool(raw["anubis"]),
         mode=raw["anubis_mode"],
+        brief=raw["anubis_brief"],
         profile=raw["anubis_profile"],
         baselines=base / raw["anubis_baseline"],
         store=base / raw["anubis_store"],

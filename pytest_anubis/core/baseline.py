@@ -163,6 +163,14 @@ class Criterion:
         last = len(self.centre) - 1
         return (self.centre[last // 2] + self.centre[(last + 1) // 2]) / 2  # it is in order
 
+    @property
+    def shown_loss(self) -> float | None:
+        """The smallest loss that is found, as a share of the rate: 30 times as long is a loss of 97 %."""
+        if self.detectable is None:
+            return None
+        lower = self.metric.better == "lower"
+        return self.detectable / (1 + self.detectable) if lower else self.detectable
+
 
 def cannot_fail(criterion: Criterion) -> str:
     """Say why no sample could ever be judged FAIL by a criterion, or return an empty string.

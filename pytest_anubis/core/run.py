@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,18 +194,7 @@ class RunRecord:
     @property
     def cards(self) -> dict[str, str]:
         """Device under test -> slot and serial number of its card in words, as far as they are known."""
-        found = {}
-        accelerators = self.inventory.get("accelerators") or ()
-        for device in self.devices:
-            position = device.partition(":")[2]
-            if position.isdecimal() and int(position) < len(accelerators):
-                slot, serial = (
-                    str(accelerators[int(position)].get(k) or "") for k in ("pci", "serial")
-                )
-                told = [f"slot {slot}"] if slot else []
-                told += [f"serial number {serial}"] if serial not in ("", REDACTED) else []
-                found[device] = ", ".join(told)
-        return {device: words for device, words in found.items() if words}
+        return card_texts(self.devices, self.inventory)
 
     @property
     def heat_of_the_room(self) -> str:
@@ -304,6 +293,22 @@ class RunRecord:
         """The Selector's latest choice as plain data; None where it took no part."""
         found = (e.choice for e in reversed(self.events) if isinstance(e, BenchmarksChosen))
         return next(found, None)
+
+
+def card_texts(devices: Iterable[str], inventory: Mapping[str, Any]) -> dict[str, str]:
+    """Return device -> slot and serial number of its card in words, as far as an inventory knows them."""
+    found = {}
+    accelerators = inventory.get("accelerators") or ()
+    for device in devices:
+        position = device.partition(":")[2]
+        if position.isdecimal() and int(position) < len(accelerators):
+            slot, serial = (
+                str(accelerators[int(position)].get(k) or "") for k in ("pci", "serial")
+            )
+            told = [f"slot {slot}"] if slot else []
+            told += [f"serial number {serial}"] if serial not in ("", REDACTED) else []
+            found[device] = ", ".join(told)
+    return {device: words for device, words in found.items() if words}
 
 
 def _excused_verdict(verdict: MetricVerdict, why: str) -> MetricVerdict:

@@ -104,6 +104,17 @@ class Waiver:
         return ", ".join(f"{name} {text}" for name in names if (text := getattr(self, name)))
 
 
+class Trouble(StrEnum):
+    """Which kind of trouble a verdict tells of: what people count, never the exit code."""
+
+    SLOW = "slow"  # worse than normal, for sure
+    FAILED = "failed"  # wrong, broken, or reported by the hardware itself
+    BORDERLINE = "borderline"  # to be measured again or looked at first
+    UNCLEAR = "unclear"  # measured, and could not be judged
+    MISSING = "missing"  # no answer at all
+    NONE = ""  # none
+
+
 class Triage(StrEnum):
     """What to do about a verdict: the order in which people read them, never the exit code."""
 
@@ -210,6 +221,14 @@ class MetricVerdict:
         return _OF_REASON.get(self.reason, Triage.NONE) if undecided else Triage.NONE
 
     @property
+    def trouble(self) -> Trouble:
+        """Which kind of trouble it is; of what is only listed, too."""
+        if self.outcome is Outcome.FAIL and not self.retest:
+            measured = self.similarity is not None and self.better != "equal"
+            return Trouble.SLOW if measured else Trouble.FAILED
+        return _TROUBLES.get(self.outcome, Trouble.NONE)
+
+    @property
     def severity(self) -> Severity:
         """Sorts verdicts, the one to act on first: by triage, outcome, and the largest and surest loss."""
         triage = self.triage
@@ -232,6 +251,12 @@ _OF_REASON = {
 }
 """Of verdicts that are INCONCLUSIVE; of the other reasons the blocker itself says what to do."""
 _TRIAGE_ORDER = tuple(Triage)
+_TROUBLES = {
+    Outcome.FAIL: Trouble.BORDERLINE,  # what is sure is slow or failed
+    Outcome.MARGINAL: Trouble.BORDERLINE,
+    Outcome.INCONCLUSIVE: Trouble.UNCLEAR,
+    Outcome.NOT_TESTED: Trouble.MISSING,
+}
 _OUTCOME_ORDER = ("FAIL", "MARGINAL", "INCONCLUSIVE", "NOT_TESTED", "PASS")
 
 
@@ -278,6 +303,8 @@ class NodeVerdict:
         residual_interval: Its 95 % interval; None where nobody knows it.
         triage: What to do first about what rejects, or else about what is MARGINAL.
         lowest: Lowest similarity of what rejects, 0 where a test failed otherwise; None if nothing does.
+        noted: One line per thing that was judged or seen, does not block, and should be known: a loss within
+            the healthy spread, an attempt that was repeated, a waiver that covers nothing.
     """
 
     node: str
@@ -292,6 +319,7 @@ class NodeVerdict:
     residual_interval: Annotated[tuple[Share, Share] | None, Compact] = None
     triage: Triage = Triage.NONE
     lowest: Share | None = None
+    noted: tuple[str, ...] = ()
 
     @property
     def severity(self) -> tuple[int, int, float, str]:

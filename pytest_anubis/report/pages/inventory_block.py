@@ -26,7 +26,8 @@ def inventory_block(inventory: Mapping[str, Any], *, open_: bool = False) -> str
     if not inventory:
         return ""
     state = " open" if open_ else ""
-    return f"<details{state}><summary><b>inventory</b></summary>{_nested(inventory)}</details>"
+    parts = f"<div class='wide' tabindex='0'>{_nested(inventory)}</div>"
+    return f"<details{state}><summary><b>inventory</b></summary>{parts}</details>"
 
 
 def _nested(value: Any, key: str = "", depth: int = 0) -> str:
@@ -85,7 +86,7 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
         + "</tr>"
         for part in parts
     )
-    return f"{first}<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"
+    return f"{first}<div class='wide' tabindex='0'><table><tr>{head}</tr>{rows}</table></div>"
 
 
 def _label(key: Any) -> str:

@@ -355,7 +355,7 @@ def test_a_loss_that_further_looks_confirmed_is_rejected_here_as_in_the_run(lear
     assert done.returncode == 1, done.stdout + done.stderr
     found = decisions(done, learned / "out.json")
     assert found == {"single": "ACCEPTED", "confirmed": "REJECTED"}
-    listed = {node["node"]: node["listed"] for node in judged(learned / "out.json")["nodes"]}
+    listed = {node["node"]: node["noted"] for node in judged(learned / "out.json")["nodes"]}
     assert "cannot show such a loss" in listed["single"][0]
 
 
@@ -398,17 +398,18 @@ def test_what_to_act_on_first_stands_first(here: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("note: hardware class unclassified: not searched for changes")
     assert [line.split()[:3] for line in lines[1:5]] == [
-        ["REJECTED", "reject", "n08:"],
-        ["REJECTED", "reject", "n06:"],
-        ["REJECTED", "retest", "n04:"],
-        ["REJECTED", "retest", "n02:"],
+        ["REJECTED", "slow", "n08:"],
+        ["REJECTED", "slow", "n06:"],
+        ["REJECTED", "borderline", "n04:"],
+        ["REJECTED", "borderline", "n02:"],
     ]
-    assert "n08: copy. cuda:1: rate is 19.97 GB/s" in lines[1]  # which of its devices
+    assert "n08: copy rate on cuda:1 80 % slower: 19.97 GB/s, expected" in lines[1]
+    assert lines[3].endswith("; measure again first")
     assert "10 nodes: 4 REJECTED (2 of them to be measured again first), 0 UNDECIDED" in done.stdout
     data = judged(here / "out.json")
     assert [n["node"] for n in data["nodes"][:4]] == ["n08", "n06", "n04", "n02"]
     headline = data["nodes"][2]["headline"]
-    assert "(retest: a single value); and 1 more bad metric. Next step: measure again" in headline
+    assert "(retest: a single value); also 1 borderline. Next step: measure again" in headline
     worst = [v for v in data["verdicts"] if v["scope"] == "unit" and "triage" in v]
     assert [(v["node"], v["triage"]) for v in worst] == [
         ("n08", "reject"),

@@ -93,7 +93,7 @@ def test_next_steps_are_told_once() -> None:
 
 
 def test_lines_with_one_reason_become_one() -> None:
-    assert "  no baseline (2: INCONCLUSIVE t::a x, ...)" in texts()
+    assert "  2 INCONCLUSIVE: no baseline (t::a x, ...)" in texts()
     assert "  INCONCLUSIVE t::b y: no baseline" in texts(1)
     assert grouped(["a: x", "b", "c: y"]) == ["a: x", "b", "c: y"]
 
