@@ -113,6 +113,11 @@ OPTIONS: tuple[Option, ...] = (
         help="Let benchmarks without a criterion block acceptance",
     ),
     Option(
+        flag="--anubis-other-machine",
+        switch=True,
+        help="Let the baseline of one other machine accept this one",
+    ),
+    Option(
         flag="--anubis-redact",
         switch=True,
         help="Leave serial numbers and addresses out of journals and reports",
@@ -167,6 +172,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="FILE",
         env=ENV_WAIVERS,
         help="TOML file of failures that somebody answers for, each with owner, reason and expiry date",
+    ),
+    Option(
+        flag="--anubis-junit",
+        choices=("properties", "plain"),
+        default="properties",
+        help="Test cases of --junitxml carry the numbers as properties, or none, for readers with a strict "
+        "schema (Jenkins' xUnit plugin)",
     ),
     Option(
         flag="--anubis-in-process",

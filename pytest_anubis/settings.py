@@ -62,9 +62,11 @@ class Settings:
         run_id: Name of this run; empty: one is made from the date and the node's name.
         fail_on: The mildest verdict that fails a test: ``fail`` or ``marginal``.
         require_all: What has no criterion blocks acceptance too.
+        other_machine: The baseline of one other machine may accept this one.
         goals_required: Folders in which a benchmark without goal, question and action is an error.
         redact: Leave serial numbers and addresses out of what is written.
         inventory: Recorded inventory to use in place of this machine's; None reads the machine.
+        junit: ``properties`` puts the numbers into JUnit's test cases, ``plain`` leaves them out.
         in_process: Run the tests in pytest's own process, where no deadline holds.
         timeout: Deadline of every test in seconds; None derives it from the declared cost.
         gate: What a failed inventory does: ``stop`` the run, let it ``continue``, or ``off``.
@@ -96,9 +98,11 @@ class Settings:
     run_id: str = ""
     fail_on: Literal["fail", "marginal"] = "fail"
     require_all: bool = False
+    other_machine: bool = False
     goals_required: tuple[Path, ...] = ()
     redact: bool = False
     inventory: Path | None = None
+    junit: Literal["properties", "plain"] = "properties"
     in_process: bool = False
     timeout: float | None = None
     scratch: Path | None = None
@@ -173,9 +177,11 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         run_id=_run_id(raw["anubis_run_id"]),
         fail_on=raw["anubis_fail_on"],
         require_all=bool(raw["anubis_require_all"]),
+        other_machine=bool(raw["anubis_other_machine"]),
         goals_required=tuple(Path(path) for path in config.getini("anubis_goals_required")),
         redact=bool(raw["anubis_redact"]),
         inventory=_optional(raw["anubis_inventory"], lambda text: base / text),
+        junit=raw["anubis_junit"],
         in_process=_in_process(config, raw),
         gate=raw["anubis_gate"],
         resume=_resume(raw["anubis_resume"]),

@@ -64,6 +64,8 @@ class RunEvidence:
         broken_off: Why nothing can be decided: none of the runs came to its end. Empty if one did.
         cards: Device -> slot and serial number of its card, as far as they are known.
         waivers: The failures that somebody answers for, as its runs had them.
+        machine: How its machine is known again (`validator/deciding/machine_identity.py`).
+        other_machine: Its runs were told to accept by the baseline of one other machine.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -77,6 +79,8 @@ class RunEvidence:
     broken_off: str = ""
     cards: Mapping[str, str] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
+    machine: frozenset[str] = frozenset()
+    other_machine: bool = False
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
         """Return both; of two risks the larger one."""
@@ -98,6 +102,8 @@ class RunEvidence:
             broken_off=self.broken_off and more.broken_off,
             cards={**self.cards, **more.cards},
             waivers=tuple(dict.fromkeys((*self.waivers, *more.waivers))),
+            machine=self.machine | more.machine,
+            other_machine=self.other_machine and more.other_machine,
         )
 
 

@@ -43,6 +43,7 @@ MAY_IMPORT = {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "solver_output",
         "distributed", "passwords",
     },
+    "__main__": {"cli"},
     "start": {
         "core", "store", "hardware", "report", "codec", "settings", "session", "distributed",
     },

@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "accepted",
     )
     parser.add_argument(
-        "--json", type=Path, metavar="OUT", help="write every verdict as JSON; - prints it"
+        "--json", type=Path, metavar="FILE", help="write every verdict as JSON; - prints it"
     )
     parser.add_argument(
         "--html",
@@ -78,6 +78,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
     )
+    parser.add_argument(
+        "--other-machine",
+        action="store_true",
+        help="let the baseline of one machine accept other machines too",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -99,6 +104,7 @@ def run(options: argparse.Namespace) -> int:
         baselines,
         fail_on=options.fail_on,
         require_all=options.require_all,
+        other_machine=options.other_machine,
         waivers=waivers,
     )
     if printed:

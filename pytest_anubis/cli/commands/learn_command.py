@@ -24,6 +24,7 @@ from pytest_anubis.cli.shared.arguments import (
 )
 from pytest_anubis.cli.shared.class_split import facts_of, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.learn_sources import holds_runs
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
@@ -37,6 +38,7 @@ from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
+from pytest_anubis.validator.deciding.machine_identity import machine_marks
 from pytest_anubis.validator.learning.plain_checks import plain_checks
 
 if TYPE_CHECKING:
@@ -160,17 +162,12 @@ def run(options: argparse.Namespace) -> int:
     for path in paths:
         if not path.exists():
             raise CommandError(f"{path}: no such file or folder")
-    if all(_is_run(path) for path in paths):
+    runs = [holds_runs(path, options.store) for path in paths]
+    if all(runs):
         return _learn(options, paths)
-    if any(_is_run(path) for path in paths):
+    if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
     return _learn(options, _measure(options))
-
-
-def _is_run(path: Path) -> bool:
-    if path.is_dir():
-        return any(path.rglob("journal.jsonl")) or any(path.rglob("*.npz"))
-    return path.suffix != ".py"
 
 
 def _measure(options: argparse.Namespace) -> list[Path]:
@@ -300,7 +297,13 @@ def _learn_class(
         except LearnError as error:
             raise CommandError(f"{key}: {error}") from error
     of_class = [run for run in runs.runs if run.hardware_class == key]
-    baseline = replace(baseline, inventory=_golden(runs, key), checks=plain_checks(of_class))
+    marks = {mark for run in of_class for mark in machine_marks(run.inventory)}
+    baseline = replace(
+        baseline,
+        inventory=_golden(runs, key),
+        checks=plain_checks(of_class),
+        machine=tuple(sorted(marks)) if baseline.one_machine else (),
+    )
     for line in learned_lines(baseline):
         say(line)
     if not baseline.criteria:

@@ -116,6 +116,22 @@ def add_split(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_json(parser: argparse.ArgumentParser, what: str, *, bare: bool = False) -> None:
+    """Declare ``--json``, which in every command names a file or, as ``-``, the standard output.
+
+    Args:
+        parser: The command's.
+        what: What is written, e.g. ``the inventory``.
+        bare: The option alone prints too, as it did before it took a file.
+    """
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help=f"write {what} as JSON; - prints it",
+        **({"nargs": "?", "const": "-"} if bare else {}),
+    )
+
+
 def add_pytest_args(parser: argparse.ArgumentParser) -> None:
     """Declare ``--pytest-args``."""
     parser.add_argument(

@@ -17,6 +17,7 @@ from pytest_anubis.core.verdict import (
     Triage,
     Trouble,
 )
+from pytest_anubis.validator.deciding.machine_identity import strange_to
 
 _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
 """Reasons of what is MARGINAL by its values: not costly, and an acceptance says it."""
@@ -77,7 +78,7 @@ def headline(
     )
     good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
     return (
-        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}"
+        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline, name, evidence)}"
         f"{_power(baseline, verdicts)}{reserve}"
     )
 
@@ -136,9 +137,11 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
     return f"; a loss of {least} would have shown in {count} of {metrics}{more}{blind}"
 
 
-def _basis(baseline: Baseline | None) -> str:
+def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
     if baseline is None or not (baseline.one_machine or baseline.nodes):
         return ""
+    if strange_to(baseline, name, evidence.machine):
+        return f" (learned on one other machine, {', '.join(baseline.nodes)})"
     if baseline.one_machine:
         return " (learned on this one machine)"
     check = baseline.self_check

@@ -20,6 +20,7 @@ from pytest_anubis.validator.deciding.completeness import (
     verdicts_of_tests,
 )
 from pytest_anubis.validator.deciding.hardware_policy import verdicts_of_hardware
+from pytest_anubis.validator.deciding.machine_identity import machine_marks
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
 from pytest_anubis.validator.similarity.pacing import HOST_PACE
@@ -108,6 +109,8 @@ def decide_run(
         planned=frozenset(plan.place for plan in run.planned),
         cards=run.cards,
         waivers=run.waivers,
+        machine=machine_marks(run.inventory),
+        other_machine=run.settings.get("other_machine") is True,
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -179,6 +182,8 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         broken_off=end,
         cards=run.cards,
         waivers=run.waivers,
+        machine=machine_marks(run.inventory),
+        other_machine=run.settings.get("other_machine") is True,
     )
 
 
