@@ -243,7 +243,7 @@ def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
             without.append(key)
             continue
         doubtful += is_doubtful(baseline, populations, accept=options.accept_rate)
-        if not all(_is_run(Path(source)) for source in options.sources):
+        if not all(holds_runs(Path(source), options.store) for source in options.sources):
             longer = math.ceil(LONGER * (options.time or SMOKE_TIME) / 60)
             for line in power_lines(baseline, options.detect):
                 say(line)
