@@ -271,8 +271,8 @@ def table(name: str, found: dict[str, list[Judged]]) -> None:
         hazard = np.stack([found[model][number].draws.hazard for model in (*SINGLE, "auto")])
         drawn = paired(hazard, one.draws.follow, one.draws.event, one.draws.unit)
         print(
-            f"  draws of {len(np.unique(one.draws.unit))} units: lag +- {drawn.error:.4f} ({drawn.low:+.4f} to "
-            f"{drawn.high:+.4f}), within .003 in {drawn.near:.0%}, calibration among the two best in "
+            f"  draws of {len(np.unique(one.draws.unit))} units: lag +- {drawn.error:.4f} ({drawn.low:+.4f} "
+            f"to {drawn.high:+.4f}), within .003 in {drawn.near:.0%}, calibration among the two best in "
             f"{drawn.second:.0%}",
             flush=True,
         )
