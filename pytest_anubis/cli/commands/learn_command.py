@@ -32,7 +32,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
 from pytest_anubis.hardware.inventory.node_attributes import node_facts
 from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
+from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline, seal
 from pytest_anubis.validator.learning.plain_checks import plain_checks
 
 if TYPE_CHECKING:
@@ -352,7 +352,7 @@ def _golden(runs: RunSet, key: str) -> dict[str, Any]:
 def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:
     from pytest_anubis.report.pages.learned_page import learn_page
 
-    write_file(path, learn_page(baseline, populations))
+    write_file(path, learn_page(seal(baseline), populations))  # under the name that its file has
 
 
 def _rate(text: str) -> float | None:

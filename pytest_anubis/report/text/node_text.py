@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.verdict import (
+    HOST,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -99,8 +100,7 @@ def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
     """
     name = " ".join(filter(None, (verdict.benchmark.rpartition("::")[2], verdict.metric)))
     name += " of all devices" if verdict.scope == "node" else ""
-    # Of the host itself there is one, and the component says which part of it.
-    where = f" on {place_text(verdict.device, cards)}" if ":" in verdict.device else ""
+    where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
     blame = f" [{verdict.component}]" if verdict.component else ""
     alike, limit = verdict.similarity, verdict.threshold
     if alike is None or limit is None or alike >= limit or verdict.better == "equal":
