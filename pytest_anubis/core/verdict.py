@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated
 
-from pytest_anubis.core.field_types import AnyFloat, Share, compact
+from pytest_anubis.core.field_types import AnyFloat, Compact, Share, compact
 from pytest_anubis.core.metric import relative_loss
 
 
@@ -302,6 +303,7 @@ class NodeVerdict:
         counts: Outcome name -> how many metric verdicts.
         baseline: Id of the baseline that decided, empty if none.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
+        residual_interval: Its 95 % interval; None where nobody knows it.
         triage: What to do first about what rejects, or else about what is MARGINAL.
         lowest: Lowest similarity of what rejects, 0 where a test failed otherwise; None if nothing does.
         noted: One line per thing that was judged or seen, does not block, and should be known: a loss within
@@ -317,6 +319,7 @@ class NodeVerdict:
     counts: tuple[tuple[str, int], ...] = ()
     baseline: str = ""
     residual_risk: float | None = None
+    residual_interval: Annotated[tuple[Share, Share] | None, Compact] = None
     triage: Triage = Triage.NONE
     lowest: Share | None = None
     noted: tuple[str, ...] = ()

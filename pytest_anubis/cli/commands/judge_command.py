@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.shared.arguments import add_baseline, baseline_place, explain
+from pytest_anubis.cli.shared.arguments import add_baseline, add_split, baseline_place, explain
+from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_file
 from pytest_anubis.cli.shared.progress import Progress
@@ -45,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "accepted",
     )
     parser.add_argument(
-        "--json", type=Path, metavar="OUT", help="write every verdict as JSON; - prints it"
+        "--json", type=Path, metavar="FILE", help="write every verdict as JSON; - prints it"
     )
     parser.add_argument(
         "--html",
@@ -73,8 +74,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="TOML file of the failures that somebody answers for, as of today; default: those that the runs "
         "themselves had (--anubis-waivers)",
     )
+    add_split(parser)
     parser.add_argument(
         "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
+    )
+    parser.add_argument(
+        "--other-machine",
+        action="store_true",
+        help="let the baseline of one machine accept other machines too",
     )
 
 
@@ -91,12 +98,13 @@ def run(options: argparse.Namespace) -> int:
     tell = partial(say, file=sys.stderr) if printed else say
     waivers = _waivers(options.waivers)
     baselines = _baselines(options, tell)
-    runs = read_collected(options.runs, tell)
+    runs = split_classes(read_collected(options.runs, tell), options.split)
     judged = judge_collected(
         runs,
         baselines,
         fail_on=options.fail_on,
         require_all=options.require_all,
+        other_machine=options.other_machine,
         waivers=waivers,
     )
     if printed:

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         write_file(options.html, run_page(record, baseline))
     if options.prometheus is not None:
-        write_file(options.prometheus, prometheus_text(record.node_verdict, record.told))
+        write_file(options.prometheus, prometheus_text(record.node_verdict, record.told, record))
     if "-" not in (str(options.json), str(options.prometheus)):
         _show(record, options.verbose)
     return 0

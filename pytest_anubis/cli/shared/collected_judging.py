@@ -51,6 +51,7 @@ def judge_collected(
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
     waivers: tuple[Waiver, ...] | None = None,
+    other_machine: bool = False,
 ) -> JudgedFleet:
     """Judge all nodes of collected runs, as `judge_fleet`, with what their journals say besides samples."""
     with Progress("judging") as progress:
@@ -62,6 +63,7 @@ def judge_collected(
             started={(run.run, run.node): run.started for run in runs.runs},
             evidence=_evidence(runs),
             waivers=waivers,
+            other_machine=other_machine,
             progress=progress.count,
         )
 

@@ -17,7 +17,8 @@ from pytest_anubis.report.pages.device_comparison import peers_section
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.metric_sections import Case, cases_of, overview, section
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
-from pytest_anubis.report.text.headlines import baseline_line, lane_texts
+from pytest_anubis.report.text.goal_tree import questions_text
+from pytest_anubis.report.text.headlines import baseline_line, inventory_line, lane_texts
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
 from pytest_anubis.report.text.summary_text import unsearched_text
 
@@ -125,11 +126,13 @@ def _facts(record: RunRecord, baseline: Baseline | None) -> str:
     status = record.exit_status
     rows = [
         ("hardware", _hardware(record.inventory)),
+        ("inventory", inventory_line(record.inventory, record.settings.get("inventory"))),
         ("hardware class", record.hardware_class),
         ("held against", baseline_line(baseline) if baseline else record.baseline),
         ("run", record.run),
         ("time", _time(record)),
         ("profile", record.profile),
+        ("questions", questions_text(record.planned, record.told)),
         ("lanes", "; ".join(lane_texts(record.lanes))),
         ("exit status", "" if status is None else f"{status}, {_EXIT.get(status, 'unknown')}"),
     ]

@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_anubis.report.text.headlines import inventory_line
 from pytest_anubis.report.text.numbers import bytes_text, value_text
 
 _BYTES = frozenset({"memory", "total", "limit", "swap", "size"})
@@ -26,8 +27,9 @@ def inventory_block(inventory: Mapping[str, Any], *, open_: bool = False) -> str
     if not inventory:
         return ""
     state = " open" if open_ else ""
+    when = html.escape(inventory_line(inventory).removeprefix("inventory "))
     parts = f"<div class='wide' tabindex='0'>{_nested(inventory)}</div>"
-    return f"<details{state}><summary><b>inventory</b></summary>{parts}</details>"
+    return f"<details{state}><summary><b>inventory</b> {when}</summary>{parts}</details>"
 
 
 def _nested(value: Any, key: str = "", depth: int = 0) -> str:

@@ -78,6 +78,8 @@ def coverage_text(node: NodeVerdict) -> str:
         text += f"; {len(node.listed)} not judged"
     if node.residual_risk is not None:
         text += f"; risk of an incident after what passed: {percent(node.residual_risk)}"
+    if node.residual_interval is not None:
+        text += f" (95 % within {' to '.join(map(percent, node.residual_interval))})"
     return text
 
 

@@ -198,6 +198,8 @@ class Judge:
         )
 
     def _describe(self, item: pytest.Item, verdict: MetricVerdict) -> None:
+        if self._context.settings.junit == "plain":
+            return
         added = properties([verdict])
         item.stash.setdefault(_properties_key, []).extend(added)
         item.user_properties.extend(added)

@@ -12,12 +12,14 @@ import pytest
 from pytest_anubis.core.events import Event
 from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
-from pytest_anubis.report.text.headlines import baseline_line, waiting_line
+from pytest_anubis.report.text.goal_tree import questions_text
+from pytest_anubis.report.text.headlines import baseline_line, inventory_line, waiting_line
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.selecting.pruning import stands_down
+from pytest_anubis.validator.deciding.machine_identity import machine_marks, strange_to
 
 
 class Terminal:
@@ -51,11 +53,16 @@ class Terminal:
             f"anubis: {context.node}, hardware class {context.hardware_class}, "
             f"profile {context.settings.profile}"
         ]
+        if context.settings.inventory is not None:
+            lines.append(f"anubis: {inventory_line(context.inventory, context.settings.inventory)}")
         lines += [f"anubis: {note}" for note in context.hidden]
         if context.settings.mode == "measure":
             lines.append("anubis: measuring only, nothing is judged")
         elif context.baseline is not None:
             lines.append(f"anubis: {baseline_line(context.baseline)}")
+            strange = strange_to(context.baseline, context.node, machine_marks(context.inventory))
+            if strange and not context.settings.other_machine:
+                lines.append(f"anubis: nothing can be accepted: {strange}")
         else:
             lines.append(f"anubis: {context.baseline_note}")
         settings = context.settings
@@ -139,8 +146,9 @@ class Terminal:
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
         if verbosity >= 0:
-            for line in duties:
-                terminalreporter.write_line(line)
+            questions = questions_text(tuple(run.state.planned.values()), run.state.record().told)
+            for line in filter(None, (questions, *duties)):
+                terminalreporter.write_line(printable(line))
         for line in run.usage_errors():
             terminalreporter.write_line(
                 printable(f"benchmark written wrongly: {line}"), yellow=True

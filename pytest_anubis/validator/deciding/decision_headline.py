@@ -18,6 +18,7 @@ from pytest_anubis.core.verdict import (
     Triage,
     Trouble,
 )
+from pytest_anubis.validator.deciding.machine_identity import strange_to
 
 _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
 """Reasons of what is MARGINAL by its values: not costly, and an acceptance says it."""
@@ -67,6 +68,9 @@ def headline(
         return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
+    if risk is not None and evidence.residual_interval is not None:
+        low, high = map(percent_text, evidence.residual_interval)
+        at_risk += f" (95 % within {low} to {high})"
     reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence))
     if unneeded:
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
@@ -75,7 +79,7 @@ def headline(
     )
     good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
     return (
-        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}"
+        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline, name, evidence)}"
         f"{_power(baseline, verdicts)}{reserve}"
     )
 
@@ -113,10 +117,9 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
     judged = {(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)}
     for criterion in baseline.criteria:
         key = (criterion.benchmark, criterion.metric.name)
-        if criterion.detectable is None or key not in judged:
+        loss = criterion.shown_loss
+        if loss is None or key not in judged:
             continue
-        lower = criterion.metric.better == "lower"
-        loss = criterion.detectable / (1 + criterion.detectable) if lower else criterion.detectable
         smallest[key] = max(smallest.get(key, 0.0), loss)
     if not smallest:
         return ""
@@ -134,9 +137,11 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
     return f"; a loss of {least} would have shown in {count} of {metrics}{more}{blind}"
 
 
-def _basis(baseline: Baseline | None) -> str:
+def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
     if baseline is None or not (baseline.one_machine or baseline.nodes):
         return ""
+    if strange_to(baseline, name, evidence.machine):
+        return f" (learned on one other machine, {', '.join(baseline.nodes)})"
     if baseline.one_machine:
         return " (learned on this one machine)"
     check = baseline.self_check

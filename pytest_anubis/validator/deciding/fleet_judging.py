@@ -86,6 +86,7 @@ def judge_fleet(
     started: Mapping[tuple[str, str], str] | None = None,
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
     waivers: Sequence[Waiver] | None = None,
+    other_machine: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -104,6 +105,7 @@ def judge_fleet(
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
+        other_machine: A baseline of one machine may accept others, whatever their runs were told.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
@@ -131,7 +133,7 @@ def judge_fleet(
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
-        nodes += gathered.decide(key, baseline, fail_on, require_all)
+        nodes += gathered.decide(key, baseline, fail_on, require_all, other_machine)
         findings += class_findings(key, shifts)
         notes += _too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
@@ -294,10 +296,13 @@ class _Nodes:
         baseline: Baseline | None,
         fail_on: Literal["fail", "marginal"],
         require_all: bool,
+        other_machine: bool,
     ) -> list[tuple[NodeVerdict, NodeDetail]]:
         found = []
         for name, verdicts in self._verdicts.items():
             evidence = self._known(name)
+            if other_machine:
+                evidence = replace(evidence, other_machine=True)
             verdict = judge_node(
                 verdicts,
                 baseline=baseline,

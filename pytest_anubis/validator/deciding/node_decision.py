@@ -19,7 +19,10 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import Answers, unanswered, uncovered, unplanned
+from pytest_anubis.validator.deciding.machine_identity import strange_to
 from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines
+
+_ALLOWED = "the baseline is of one other machine, and was to be used here all the same"
 
 
 def judge_node(
@@ -81,6 +84,11 @@ def judge_node(
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
         # What happened explains it, so it stands first.
         blocking.insert(explained, "no metric was judged against a criterion of the baseline")
+    strange = strange_to(baseline, name, evidence.machine)
+    if strange and not evidence.other_machine:
+        blocking.insert(0, strange)
+    elif strange:
+        listed.insert(0, _ALLOWED)
     if require_all:
         blocking, listed, noted = [*blocking, *listed, *noted], [], []
     expired, unused = waiver_lines(verdicts, evidence, name, answers)
@@ -106,6 +114,7 @@ def judge_node(
         if baseline
         else next((v.baseline for v in verdicts if v.baseline), ""),
         residual_risk=evidence.residual_risk,
+        residual_interval=evidence.residual_interval,
         triage=min(bad or verdicts, key=lambda v: v.severity).triage if verdicts else Triage.NONE,
         lowest=min((verdict.similarity or 0.0 for verdict in bad), default=None),
         noted=tuple(dict.fromkeys(noted)),

@@ -198,6 +198,29 @@ def test_learning_names_the_firmware_that_separates_a_second_population(here: Pa
     assert told in (here / "page.html").read_text()
 
 
+def test_a_class_is_split_by_the_firmware_that_separates_its_nodes(here: Path) -> None:
+    for i in range(24):
+        old = i % 2 == 0
+        journal(here, f"n{i:02d}", (80 if old else 100) + 0.01 * i, "95.0" if old else "96.1")
+    assert anubis("learn", "store").returncode == 20
+    shown = anubis("baseline", "populations", "baselines").stdout
+    assert "12 of 24 have 80.11 GB/s" in shown
+    assert "or learn the groups apart: anubis learn RUNS --split 'accelerator vbios'" in shown
+    assert "with --anubis-split='accelerator vbios'" in shown
+    learned = anubis("learn", "store", "-o", "apart", "--split", "accelerator vbios")
+    assert learned.returncode == 0, learned.stderr
+    names = sorted(path.name for path in (here / "apart").glob("*.json"))
+    assert names == ["c_accelerator-vbios-95.0.json", "c_accelerator-vbios-96.1.json"]
+    split = ("--split", "accelerator vbios")
+    assert anubis("judge", "store", "--baseline", "apart", *split).returncode == 0
+    assert anubis("judge", "store", "--baseline", "apart").returncode == 20
+    journal(here, "m", 80.0, "96.1")
+    assert anubis("judge", "store", "--baseline", "apart", *split).returncode == 1
+    wrong = anubis("learn", "store", "--split", "vbios")
+    assert wrong.returncode == 2
+    assert "--split vbios: none of these runs knows it of its node; they know" in wrong.stderr
+
+
 def test_every_class_of_a_file_is_learned_and_bad_rows_keep_their_reasons(here: Path) -> None:
     values = fleet(5, 1)
     write(here / "runs.csv", values)

@@ -117,6 +117,8 @@ def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
         "judged against baseline sha256:0123456789ab: 3 PASS, 1 FAIL; 2 in the way of acceptance; "
         "1 not judged; risk of an incident after what passed: 0.40 %"
     )
+    bounded = replace(NODE, residual_risk=0.004, residual_interval=(0.001, 0.02))
+    assert coverage_text(bounded).endswith(": 0.40 % (95 % within 0.10 % to 2.0 %)")
     assert texts()[-1] == coverage_text(NODE)
     bare = NodeVerdict(node="n", decision=Decision.UNDECIDED, headline="")
     assert coverage_text(bare) == "judged: nothing"

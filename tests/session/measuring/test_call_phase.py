@@ -340,9 +340,11 @@ def test_hooks_extend_the_class_and_see_the_verdict(project: pytest.Pytester, le
             Path("seen.txt").write_text(f"{verdict.decision} {len(verdicts)}")
         """
     )
-    result = project.runpytest("--anubis")
+    result = project.runpytest("--anubis", "--anubis-split=water, cooling")
     assert result.ret == 20  # another class: no baseline
-    result.stdout.fnmatch_lines(["anubis: *, hardware class *_cooling-rear-door, profile smoke"])
+    result.stdout.fnmatch_lines(
+        ["anubis: *, hardware class *_cooling-rear-door_water-unknown, profile smoke"]
+    )
     assert (project.path / "seen.txt").read_text() == "UNDECIDED 1"
 
 
