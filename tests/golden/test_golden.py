@@ -287,6 +287,14 @@ def unworded(text: str) -> str:
     text = re.sub(rf"(: |became ){size}", r"\1<loss>", text)
     text = re.sub(r"degraded by [\d.]+% from", "became <loss> from", text)
     text = re.sub(rf" is ({size} than the expected|[\d.]+ % (below|above)) ", " is <loss> ", text)
+    # A failure began with the name of its exception and with the value, and did not say which card it was.
+    text = re.sub(
+        r"AcceptanceFailure: (\w+) (\S+ \S+) is <loss> (\S+) \(",
+        r"\1 <loss>: \2, expected \3 (",
+        text,
+    )
+    text = re.sub(rf'"(\w+) {size}: (\S+ \S+), expected', r'"\1 <loss>: \5, expected', text)
+    text = re.sub(r" on cuda:\d \(slot [^)]*\)", "", text)
     text = re.sub(
         r" \(medians\); its distribution: <loss>|; its distribution is .*?, its median \w+",
         ": <loss>",
