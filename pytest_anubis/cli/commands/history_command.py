@@ -324,7 +324,7 @@ def _found(options: argparse.Namespace) -> None:
             kind=options.kind,
             found=moment_of(options.on) if options.on else None,
             note=options.note,
-            new_benchmark=options.new_benchmark,
+            known_benchmarks=not options.new_benchmark,
         ),
     )
     say(f"defect {number} recorded as confirmed")

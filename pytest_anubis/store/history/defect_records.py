@@ -23,13 +23,12 @@ def add_defect(
     found: float | None = None,
     state: str = "confirmed",
     note: str = "",
-    new_benchmark: bool = False,
+    known_benchmarks: bool = False,
     now: float | None = None,
 ) -> int:
     """Record a defect by hand, e.g. from an older system, and return its number.
 
-    A benchmark must have run on some node, unless `new_benchmark` says that it has not yet: a misspelt one
-    would count as what nothing exposes.
+    With `known_benchmarks` each must have run on some node: a misspelt one would never be chosen.
 
     Raises:
         HistoryError: The node or the state is unknown, no benchmark is named, or the time lies ahead.
@@ -41,7 +40,7 @@ def add_defect(
     moment = past(found, now)
     with history.writing() as connection:
         number = known_node(connection, node)
-        if not new_benchmark:
+        if known_benchmarks:
             _check_benchmarks(connection, exposed)
         nodes = schema.nodes
         key = connection.execute(

@@ -147,6 +147,10 @@ def import_incidents(
                 _set_duration(connection, number, item.duration)
         if rows:
             connection.execute(table.insert(), rows)
+    if sum(map(len, unknown.values())) == 1:
+        ((node, (line,)),) = unknown.items()
+        wrong.append((line, unknown_node(node)))
+        unknown.clear()
     lines = tuple(f"{path} line {line}: {text}" for line, text in sorted(wrong))
     left_out = len(wrong) + sum(map(len, unknown.values()))
     if unknown:
@@ -156,9 +160,7 @@ def import_incidents(
 
 def _unknown(nodes: Mapping[str, Sequence[int]]) -> str:
     """Return one line about all nodes that the history does not know."""
-    (first, lines), count = next(iter(nodes.items())), sum(map(len, nodes.values()))
-    if len(nodes) == 1 and count == 1:
-        return f"line {lines[0]}: {unknown_node(first)}"
+    count = sum(map(len, nodes.values()))
     names = ", ".join(name[:80] for name in list(nodes)[:_NAMED])
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     return (

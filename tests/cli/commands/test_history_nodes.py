@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.report.pages.choice_report import choice_lines
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.fleet_history import read_fleet
 from tests.cli.command_line import anubis
@@ -90,3 +91,30 @@ def test_a_defect_names_a_benchmark_that_exists(here: Path) -> None:
     assert anubis(*asked, "--benchmark=t.py::test_tcp_rate").returncode == 0
     chosen = anubis("select", "--node=n1", "--by=all", "--explain")
     assert "exposes 75 % of defects, 75 % as the only one of these, in 1 min" in chosen.stdout
+
+
+def test_coverage_of_one_or_two_defects_is_called_that() -> None:
+    event = {
+        "chosen": ["a"], "pruned": [{}], "cost": 1.0, "full_cost": 2.0, "coverage": 0.6, "defects": 1,
+        "method": "exact", "lacking": (), "risk_before": None, "target": None, "explored": (),
+        "unpriced": (), "optimal": True, "reached": True,
+    }  # fmt: skip
+    assert "(known from 1 defect alone, which says little about others)" in choice_lines(event)[0]
+    assert "known from" not in choice_lines(event | {"defects": 3})[0]
+
+
+def test_promote_keeps_the_baseline_that_it_replaces(here: Path) -> None:
+    head = "node,device,benchmark,metric,unit,better,value\n"
+    for name, level in (("old", 100), ("new", 90)):
+        rows = [f"n{i},cuda:0,copy,rate,GB/s,higher,{level + i / 10}" for i in range(8)]
+        (here / f"{name}.csv").write_text(head + "\n".join(rows) + "\n")
+        asked = ("learn", f"{name}.csv", "--error-rate=none", f"--output={name}")
+        assert anubis(*asked).returncode == 0
+    (old,), (new,) = (list((here / name).glob("*.json")) for name in ("old", "new"))
+    before = old.read_bytes()
+    done = anubis("baseline", "promote", str(new), "--to=old")
+    assert "replaced, kept as old/expired/" in done.stdout
+    assert [path.read_bytes() for path in (here / "old" / "expired").iterdir()] == [before]
+    assert old.read_bytes() == new.read_bytes()
+    again = anubis("baseline", "promote", str(old))  # itself: nothing is replaced
+    assert "replaced" not in again.stdout
