@@ -63,6 +63,12 @@ OPTIONS: tuple[Option, ...] = (
         help="Judge against the baseline, or only measure and record",
     ),
     Option(
+        flag="--anubis-brief",
+        switch=True,
+        ini=False,
+        help="Measure for a moment only, without pauses: one of many short runs to learn from",
+    ),
+    Option(
         flag="--anubis-profile",
         choices=PROFILES,
         env=ENV_PROFILE,
@@ -117,6 +123,12 @@ OPTIONS: tuple[Option, ...] = (
         help="Leave serial numbers and addresses out of journals and reports",
     ),
     Option(
+        flag="--anubis-split",
+        metavar="NAME,...",
+        help="Versions or settings of a node that split its hardware class, as findings name them, e.g. "
+        "'driver nvidia'; see 'anubis learn --split'",
+    ),
+    Option(
         flag="--anubis-inventory",
         metavar="FILE",
         ini=False,
@@ -160,6 +172,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="FILE",
         env=ENV_WAIVERS,
         help="TOML file of failures that somebody answers for, each with owner, reason and expiry date",
+    ),
+    Option(
+        flag="--anubis-junit",
+        choices=("properties", "plain"),
+        default="properties",
+        help="Test cases of --junitxml carry the numbers as properties, or none, for readers with a strict "
+        "schema (Jenkins' xUnit plugin)",
     ),
     Option(
         flag="--anubis-in-process",

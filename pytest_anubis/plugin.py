@@ -44,7 +44,18 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         from pytest_anubis.session.running.exit_guard import guard_exit
 
         guard_exit(early_config)
+        _announce_workers(early_config)
     return (yield)
+
+
+def _announce_workers(config: pytest.Config) -> None:
+    """Say to plugins that decide it this early, as pytest-cov does, that tests will run in workers.
+
+    That they do is settled only once the hardware is known; who is told so in vain loses nothing.
+    """
+    known = config.known_args_namespace  # a copy: xdist itself goes by the options
+    if getattr(known, "dist", "") == "no" and not known.anubis_in_process:
+        known.dist = "load"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from pytest_anubis import __version__
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.completion import FLAG, SHELLS, PrintCompletion
 from pytest_anubis.cli.shared.printing import ReaderGoneError, flush_output, say
 
 COMMANDS = {
@@ -24,11 +25,20 @@ COMMANDS = {
     "goals": "show why everything is measured, with the last verdicts",
     "baseline": "list, show, compare, promote, expire or backtest baselines",
     "import": "turn results of other tools into runs",
+    "suites": "copy the benchmark set that came with this package, to run it or to change it",
     "doctor": "show this machine's inventory and what is missing to validate it",
 }
 
+SHELVES = {"suites": "starting."}
+"""Command -> the shelf of its module below ``cli/commands``, where it has one."""
+
 UNREAD = 141
 """Exit code when nobody reads the output any more and nothing was decided: a shell's for SIGPIPE."""
+
+
+def module_of(command: str) -> str:
+    """Return the name of the module that holds a command."""
+    return f"pytest_anubis.cli.commands.{SHELVES.get(command, '')}{command}_command"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,20 +52,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    name = next((word for word in given if not word.startswith("-")), "")
+    every = any(word.startswith(FLAG) for word in given)
+    name = "" if every else next((word for word in given if not word.startswith("-")), "")
     for command, text in COMMANDS.items():
         sub = parser.commands.add_parser(command, help=text)
-        if command == name:  # only the command at hand is imported
-            module = importlib.import_module(f"pytest_anubis.cli.commands.{command}_command")
+        if every or command == name:  # else only the command at hand is imported
+            module = importlib.import_module(module_of(command))
             module.add(sub)
             sub.set_defaults(handler=module.run)
-    options = parser.parse_args(given)
     code = UNREAD
     try:
+        try:
+            options = parser.parse_args(given)
+        except SystemExit as ended:  # argparse has printed its help, or what is wrong
+            code = ended.code if isinstance(ended.code, int) else 0
+            flush_output()
+            raise
         code = int(options.handler(options))
         flush_output()
     except CommandError as error:
-        say(f"anubis {name}: {error}", file=sys.stderr)
+        say(f"{f'anubis {name}'.strip()}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         say(f"anubis {name}: interrupted", file=sys.stderr)
@@ -75,10 +91,17 @@ def _parser() -> _Parser:
         description="Hardware acceptance testing: learn what is normal, judge nodes, keep history.",
         epilog="The tests themselves are run with: pytest --anubis suites/. Exit codes: 0 fine, "
         "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected, "
-        "141 nobody reads the output any more. A file that would fill the memory is refused; the "
-        "environment variable PYTEST_ANUBIS_MAX_INPUT, e.g. 4GiB, raises the limit.",
+        "130 interrupted, 141 nobody reads the output any more. A file that would fill the memory is "
+        "refused; the environment variable PYTEST_ANUBIS_MAX_INPUT, e.g. 4GiB, raises the limit.",
     )
     parser.add_argument("--version", action="version", version=f"anubis {__version__}")
+    parser.add_argument(
+        FLAG,
+        action=PrintCompletion,
+        choices=SHELLS,
+        help="print the script that completes anubis in a shell, e.g. for "
+        "~/.local/share/bash-completion/completions/anubis, and end",
+    )
     parser.commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
     )

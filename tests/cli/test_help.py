@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_anubis.cli.main import COMMANDS, main
+from pytest_anubis.cli.main import COMMANDS, main, module_of
 
 
 def arguments(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, str | None]]:
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str,
 
 def declared(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
-    importlib.import_module(f"pytest_anubis.cli.commands.{command}_command").add(parser)
+    importlib.import_module(module_of(command)).add(parser)
     return parser
 
 
@@ -98,3 +98,17 @@ def test_everything_is_described(command: str) -> None:
     found = dict(arguments(declared(command), command))
     assert len(found) > 1
     assert [name for name, text in found.items() if not text] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_action_states_its_exit_codes_and_json_means_the_same(command: str) -> None:
+    waiting = [(command, declared(command))]
+    while waiting:
+        path, parser = waiting.pop()
+        assert (parser.epilog or "").startswith("Exit codes: 0 "), path
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                waiting += [(f"{path} {one}", action.choices[one]) for one in action.choices]
+            if "--json" in action.option_strings:
+                assert action.metavar == "FILE", path
+                assert "; - prints " in (action.help or ""), path

@@ -43,6 +43,7 @@ MAY_IMPORT = {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "solver_output",
         "distributed", "passwords",
     },
+    "__main__": {"cli"},
     "start": {
         "core", "store", "hardware", "report", "codec", "settings", "session", "distributed",
     },
@@ -72,7 +73,7 @@ SHELVES = {
     "report": ("text", "plots", "pages", "export", "."),
     "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),
-    "cli": ("shared", "commands", "."),
+    "cli": ("shared", "learning", "commands", "."),
 }
 PURE = ("core", "validator", "selector", "distributed/dispatch/dispatcher.py")
 IMPURE_MODULES = {

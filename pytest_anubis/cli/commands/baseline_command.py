@@ -6,18 +6,20 @@ import argparse
 import dataclasses
 import shutil
 import statistics
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_anubis.cli.shared.arguments import (
     add_action,
     add_baseline,
+    add_json,
     add_renamed,
     baseline_place,
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import learned_lines, population_lines
@@ -29,6 +31,7 @@ from pytest_anubis.store.baselines.baseline_files import (
     load_baseline,
     save_baseline,
 )
+from pytest_anubis.store.baselines.baseline_form import baseline_to_plain
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, Criterion
@@ -52,8 +55,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing.add_argument(
         "folder", nargs="?", type=Path, default=Path("baselines"), help="default: baselines"
     )
+    add_json(listing, "the list")
     show = add_action(actions, "show", _show, "show everything that one baseline says")
     show.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
+    add_json(show, "the baseline")
     diff = add_action(actions, "diff", _diff, "show what changed from one baseline to another")
     diff.add_argument("old", type=Path, help="baseline file")
     diff.add_argument("new", type=Path, help="baseline file")
@@ -120,16 +125,35 @@ def _list(options: argparse.Namespace) -> None:
         )
     paths = sorted(options.folder.glob("*.json"))
     if not paths:
-        say(f"{options.folder}: no baselines yet; learn one with 'anubis learn suites/'")
-    broken = 0
+        none = f"{options.folder}: no baselines yet; learn one with 'anubis learn suites/'"
+        say(none, file=sys.stderr if options.json == "-" else None)
+    broken, rows = 0, []
     for path in paths:
         try:
-            say(f"{path.name}: {baseline_line(load_baseline(path))}")
+            rows.append((path, load_baseline(path)))
         except BaselineError as error:
-            say(f"cannot be used: {error}")
+            say(f"cannot be used: {error}", file=sys.stderr if options.json == "-" else None)
             broken += 1
+    if options.json != "-":
+        say(*(f"{path.name}: {baseline_line(baseline)}" for path, baseline in rows))
+    if options.json is not None:
+        write_json(options.json, {"baselines": [_summary(*row) for row in rows]})
     if broken:
         raise CommandError(f"{broken} of {len(paths)} baselines cannot be used; see above")
+
+
+def _summary(path: Path, baseline: Baseline) -> dict[str, Any]:
+    """Return what the list says of one baseline."""
+    return {
+        "file": str(path),
+        "hardware_class": baseline.hardware_class,
+        "digest": baseline.digest,
+        "criteria": len(baseline.criteria),
+        "nodes": len(baseline.nodes),
+        "runs": len(baseline.runs),
+        "error_rate": baseline.error_rate,
+        "created": baseline.created,
+    }
 
 
 def _the_file(path: Path) -> Path:
@@ -148,6 +172,10 @@ def _loaded(path: Path) -> Baseline:
 
 def _show(options: argparse.Namespace) -> None:
     baseline = _loaded(options.file)
+    if options.json is not None:
+        write_json(options.json, baseline_to_plain(baseline))
+    if options.json == "-":
+        return
     say(baseline_line(baseline))
     for name, value in sorted(baseline.attributes.items()):
         say(f"  {name}: {value}")

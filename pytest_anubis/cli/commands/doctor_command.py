@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.arguments import (
     add_baseline,
+    add_json,
     add_profile,
     baseline_place,
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say, show, write_file
+from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.gate.preflight import preflight
@@ -56,7 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Show this machine's inventory, its hardware class, and what is missing for a full validation of it.",
         "Exit codes: 0 done, also where something is missing; 2 wrong usage or input.",
     )
-    parser.add_argument("--json", action="store_true", help="print the inventory as JSON")
+    add_json(parser, "the inventory", bare=True)
     parser.add_argument("--record", type=Path, metavar="FILE",
                         help="record the inventory with telemetry, to replay it elsewhere")  # fmt: skip
     parser.add_argument("--inventory", type=Path, metavar="FILE", help="show a recorded one")
@@ -74,9 +75,10 @@ def run(options: argparse.Namespace) -> int:
     if options.record is not None:
         _record(options.record, inventory)
     plain = inventory_to_plain(inventory)
-    if options.json:
-        show(json.dumps(plain, indent=2, sort_keys=True) + "\n")
-        return 0
+    if options.json is not None:
+        write_file(Path(options.json), json.dumps(plain, indent=2, sort_keys=True) + "\n")
+        if options.json == "-":
+            return 0
     key, attributes = hardware_class(inventory, options.profile)
     say(f"hardware class: {key}")
     for name, value in attributes.items():

@@ -51,7 +51,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _noun(nouns: Any, name: str, text: str) -> Any:
-    noun = nouns.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    noun = nouns.add_parser(name, help=text)
+    explain(noun, text[0].upper() + text[1:] + ".")
     return noun.add_subparsers(metavar="ACTION", required=True)
 
 

@@ -77,7 +77,9 @@ class AnubisScheduling:
         certificates: Certificates = frozenset(),
         costs: Mapping[str, float] | None = None,
     ) -> None:
-        self._config = config
+        self.config = (
+            config  # xdist's own schedulers have it too, and pytest-rerunfailures asks them
+        )
         self._lanes = tuple(lanes)
         self._office = office
         self._certificates = certificates
@@ -241,7 +243,7 @@ class AnubisScheduling:
     def _break(self, who: str, text: str) -> None:
         """Report a failed collection and end the run."""
         report = pytest.CollectReport(nodeid=who, outcome="failed", longrepr=text, result=[])
-        self._config.hook.pytest_collectreport(report=report)
+        self.config.hook.pytest_collectreport(report=report)
         self._broken = True  # xdist then tells every worker to end
 
     def _difference(self, name: str, collection: list[str]) -> str:

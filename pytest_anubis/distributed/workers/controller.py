@@ -271,7 +271,7 @@ class Controller:
         component = self._listener.components.get(crashitem, "")
         times = self._crash_reports[crashitem] = self._crash_reports.get(crashitem, 0) + 1
         evidence = list(self._evidence.against(task.device))
-        if times > 1:
+        if times > 1 and not of_host(task):  # on a host its own code is the likelier cause
             evidence.append(f"it ended like this on {task.device} {times} times in a row")
         kept, attempts = self._state.measured(crashitem), self._state.attempts(crashitem)
         report.longrepr = crash_text(crash, kept, evidence, self._evidence.blind, attempts=attempts)

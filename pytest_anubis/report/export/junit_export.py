@@ -36,8 +36,9 @@ class JUnitDecision:
     """Puts the decision about the node into the JUnit file.
 
     A node can be rejected by what no single test could know: its inventory, its devices beside each other,
-    its own past. Then no test has failed, and a CI server would see nothing but passed and skipped ones; so
-    the decision becomes a failed test case of its own.
+    its own past; and it can be neither accepted nor rejected, though every test has passed or was skipped. A
+    CI server that reads nothing but the file would see green; so the decision becomes a failed test case of
+    its own.
     """
 
     CASE = "anubis::acceptance"
@@ -55,8 +56,13 @@ class JUnitDecision:
             if hasattr(plugin, "add_global_property"):  # pytest's own, which has no public name
                 plugin.add_global_property("anubis.decision", verdict.decision.value)
                 plugin.add_global_property("anubis.headline", verdict.headline)
-                if verdict.decision is Decision.REJECTED and not self._failed:
-                    self._add_case(plugin, verdict.headline)
+                if self._says_more(verdict):
+                    self._add_case(plugin, f"{verdict.decision.value}: {verdict.headline}")
+
+    def _says_more(self, verdict: NodeVerdict) -> bool:
+        """Return whether the test cases alone would give another picture of the node."""
+        rejected = verdict.decision is Decision.REJECTED
+        return verdict.decision is Decision.UNDECIDED or (rejected and not self._failed)
 
     def _add_case(self, plugin: Any, headline: str) -> None:
         location = ("anubis", None, "acceptance")

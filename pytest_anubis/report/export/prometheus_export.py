@@ -6,10 +6,12 @@ collector refuses a whole file when two samples have the same name and labels, s
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Sequence
 from unicodedata import category
 
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
 
 _NOT_TEXT = ("Cc", "Cs")
@@ -18,21 +20,69 @@ _NOT_TEXT = ("Cc", "Cs")
 Labels = tuple[tuple[str, str], ...]
 
 
-def prometheus_text(node_verdict: NodeVerdict | None, verdicts: Sequence[MetricVerdict]) -> str:
+def prometheus_text(
+    node_verdict: NodeVerdict | None,
+    verdicts: Sequence[MetricVerdict],
+    run: RunRecord | None = None,
+) -> str:
     """Return the verdicts as gauges; write them atomically to ``anubis.prom`` in the collector's folder.
 
     An alert on acceptance asks for ``anubis_node_decision{decision="ACCEPTED"} != 1``, one on parts for
-    ``anubis_metric_outcome{outcome="FAIL"} == 1``.
+    ``anubis_metric_outcome{outcome="FAIL"} == 1``, one on verdicts that nobody renews for
+    ``time() - anubis_run_end_time_seconds > 7 * 86400``.
 
     Args:
         node_verdict: The decision; None when the run reached none, then only metrics are told.
         verdicts: All metric verdicts; of several on the same metric of the same unit the last counts.
+        run: The run that they are of; None leaves out its times, class and name.
     """
-    families = [*_node(node_verdict), *_metrics(verdicts)] if node_verdict else _metrics(verdicts)
+    families = [
+        *(_run(run) if run is not None else ()),
+        *(_node(node_verdict) if node_verdict is not None else ()),
+        *_metrics(verdicts),
+    ]
     return "".join(_family(name, words, samples) for name, words, samples in families if samples)
 
 
 Family = tuple[str, str, dict[Labels, float]]
+
+
+def _run(run: RunRecord) -> list[Family]:
+    node = (("node", run.node),)
+    started, ended = _seconds(run.started), _seconds(run.ended)
+    info: Labels = (
+        *node,
+        ("run", run.run),
+        ("class", run.hardware_class),
+        ("profile", run.profile),
+    )
+    took = {} if started is None or ended is None else {node: ended - started}
+    return [
+        (
+            "anubis_run_info",
+            "The run that the verdicts are of, and the node's hardware class.",
+            {info: 1.0},
+        ),
+        (
+            "anubis_run_start_time_seconds",
+            "When the run began, in seconds since 1970.",
+            {} if started is None else {node: started},
+        ),
+        (
+            "anubis_run_end_time_seconds",
+            "When the run came to its end, in seconds since 1970; missing if it never did.",
+            {} if ended is None else {node: ended},
+        ),
+        ("anubis_run_duration_seconds", "How long the run took.", took),
+    ]
+
+
+def _seconds(moment: str) -> float | None:
+    """Return an ISO 8601 time of a journal as seconds since 1970; None where there is none."""
+    try:
+        return dt.datetime.fromisoformat(moment).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _node(verdict: NodeVerdict) -> list[Family]:
@@ -50,7 +100,7 @@ def _node(verdict: NodeVerdict) -> list[Family]:
         (node, ("component", component)): 1.0 for component in verdict.components
     }
     info: dict[Labels, float] = {(node, ("baseline", verdict.baseline)): 1.0}
-    risk = verdict.residual_risk
+    risk, ends = verdict.residual_risk, verdict.residual_interval
     return [
         ("anubis_node_decision", "1 for what was decided about the node, else 0.", decisions),
         ("anubis_node_verdicts", "How many metric verdicts had each outcome.", counts),
@@ -69,6 +119,16 @@ def _node(verdict: NodeVerdict) -> list[Family]:
             "anubis_node_residual_risk",
             "Probability of an incident that benchmarks left out leave.",
             {} if risk is None else {(node,): risk},
+        ),
+        (
+            "anubis_node_residual_risk_low",
+            "Lower end of the 95 % interval of the residual risk.",
+            {} if ends is None else {(node,): ends[0]},
+        ),
+        (
+            "anubis_node_residual_risk_high",
+            "Upper end of the 95 % interval of the residual risk.",
+            {} if ends is None else {(node,): ends[1]},
         ),
         (
             "anubis_node_triage",

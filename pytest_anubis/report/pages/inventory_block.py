@@ -28,9 +28,8 @@ def inventory_block(inventory: Mapping[str, Any], *, open_: bool = False) -> str
         return ""
     state = " open" if open_ else ""
     when = html.escape(inventory_line(inventory).removeprefix("inventory "))
-    return (
-        f"<details{state}><summary><b>inventory</b> {when}</summary>{_nested(inventory)}</details>"
-    )
+    parts = f"<div class='wide' tabindex='0'>{_nested(inventory)}</div>"
+    return f"<details{state}><summary><b>inventory</b> {when}</summary>{parts}</details>"
 
 
 def _nested(value: Any, key: str = "", depth: int = 0) -> str:
@@ -89,7 +88,7 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
         + "</tr>"
         for part in parts
     )
-    return f"{first}<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"
+    return f"{first}<div class='wide' tabindex='0'><table><tr>{head}</tr>{rows}</table></div>"
 
 
 def _label(key: Any) -> str:

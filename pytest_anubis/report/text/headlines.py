@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import LaneCores, QuietWait
+from pytest_anubis.report.text.numbers import count_text
 
 
 def baseline_line(baseline: Baseline) -> str:
@@ -15,7 +16,8 @@ def baseline_line(baseline: Baseline) -> str:
     if baseline.one_machine:
         basis = f"{len(baseline.runs)} runs of {', '.join(baseline.nodes) or 'one machine'} alone (nodes: 1)"
     else:
-        basis = f"{len(baseline.nodes)} nodes, {len(baseline.runs)} runs"
+        runs = count_text(len(baseline.runs), "run")
+        basis = f"{count_text(len(baseline.nodes), 'node')}, {runs}"
     rate = (
         f"error rate {baseline.error_rate:.3g} a node"
         if baseline.error_rate is not None

@@ -12,6 +12,7 @@ from pytest_anubis.session.collecting.benchmark_mark import (
     missing_goals,
 )
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
+from pytest_anubis.session.collecting.neighbour_plugins import refusal
 from pytest_anubis.session.context import context_key, emit
 
 if TYPE_CHECKING:
@@ -26,11 +27,14 @@ class CollectionChecks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Refuse marks that are wrong and benchmarks that do not say what they are for."""
+        """Refuse wrong marks, benchmarks that do not say what they are for, and plugins that spoil them."""
         settings = self._config.stash[context_key].settings
         incomplete: list[str] = []
+        worker = hasattr(self._config, "workerinput")
         for item in items:
             benchmark_mark(item)
+            if settings.active and (why := refusal(item, worker=worker)):
+                raise pytest.UsageError(why)
             missing = missing_goals(item, settings.goals_required)
             if missing:
                 incomplete.append(f"{item.nodeid}: mark anubis lacks {missing}")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from types import BuiltinFunctionType
 from typing import Any
+
+READINGS = 10_000
+"""Readings of a clock within which it moves: a millisecond's worth, and clocks count nanoseconds."""
 
 
 class MetricUsageError(Exception):
@@ -39,3 +44,22 @@ def numbers_of(value: Any, test: str, name: str) -> list[float]:
             )
         numbers.append(number)
     return numbers
+
+
+def running_clock(test: str) -> None:
+    """Make sure that time passes here; where it stands still a measurement would never end.
+
+    Args:
+        test: Node id of the test, for the message.
+
+    Raises:
+        MetricUsageError: Somebody has replaced the clock or holds it, as freezegun and time-machine do.
+    """
+    __tracebackhide__ = True
+    begin = time.perf_counter()
+    moves = any(time.perf_counter() != begin for _ in range(READINGS))
+    if not (moves and isinstance(time.perf_counter, BuiltinFunctionType)):
+        raise MetricUsageError(
+            f"{test}: the clock is not the machine's (freezegun or alike replaced it), so nothing can be "
+            "timed; measure outside of frozen time"
+        )

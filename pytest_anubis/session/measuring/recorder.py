@@ -21,7 +21,7 @@ from pytest_anubis.session.measuring.attempts import (
     take_quiet,
 )
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
-from pytest_anubis.session.measuring.given_values import MetricUsageError, numbers_of
+from pytest_anubis.session.measuring.given_values import MetricUsageError, numbers_of, running_clock
 from pytest_anubis.session.measuring.short_windows import lead_in, plan_of, shortened, window_of
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class Recorder:
             MetricUsageError: Unit, direction or name make no sense; the message says what to write.
         """
         __tracebackhide__ = True  # a wrong call is shown where it stands: in the test
+        running_clock(self._test)
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
         from pytest_anubis.hardware.rate_units import in_unit
@@ -172,6 +173,7 @@ class Recorder:
             MetricUsageError: Unit, direction or values make no sense.
         """
         __tracebackhide__ = True
+        running_clock(self._test)
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
 
@@ -186,8 +188,7 @@ class Recorder:
             return timing.repeats(once, plan, pacer)
 
         plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
-        cpu = self._device.kind == "cpu"
-        return self._take(metric, group, plan, take, per_value=3, paced=cpu)
+        return self._take(metric, group, plan, take, per_value=3, paced=self._device.kind == "cpu")
 
     def record(
         self,
@@ -369,9 +370,8 @@ class Recorder:
         from pytest_anubis.core.measurement import Measurement
 
         if not isinstance(group, str):  # a stage's number, say: the journal takes text only
-            raise MetricUsageError(
-                f"{self._test}: metric {metric.name!r}: group must be text, found {group!r}"
-            )
+            text = f"{self._test}: metric {metric.name!r}: group must be text, found {group!r}"
+            raise MetricUsageError(text)
         return Measurement(
             test=self._test,
             benchmark=self._benchmark,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from contextlib import nullcontext
@@ -97,9 +98,24 @@ class Terminal:
             lines += selection.lines(explain=self._run.context.settings.explain)
         return list(map(printable, lines))
 
+    def _fold_skips(self, reporter: pytest.TerminalReporter) -> None:
+        """Let pytest's list of skips (``-ra``) say once why many tests could not be judged."""
+        skipped = reporter.stats.get("skipped", [])
+        ours: dict[str, list[pytest.TestReport]] = {}
+        for report in skipped:
+            if getattr(report, "anubis", {}).get("undecided"):
+                ours.setdefault(report.longrepr[2], []).append(report)
+        for reason, reports in ours.items():
+            if len(reports) > 1:
+                folder = os.path.commonpath([report.longrepr[0] for report in reports])
+                for report in reports:  # every other reader of the reports has had them
+                    report.longrepr = (folder, None, reason)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the verdict."""
         verbosity = self._config.get_verbosity()
+        if verbosity <= 0:
+            self._fold_skips(terminalreporter)
         run = self._run
         if run.internal_error:
             text = f"anubis: {run.internal_error}; everything measured is in {run.record_path}"

@@ -33,11 +33,13 @@ class LeftOut:
     Attributes:
         verdicts: NOT_TESTED by decision, one a benchmark.
         risk_after: From the benchmarks that passed to the probability of an incident that is left.
+        interval_after: From the same to its 95 % interval.
         unneeded: Why nothing had to be measured at all; empty where something had to be.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
     risk_after: Callable[[Sequence[str]], float | None] = lambda _: None
+    interval_after: Callable[[Sequence[str]], tuple[float, float] | None] = lambda _: None
     unneeded: str = ""
 
 
@@ -97,9 +99,11 @@ def decide_run(
     # An older version may have said the same in other words.
     met = {_subject(verdict) for verdict in run.verdicts}
     further = [verdict for verdict in further if _subject(verdict) not in met]
+    good = passed([*counted, *extra])
     evidence = RunEvidence(
         blockers=run.blockers,
-        residual_risk=left_out.risk_after(passed([*counted, *extra])),
+        residual_risk=left_out.risk_after(good),
+        residual_interval=left_out.interval_after(good),
         devices=run.devices,
         caveats=run.switched_off,
         planned=frozenset(plan.place for plan in run.planned),
@@ -171,6 +175,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         # A node may have several runs: the line says which one is to be repeated or left out.
         blockers=(*(f"run {run.run}: {line}" for line in run.blockers), *filter(None, (end,))),
         residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
+        residual_interval=run.node_verdict.residual_interval if run.node_verdict else None,
         devices=run.devices,
         caveats=run.switched_off,
         planned=frozenset(plan.place for plan in run.planned),

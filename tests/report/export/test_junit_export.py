@@ -62,11 +62,26 @@ def test_every_metric_is_in_the_file(pytester: pytest.Pytester, arguments: tuple
     pytester.makepyfile(test_suite=SUITE)
     pytester.runpytest("--anubis", "--junitxml=out.xml", *arguments)
     suite = next(ET.parse(pytester.path / "out.xml").iter("testsuite"))  # noqa: S314  # our own file
-    cases = list(suite.iter("testcase"))
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "0", "0")
+    *cases, decision = suite.iter("testcase")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "0")
+    assert (decision.get("classname"), decision.get("name")) == ("anubis", "acceptance")
+    (failure,) = decision.iter("failure")  # nothing has failed, but nobody accepted the node
+    assert (failure.get("message") or "").startswith("UNDECIDED: node ")
     assert len(cases) == 3
     for case in cases:
         found = {p.get("name"): p.get("value") for p in case.iter("property")}
         assert found["anubis.rate"] in ("100 GB/s", "101 GB/s", "102 GB/s")
         assert found["anubis.rate.verdict"] == "INCONCLUSIVE"  # no baseline, so nothing is judged
         assert found["anubis.<&'\""] == "1 count"
+
+
+def test_a_strict_schema_gets_cases_without_properties(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nanubis_junit = plain\n")
+    pytester.makepyfile(test_suite=SUITE)
+    pytester.runpytest("--anubis", "--anubis-in-process", "--junitxml=out.xml")
+    suite = next(ET.parse(pytester.path / "out.xml").iter("testsuite"))  # noqa: S314  # our own file
+    cases = list(suite.iter("testcase"))
+    assert len(cases) == 4
+    assert [case for case in cases if case.find("properties") is not None] == []
+    told = {p.get("name") for p in suite.iterfind("properties/property")}  # which every schema has
+    assert told == {"anubis.decision", "anubis.headline"}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 
@@ -80,6 +82,18 @@ def test_the_decision_is_one_hot_and_counts_are_complete() -> None:
     assert found["anubis_node_blamed", 'node="n1",component="accelerator.memory"'] == "1.0"
 
 
+def test_the_risk_that_is_left_has_its_interval() -> None:
+    assert "residual" not in prometheus_text(NODE, [])
+    known = replace(NODE, residual_risk=0.004, residual_interval=(0.001, 0.02))
+    found = samples(prometheus_text(known, []))
+    risks = {k[0]: v for k, v in found.items() if "residual" in k[0]}
+    assert risks == {
+        "anubis_node_residual_risk": "0.004",
+        "anubis_node_residual_risk_low": "0.001",
+        "anubis_node_residual_risk_high": "0.02",
+    }
+
+
 def test_of_two_verdicts_on_one_metric_the_last_counts() -> None:
     text = prometheus_text(None, [verdict(Outcome.FAIL, 1.0), verdict(Outcome.PASS, 2.0)])
     found = samples(text)
@@ -89,6 +103,25 @@ def test_of_two_verdicts_on_one_metric_the_last_counts() -> None:
 
 def test_a_run_without_anything_is_an_empty_file() -> None:
     assert prometheus_text(None, []) == ""
+
+
+def test_the_run_is_told_with_its_times_and_class() -> None:
+    run = RunRecord(
+        run="r1",
+        node="n1",
+        hardware_class="h100",
+        profile="smoke",
+        started="2026-11-22T10:00:00.000+00:00",
+        ended="2026-11-22T10:05:00.500+00:00",
+    )
+    found = samples(prometheus_text(NODE, [], run))
+    info = 'node="n1",run="r1",class="h100",profile="smoke"'
+    assert found["anubis_run_info", info] == "1.0"
+    assert found["anubis_run_duration_seconds", 'node="n1"'] == "300.5"
+    began = float(found["anubis_run_start_time_seconds", 'node="n1"'])
+    assert datetime.fromtimestamp(began, UTC).isoformat() == "2026-11-22T10:00:00+00:00"
+    cut = {name for name, _ in samples(prometheus_text(None, [], replace(run, ended="")))}
+    assert cut == {"anubis_run_info", "anubis_run_start_time_seconds"}
 
 
 def test_values_that_are_not_numbers_are_written_as_the_format_wants() -> None:

@@ -1,0 +1,68 @@
+"""``anubis suites``: copy the benchmark set that came with this package, to be run and changed."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+import pytest_anubis
+from pytest_anubis.cli.shared.arguments import explain
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.report.text.numbers import count_text
+
+NAME = "suites"
+"""The folder's own name is part of the benchmarks' ids and of what they import, so a copy keeps it."""
+
+_WITNESS = Path("compute", "test_gemm.py")
+"""A file by which the set is told from another folder of that name."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    explain(
+        parser,
+        "Copy the benchmark set that came with this package to DIR/suites, where it can be run, read and "
+        "changed. Nothing that is there already is overwritten.",
+    )
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="where the folder suites is to be (default: here)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Copy, and say what to type next."""
+    origin, target = source(Path(pytest_anubis.__file__).parent), options.folder / NAME
+    if target.exists():
+        raise CommandError(f"{target}: is there already; name another folder, or move it away")
+    try:
+        shutil.copytree(origin, target, ignore=shutil.ignore_patterns("__pycache__"))
+    except (OSError, shutil.Error) as error:
+        raise CommandError(f"{target}: cannot be written ({error})") from error
+    files = sum(1 for _ in target.rglob("test_*.py"))
+    say(f"copied: {count_text(files, 'file')} of benchmarks to {target}")
+    say(f"next: anubis learn {target}, then pytest --anubis {target}")
+    return 0
+
+
+def source(package: Path) -> Path:
+    """Return where the benchmark set lies: inside the installed package, or beside it in a clone.
+
+    Args:
+        package: Folder of the package.
+
+    Raises:
+        CommandError: It is in neither place.
+    """
+    for place in (package / NAME, package.parent / NAME):
+        if (place / _WITNESS).is_file():
+            return place
+    raise CommandError(
+        f"{package / NAME}: the benchmark set is missing from this installation; install pytest-anubis again"
+    )

@@ -1,0 +1,101 @@
+"""What a user of the wheel types first: the benchmark set, the completion of a shell, help cut off."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import pytest_anubis
+from pytest_anubis.cli.commands.starting.suites_command import source
+from pytest_anubis.cli.main import UNREAD, main
+from pytest_anubis.cli.shared.command_error import CommandError
+from tests.cli.command_line import anubis
+from tests.cli.test_printing import Gone
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_benchmark_set_is_copied_whole_and_overwrites_nothing(tmp_path: Path) -> None:
+    done = anubis("suites", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert f"pytest --anubis {tmp_path / 'suites'}" in done.stdout
+    theirs = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    ours = {p.relative_to(ROOT) for p in (ROOT / "suites").rglob("*") if p.suffix in (".py", ".c")}
+    assert theirs == ours
+    again = anubis("suites", str(tmp_path))
+    assert again.returncode == 2
+    assert again.stderr.count("\n") == 1
+    assert "suites: is there already" in again.stderr
+
+
+def test_the_set_of_an_installed_package_is_inside_it_and_a_stranger_is_no_set(
+    tmp_path: Path,
+) -> None:
+    package = tmp_path / "site-packages" / "pytest_anubis"
+    (package.parent / "suites").mkdir(parents=True)  # another project's
+    with pytest.raises(CommandError, match="install pytest-anubis again"):
+        source(package)
+    (package / "suites" / "compute").mkdir(parents=True)
+    (package / "suites" / "compute" / "test_gemm.py").touch()
+    assert source(package) == package / "suites"
+
+
+def test_the_wheel_holds_the_set_and_its_readme_no_link_into_nowhere() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+    wheel = build["build"]["targets"]["wheel"]
+    assert "suites" in wheel["only-include"]
+    assert wheel["sources"]["suites"] == "pytest_anubis/suites"
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for one in build["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(one["pattern"], one["replacement"], text)
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    assert links
+
+
+def test_the_package_itself_is_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["anubis", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "pytest_anubis" / "__main__.py"), run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"anubis {pytest_anubis.__version__}\n"
+
+
+def test_a_shell_completes_commands_options_and_files() -> None:
+    pytest.importorskip("shtab")
+    done = anubis("--print-completion", "bash")
+    assert done.returncode == 0, done.stderr
+    assert "_shtab_anubis_doctor" in done.stdout
+    assert "--error-rate" in done.stdout  # an option of a command
+    assert "_shtab_anubis_learn_pos_0_COMPGEN=_shtab_compgen_files" in done.stdout
+
+
+def test_without_shtab_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    done = anubis("--print-completion", "zsh")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'pytest-anubis[completion]'" in done.stderr
+
+
+def test_help_before_head_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unflushed(Gone):
+        def write(self, text: str) -> int:
+            return len(text)
+
+        def flush(self) -> None:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        gone = Unflushed()
+        monkeypatch.setattr(gone, "fileno", nowhere.fileno)
+        monkeypatch.setattr(sys, "stdout", gone)
+        assert main(["learn", "--help"]) in (0, UNREAD)
