@@ -66,7 +66,7 @@ NEIGHBOURS = {
     "pytest-mock": Neighbour(own="def test_own(mocker):\n    assert mocker.Mock()(1)\n"),
     "pytest-timeout": Neighbour(("--timeout=60",)),
     "pytest-rerunfailures": Neighbour(("--reruns=1",), again=True),
-    "pytest-randomly": Neighbour(("-p", "randomly", "--randomly-seed=3")),
+    "pytest-randomly": Neighbour(("--randomly-seed=3",)),
     "pytest-sugar": Neighbour(),
     "pytest-benchmark": Neighbour(
         own="def test_own(benchmark):\n    benchmark(lambda: 1)\n    assert benchmark.stats is not None\n",
