@@ -29,6 +29,7 @@ Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 METRICS, DEVICES, STEPS, HELD = 41, 8, 20, 400
 SPLITS = 20
+MUCH = 0.25  # a loss that is no noise of these machines: their tails end before it, beyond a gap
 MARGINAL, FAIL = 1, 2
 
 
@@ -223,12 +224,12 @@ def real_machines(folder: Path) -> tuple[Any, Any, list[str]]:
     return table.dropna(subset=codes).reset_index(drop=True), names, codes
 
 
-def real(folder: Path) -> None:
+def real(folder: Path, learned: Sequence[int]) -> None:
     """Print the achieved rate on held-out real machines, each with one value of every metric."""
     table, names, codes = real_machines(folder)
     print(f"\nreal: {len(table)} cloud machines with all of {len(codes)} metrics")
     rng = np.random.default_rng(0)
-    for nodes in (120, 300, 1000):
+    for nodes in learned:
         every, clear = Achieved(), Achieved()
         counts: list[int] = []
         for _ in range(SPLITS):
@@ -256,12 +257,16 @@ class Achieved:
 
     A held-out machine is healthy if it is no stray among the held-out ones themselves: nobody has labelled
     them, so their own fleet says it, by the rules by which a fleet says it when it is learned. Splits share
-    machines and each has one baseline, so the rates of single splits are told beside their mean.
+    machines and each has one baseline, so the rates of single splits are told beside their mean. A fleet of
+    1,500 cannot tell a rare slow group from a heavy tail, so those that lost a quarter or more in the very
+    metric that rejects them are also told apart: one machine in seventy does a third less in PostgreSQL than
+    all others, with a gap between, and to reject it is no error of the limits.
     """
 
     def __init__(self) -> None:
         self.count = self.failed = self.alpha = self.few = 0
         self.rates: list[float] = []
+        self.slight: list[float] = []
         self.strays: list[float] = []
 
     def add(
@@ -276,10 +281,13 @@ class Achieved:
             for p in held
             if (criterion := baseline.find("b", p.metric.name)) is not None
         ]
-        rejected = (np.array([one.outcome for one in judged]) == FAIL).any(axis=0)
+        failed = np.array([one.outcome for one in judged]) == FAIL
+        rejected = failed.any(axis=0)
+        lost = np.where(failed, 1 - np.array([one.similarity for one in judged]), 0).max(axis=0)
         own = _healthy(held)
         healthy = np.array([name in own for name in held[0].nodes])
         self.rates.append(float((rejected & healthy).sum() / healthy.sum()))
+        self.slight.append(float((rejected & healthy & (lost < MUCH)).sum() / healthy.sum()))
         self.count += len(healthy)
         self.failed += int(rejected.sum())
         self.alpha += int(np.array([one.similarity < 0.95 for one in judged]).any(axis=0).sum())
@@ -293,7 +301,9 @@ class Achieved:
         return (
             f"of {len(self.rates)} splits with nodes enough for a threshold ({self.few} without), sound "
             f"held-out machines rejected: mean {np.mean(self.rates):.2%} +- {error:.2%}, median "
-            f"{np.median(self.rates):.2%}, {min(self.rates):.2%} to {max(self.rates):.2%}; of all held-out: "
+            f"{np.median(self.rates):.2%}, {min(self.rates):.2%} to {max(self.rates):.2%}, at most 2 % in "
+            f"{sum(rate <= 0.02 for rate in self.rates)}; by losses below {MUCH:.0%}: mean "
+            f"{np.mean(self.slight):.2%}, {min(self.slight):.2%} to {max(self.slight):.2%}; of all held-out: "
             f"FAIL {self.failed / self.count:.1%}, alpha .95 alone {self.alpha / self.count:.1%}; strays "
             f"among the learned {min(self.strays):.1%} to {max(self.strays):.1%}"
         )
@@ -330,6 +340,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="*", default=[60, 120, 300])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--data", type=Path, help="folder with azure_vm_noise/")
+    parser.add_argument("--learned", type=int, nargs="*", default=[120, 300, 1000])
     options = parser.parse_args()
     for nodes in options.nodes:
         runs = [simulate(nodes, seed) for seed in range(options.seeds)]
@@ -342,7 +353,7 @@ def main() -> None:
                 mean = np.mean([table[row] for table in tables], axis=0)
                 print(f"{row:36s}" + "".join(f"{x:24.1%}" for x in mean))
     if options.data:
-        real(options.data)
+        real(options.data, options.learned)
 
 
 if __name__ == "__main__":

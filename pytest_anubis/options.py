@@ -63,6 +63,12 @@ OPTIONS: tuple[Option, ...] = (
         help="Judge against the baseline, or only measure and record",
     ),
     Option(
+        flag="--anubis-brief",
+        switch=True,
+        ini=False,
+        help="Measure for a moment only, without pauses: one of many short runs to learn from",
+    ),
+    Option(
         flag="--anubis-profile",
         choices=PROFILES,
         env=ENV_PROFILE,
@@ -107,9 +113,20 @@ OPTIONS: tuple[Option, ...] = (
         help="Let benchmarks without a criterion block acceptance",
     ),
     Option(
+        flag="--anubis-other-machine",
+        switch=True,
+        help="Let the baseline of one other machine accept this one",
+    ),
+    Option(
         flag="--anubis-redact",
         switch=True,
         help="Leave serial numbers and addresses out of journals and reports",
+    ),
+    Option(
+        flag="--anubis-split",
+        metavar="NAME,...",
+        help="Versions or settings of a node that split its hardware class, as findings name them, e.g. "
+        "'driver nvidia'; see 'anubis learn --split'",
     ),
     Option(
         flag="--anubis-inventory",

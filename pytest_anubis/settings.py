@@ -54,6 +54,7 @@ class Settings:
     Attributes:
         active: ``--anubis`` was given.
         mode: ``judge`` compares with a baseline and decides; ``measure`` only records.
+        brief: Measure for a moment only: one of many short runs to learn from.
         profile: Sizes and durations of the benchmarks.
         baselines: Folder of baseline files, or one baseline file.
         store: Folder of runs, and of the history unless that is elsewhere.
@@ -61,6 +62,7 @@ class Settings:
         run_id: Name of this run; empty: one is made from the date and the node's name.
         fail_on: The mildest verdict that fails a test: ``fail`` or ``marginal``.
         require_all: What has no criterion blocks acceptance too.
+        other_machine: The baseline of one other machine may accept this one.
         goals_required: Folders in which a benchmark without goal, question and action is an error.
         redact: Leave serial numbers and addresses out of what is written.
         inventory: Recorded inventory to use in place of this machine's; None reads the machine.
@@ -73,6 +75,7 @@ class Settings:
         scratch: Folder on the disk to be tested; None is pytest's temporary folder.
         quiet_limits: Shares above which others disturb a measurement, by name.
         quiet_wait: Seconds for which a disturbed measurement waits for a quiet machine, at most.
+        split: Names of facts about the node that split its hardware class.
         allowed_processes: Names of commands, as shell patterns, that disturb nothing.
         waivers: File of the failures that somebody answers for; None if there is none.
         select: What the Selector goes by; empty: it leaves nothing out.
@@ -87,6 +90,7 @@ class Settings:
 
     active: bool = False
     mode: Literal["judge", "measure"] = "judge"
+    brief: bool = False
     profile: Profile = "smoke"
     baselines: Path = Path("baselines")
     store: Path = Path(".anubis")
@@ -94,6 +98,7 @@ class Settings:
     run_id: str = ""
     fail_on: Literal["fail", "marginal"] = "fail"
     require_all: bool = False
+    other_machine: bool = False
     goals_required: tuple[Path, ...] = ()
     redact: bool = False
     inventory: Path | None = None
@@ -106,6 +111,7 @@ class Settings:
     duration: float | None = None
     quiet_limits: Mapping[str, float] = field(default_factory=dict)
     quiet_wait: float = 10.0
+    split: tuple[str, ...] = ()
     allowed_processes: tuple[str, ...] = ()
     waivers: Path | None = None
     select: Selection = ""
@@ -163,6 +169,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
     return Settings(
         active=bool(raw["anubis"]),
         mode=raw["anubis_mode"],
+        brief=raw["anubis_brief"],
         profile=raw["anubis_profile"],
         baselines=base / raw["anubis_baseline"],
         store=base / raw["anubis_store"],
@@ -170,6 +177,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         run_id=_run_id(raw["anubis_run_id"]),
         fail_on=raw["anubis_fail_on"],
         require_all=bool(raw["anubis_require_all"]),
+        other_machine=bool(raw["anubis_other_machine"]),
         goals_required=tuple(Path(path) for path in config.getini("anubis_goals_required")),
         redact=bool(raw["anubis_redact"]),
         inventory=_optional(raw["anubis_inventory"], lambda text: base / text),
@@ -182,6 +190,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
         quiet_limits=_quiet_limits(raw["anubis_quiet_limit"]),
         quiet_wait=_time("--anubis-quiet-wait", positive=False)(raw["anubis_quiet_wait"]),
+        split=tuple(filter(None, map(str.strip, str(raw["anubis_split"] or "").split(",")))),
         allowed_processes=tuple(filter(None, re.split(r"[,\s]+", raw["anubis_allow_process"]))),
         waivers=_optional(raw["anubis_waivers"], lambda text: base / text),
         **_selection(config, raw),

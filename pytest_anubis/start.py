@@ -29,15 +29,17 @@ from pytest_anubis.hardware.gate.surroundings import Surroundings, read_surround
 from pytest_anubis.hardware.inventory.hardware_classes import (
     ALONE,
     SIDE_BY_SIDE,
-    class_key,
+    extended_key,
     hardware_class,
     slug,
+    split_by,
 )
 from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
     read_inventory,
     redact,
 )
+from pytest_anubis.hardware.inventory.node_attributes import node_facts
 from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
 from pytest_anubis.report.export.junit_export import JUnitDecision
@@ -193,6 +195,8 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
     lanes = SIDE_BY_SIDE if workers and side_by_side(config, usable.devices) else ALONE
     attributes = hardware_class(inventory, settings.profile, lanes=lanes)[1]
     added = _added(config, attributes)
+    split = [name for name in settings.split if name not in attributes | added]
+    added |= split_by(split, node_facts(inventory))
     key = extended_key(attributes, added)
     baseline, note = None, ""
     if settings.mode == "judge":
@@ -262,12 +266,6 @@ def _added(config: pytest.Config, attributes: dict[str, str]) -> dict[str, str]:
             )
         added.update(answer)
     return added
-
-
-def extended_key(attributes: Mapping[str, str], added: Mapping[str, str]) -> str:
-    """Return the key of a class with what users' hooks added."""
-    parts = [slug(f"{name} {added[name]}") for name in sorted(added)]
-    return "_".join([class_key(attributes), *parts])
 
 
 def note_of_way(settings: Settings, other: str) -> str:

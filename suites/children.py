@@ -154,9 +154,13 @@ class Child:
         """Return the descriptor of the parent's end, for waiting on several children."""
         return self._socket.fileno()
 
+    def dismiss(self) -> None:
+        """Tell the child to leave, without waiting for it: several leave in the time of one."""
+        self._socket.close()
+
     def close(self) -> None:
         """End the child, by force if it does not leave by itself, and wait for it."""
-        self._socket.close()
+        self.dismiss()
         try:
             self._process.wait(GRACE)
         except subprocess.TimeoutExpired:

@@ -68,13 +68,17 @@ class PacedForm:
     medians: tuple[NotNegative, ...] = ()
 
 
+SEPARATES = " separates them"
+"""Stands behind the name of the attribute that tells two groups of nodes apart, where they are told."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondPopulation:
     """A slower group of units that may be as healthy as the others: nobody has decided yet, or somebody has.
 
     Attributes:
         typical: Median of its centre, in the metric's unit.
-        members: How many nodes (of one node: units) belong to it.
+        members: How many nodes belong to it; devices where most of these nodes have faster ones too.
         whole: Of how many.
         threshold: Similarity to the faster group's centre that its own healthy units stay above.
         alpha: Practical threshold that holds for the faster group.
@@ -158,6 +162,14 @@ class Criterion:
         """The centre's median, in the metric's unit."""
         last = len(self.centre) - 1
         return (self.centre[last // 2] + self.centre[(last + 1) // 2]) / 2  # it is in order
+
+    @property
+    def shown_loss(self) -> float | None:
+        """The smallest loss that is found, as a share of the rate: 30 times as long is a loss of 97 %."""
+        if self.detectable is None:
+            return None
+        lower = self.metric.better == "lower"
+        return self.detectable / (1 + self.detectable) if lower else self.detectable
 
 
 def cannot_fail(criterion: Criterion) -> str:
@@ -289,6 +301,8 @@ class Baseline:
         self_check: What the limits do to the fleet that they were learned from; None for one machine and in
             older baselines.
         promises: Component or metric (empty: all) -> loss that must fail, as a fraction of the value.
+        machine: How the one machine is known again (its `machine_marks`); empty for a fleet and in
+            older baselines.
         inventory: The majority's inventory (golden inventory) of the class, plain data; may be empty.
         digest: Content digest, ``sha256:`` and 12 hexadecimal digits; set by the store.
     """
@@ -310,8 +324,15 @@ class Baseline:
     unjudged: tuple[Unjudged, ...] = ()
     self_check: SelfCheck | None = None
     promises: Mapping[str, NotNegative] = field(default_factory=dict)
+    machine: tuple[str, ...] = ()
     inventory: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Metrics with a slower group of units that nobody has decided about yet."""
+        groups = (c for c in self.criteria if c.second is not None and not c.second.decided)
+        return tuple(dict.fromkeys(criterion.metric.name for criterion in groups))
 
     def find(
         self, benchmark: str, metric: str, *, group: str = "", scope: Scope = "unit"

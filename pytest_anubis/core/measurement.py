@@ -23,6 +23,7 @@ class PlannedTest:
         device: Device that the test is bound to, empty if none.
         metrics: Names of the metrics that the mark declares.
         cost: Expected duration in seconds, None when nothing is known.
+        question: What the mark says that it answers; empty if nothing.
     """
 
     test: str
@@ -31,6 +32,7 @@ class PlannedTest:
     device: str = ""
     metrics: tuple[str, ...] = ()
     cost: NotNegative | None = None
+    question: str = ""
 
     @property
     def place(self) -> tuple[str, str]:

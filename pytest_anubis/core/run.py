@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,39 +57,53 @@ class RunEvidence:
             broken off.
         notes: What is only told: attempts that failed and were repeated.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
+        residual_interval: Its 95 % interval; None where nobody knows it.
         devices: Devices that tests of every device were to run on.
         caveats: What was switched off, for the headline.
         planned: Benchmark or plain test, and device, of every test that was to run.
         broken_off: Why nothing can be decided: none of the runs came to its end. Empty if one did.
         cards: Device -> slot and serial number of its card, as far as they are known.
         waivers: The failures that somebody answers for, as its runs had them.
+        machine: How its machine is known again (`validator/deciding/machine_identity.py`).
+        other_machine: Its runs were told to accept by the baseline of one other machine.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
     blockers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     residual_risk: float | None = None
+    residual_interval: tuple[float, float] | None = None
     devices: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     planned: frozenset[tuple[str, str]] = frozenset()
     broken_off: str = ""
     cards: Mapping[str, str] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
+    machine: frozenset[str] = frozenset()
+    other_machine: bool = False
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
         """Return both; of two risks the larger one."""
-        risks = [r for r in (self.residual_risk, more.residual_risk) if r is not None]
+        risks = [
+            (e.residual_risk, e.residual_interval)
+            for e in (self, more)
+            if e.residual_risk is not None
+        ]
+        risk, interval = max(risks, key=lambda pair: pair[0], default=(None, None))
         return RunEvidence(
             verdicts=(*self.verdicts, *more.verdicts),
             blockers=tuple(dict.fromkeys((*self.blockers, *more.blockers))),
             notes=tuple(dict.fromkeys((*self.notes, *more.notes))),
-            residual_risk=max(risks, default=None),
+            residual_risk=risk,
+            residual_interval=interval,
             devices=tuple(dict.fromkeys((*self.devices, *more.devices))),
             caveats=tuple(dict.fromkeys((*self.caveats, *more.caveats))),
             planned=self.planned | more.planned,
             broken_off=self.broken_off and more.broken_off,
             cards={**self.cards, **more.cards},
             waivers=tuple(dict.fromkeys((*self.waivers, *more.waivers))),
+            machine=self.machine | more.machine,
+            other_machine=self.other_machine and more.other_machine,
         )
 
 
@@ -186,18 +200,7 @@ class RunRecord:
     @property
     def cards(self) -> dict[str, str]:
         """Device under test -> slot and serial number of its card in words, as far as they are known."""
-        found = {}
-        accelerators = self.inventory.get("accelerators") or ()
-        for device in self.devices:
-            position = device.partition(":")[2]
-            if position.isdecimal() and int(position) < len(accelerators):
-                slot, serial = (
-                    str(accelerators[int(position)].get(k) or "") for k in ("pci", "serial")
-                )
-                told = [f"slot {slot}"] if slot else []
-                told += [f"serial number {serial}"] if serial not in ("", REDACTED) else []
-                found[device] = ", ".join(told)
-        return {device: words for device, words in found.items() if words}
+        return card_texts(self.devices, self.inventory)
 
     @property
     def heat_of_the_room(self) -> str:
@@ -296,6 +299,22 @@ class RunRecord:
         """The Selector's latest choice as plain data; None where it took no part."""
         found = (e.choice for e in reversed(self.events) if isinstance(e, BenchmarksChosen))
         return next(found, None)
+
+
+def card_texts(devices: Iterable[str], inventory: Mapping[str, Any]) -> dict[str, str]:
+    """Return device -> slot and serial number of its card in words, as far as an inventory knows them."""
+    found = {}
+    accelerators = inventory.get("accelerators") or ()
+    for device in devices:
+        position = device.partition(":")[2]
+        if position.isdecimal() and int(position) < len(accelerators):
+            slot, serial = (
+                str(accelerators[int(position)].get(k) or "") for k in ("pci", "serial")
+            )
+            told = [f"slot {slot}"] if slot else []
+            told += [f"serial number {serial}"] if serial not in ("", REDACTED) else []
+            found[device] = ", ".join(told)
+    return {device: words for device, words in found.items() if words}
 
 
 def _excused_verdict(verdict: MetricVerdict, why: str) -> MetricVerdict:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated
 
-from pytest_anubis.core.field_types import AnyFloat, Share, compact
+from pytest_anubis.core.field_types import AnyFloat, Compact, Share, compact
 from pytest_anubis.core.metric import relative_loss
 
 
@@ -101,6 +102,17 @@ class Waiver:
         """What it covers, in words."""
         names = ("test", "metric", "device", "component", "node")
         return ", ".join(f"{name} {text}" for name in names if (text := getattr(self, name)))
+
+
+class Trouble(StrEnum):
+    """Which kind of trouble a verdict tells of: what people count, never the exit code."""
+
+    SLOW = "slow"  # worse than normal, for sure
+    FAILED = "failed"  # wrong, broken, or reported by the hardware itself
+    BORDERLINE = "borderline"  # to be measured again or looked at first
+    UNCLEAR = "unclear"  # measured, and could not be judged
+    MISSING = "missing"  # no answer at all
+    NONE = ""  # none
 
 
 class Triage(StrEnum):
@@ -209,6 +221,14 @@ class MetricVerdict:
         return _OF_REASON.get(self.reason, Triage.NONE) if undecided else Triage.NONE
 
     @property
+    def trouble(self) -> Trouble:
+        """Which kind of trouble it is; of what is only listed, too."""
+        if self.outcome is Outcome.FAIL and not self.retest:
+            measured = self.similarity is not None and self.better != "equal"
+            return Trouble.SLOW if measured else Trouble.FAILED
+        return _TROUBLES.get(self.outcome, Trouble.NONE)
+
+    @property
     def severity(self) -> Severity:
         """Sorts verdicts, the one to act on first: by triage, outcome, and the largest and surest loss."""
         triage = self.triage
@@ -231,6 +251,12 @@ _OF_REASON = {
 }
 """Of verdicts that are INCONCLUSIVE; of the other reasons the blocker itself says what to do."""
 _TRIAGE_ORDER = tuple(Triage)
+_TROUBLES = {
+    Outcome.FAIL: Trouble.BORDERLINE,  # what is sure is slow or failed
+    Outcome.MARGINAL: Trouble.BORDERLINE,
+    Outcome.INCONCLUSIVE: Trouble.UNCLEAR,
+    Outcome.NOT_TESTED: Trouble.MISSING,
+}
 _OUTCOME_ORDER = ("FAIL", "MARGINAL", "INCONCLUSIVE", "NOT_TESTED", "PASS")
 
 
@@ -274,8 +300,11 @@ class NodeVerdict:
         counts: Outcome name -> how many metric verdicts.
         baseline: Id of the baseline that decided, empty if none.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
+        residual_interval: Its 95 % interval; None where nobody knows it.
         triage: What to do first about what rejects, or else about what is MARGINAL.
         lowest: Lowest similarity of what rejects, 0 where a test failed otherwise; None if nothing does.
+        noted: One line per thing that was judged or seen, does not block, and should be known: a loss within
+            the healthy spread, an attempt that was repeated, a waiver that covers nothing.
     """
 
     node: str
@@ -287,8 +316,10 @@ class NodeVerdict:
     counts: tuple[tuple[str, int], ...] = ()
     baseline: str = ""
     residual_risk: float | None = None
+    residual_interval: Annotated[tuple[Share, Share] | None, Compact] = None
     triage: Triage = Triage.NONE
     lowest: Share | None = None
+    noted: tuple[str, ...] = ()
 
     @property
     def severity(self) -> tuple[int, int, float, str]:

@@ -8,12 +8,15 @@ fixed piece of work of its kind; its time, beside that of the other probes of th
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import socket
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Collection
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 from pytest_anubis.hardware.text_files import Files
 
@@ -22,7 +25,12 @@ Pace = tuple[tuple[str, tuple[float, ...]], ...]
 """(Kind, seconds of a probe beside each value) pairs."""
 
 SHARE = 0.08
-"""Part of a round's time that is spent on probes behind it: below a tenth, what a measurement may cost."""
+"""Part of a long round's time that is spent on probes behind it: below a tenth, what measuring may cost."""
+
+READINGS = 4
+"""Readings of every probe behind a round, at least: with one the reading's own noise hides the pace. Beside
+rounds of 20 ms on a shared machine the spread that four left was half to nine tenths of that which one left;
+more were no better."""
 
 STALE = 0.05
 """Seconds after which a reading is not that of what begins now: the pauses between bursts are longer."""
@@ -43,6 +51,10 @@ some of a millisecond."""
 SENT, MESSAGES = 1 << 16, 30
 """Bytes of one message that the probe of the kernel sends to itself, and how many: about a millisecond."""
 
+BLOCK, ON_DISK = 1 << 18, 1 << 23
+"""Bytes that the probe of the disk reads and writes at a time, and of its file: half a millisecond on a
+fast drive, and more than one of its own pages."""
+
 WAITING = "waiting"
 """The kind that is no probe but the kernel's own account of the rounds: how much longer they took because
 others had the CPUs that their threads asked for."""
@@ -58,6 +70,7 @@ class Pacer:
         kinds: Keys of `PROBES`, and `WAITING`; a kind that this host has not is left out.
         clock: Reads seconds.
         files: Reads the kernel's account.
+        folder: On the disk that is measured; None for the folder of temporary files.
     """
 
     def __init__(
@@ -65,9 +78,11 @@ class Pacer:
         kinds: Collection[str],
         clock: Callable[[], float] = time.perf_counter,
         files: Files | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._clock = clock
         self._files = files or Files()
+        self._folder = folder
         self._opened = ExitStack()
         self._kinds = tuple(kinds)
         self._probes: dict[str, Callable[[], object]] = {}
@@ -117,7 +132,7 @@ class Pacer:
         for kind in self._kinds:
             if kind in PROBES and kind not in self._probes:
                 with suppress(OSError, MemoryError):  # without it a measurement is what it was
-                    made = PROBES[kind](self._opened)
+                    made = PROBES[kind](self._opened, self._folder)
                     made()  # pays for pages and caches
                     self._probes[kind] = made
 
@@ -128,7 +143,7 @@ class Pacer:
         """
         spent = dict.fromkeys(self._probes, 0.0)
         done = 0
-        while not done or (0 < sum(spent.values()) < SHARE * beside and done < MOST_REPEATS):
+        while done < READINGS or (0 < sum(spent.values()) < SHARE * beside and done < MOST_REPEATS):
             for kind, probe in self._probes.items():
                 begin = self._clock()
                 probe()
@@ -175,13 +190,13 @@ TICK = 1 / os.sysconf("SC_CLK_TCK")
 """Seconds of the unit in which the kernel counts stolen time."""
 
 
-def _arithmetic(_: ExitStack) -> Callable[[], object]:
+def _arithmetic(*_: object) -> Callable[[], object]:
     """Hash bytes that stay in a core's cache: the clock, and what a neighbour on it leaves."""
     data = bytes(HASHED)
     return lambda: hashlib.sha256(data).digest()
 
 
-def _product(_: ExitStack) -> Callable[[], object]:
+def _product(*_: object) -> Callable[[], object]:
     """Multiply two matrices on all threads of the benchmark: each waits for the slowest, as its own do."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -190,7 +205,7 @@ def _product(_: ExitStack) -> Callable[[], object]:
     return lambda: torch.mm(one, other, out=out)
 
 
-def _memory(_: ExitStack) -> Callable[[], object]:
+def _memory(*_: object) -> Callable[[], object]:
     """Copy a stretch of memory, each time another one, so that no core's own cache holds it."""
     import numpy as np
 
@@ -205,7 +220,7 @@ def _memory(_: ExitStack) -> Callable[[], object]:
     return walk
 
 
-def _network(opened: ExitStack) -> Callable[[], object]:
+def _network(opened: ExitStack, *_: object) -> Callable[[], object]:
     """Send to oneself through the loopback interface: system calls and the network stack."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         sender = opened.enter_context(socket.create_connection(server.getsockname(), timeout=1.0))
@@ -213,20 +228,59 @@ def _network(opened: ExitStack) -> Callable[[], object]:
     data, taken = bytes(SENT), memoryview(bytearray(SENT))
 
     def send() -> None:
-        for _ in range(MESSAGES):
-            sender.sendall(data)
-            left = SENT
-            while left:
-                left -= receiver.recv_into(taken[:left])
+        with _on_the_last_cpu():
+            for _ in range(MESSAGES):
+                sender.sendall(data)
+                left = SENT
+                while left:
+                    left -= receiver.recv_into(taken[:left])
 
     return send
 
 
-PROBES: dict[str, Callable[[ExitStack], Callable[[], object]]] = {
+@contextmanager
+def _on_the_last_cpu() -> Iterator[None]:
+    """Stay on the last CPU, as the benchmarks of the loopback do: a neighbour slows one core at a time."""
+    if not hasattr(os, "sched_setaffinity"):  # such a system cannot be asked to
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def _disk(opened: ExitStack, folder: Path | None) -> Callable[[], object]:
+    """Read and write blocks of a file of its own past the page cache, each time others."""
+    buffered, name = tempfile.mkstemp(prefix="anubis-pace-", dir=folder)
+    os.close(buffered)
+    try:
+        descriptor = os.open(name, os.O_RDWR | getattr(os, "O_DIRECT", 0))
+    finally:
+        Path(name).unlink()  # at once: whoever is killed leaves nothing
+    opened.callback(os.close, descriptor)
+    block = opened.enter_context(mmap.mmap(-1, BLOCK))  # in whole pages, as O_DIRECT wants
+    for at in range(0, ON_DISK, BLOCK):
+        os.pwritev(descriptor, [block], at)
+    at = 0
+
+    def reach() -> None:
+        nonlocal at
+        os.preadv(descriptor, [block], at)
+        os.pwritev(descriptor, [block], at)
+        at = (at + BLOCK) % ON_DISK
+
+    return reach
+
+
+PROBES: dict[str, Callable[[ExitStack, Path | None], Callable[[], object]]] = {
     "compute": _arithmetic,
     "product": _product,
     "memory": _memory,
     "network": _network,
+    "disk": _disk,
 }
 """Kind -> makes its probe; OSError where this process or host has none of that kind."""
 
@@ -235,7 +289,7 @@ def kinds_for(resources: Collection[str]) -> tuple[str, ...]:
     """Return the kinds of probes that can tell something about a benchmark.
 
     Args:
-        resources: What it occupies by its mark; the network stack is probed where that is among it.
+        resources: What it occupies by its mark; network stack and disk are probed where they are among it.
     """
-    network = ("network",) if "network" in resources else ()
-    return ("compute", "product", "memory", *network, WAITING)
+    own = (kind for kind in ("network", "disk") if kind in resources)
+    return ("compute", "product", "memory", *own, WAITING)

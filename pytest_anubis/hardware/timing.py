@@ -138,6 +138,16 @@ class RoundPlan:
             bursts=1,
         )
 
+    def brief(self) -> RoundPlan:
+        """Return the plan of one of many short runs: what the pauses show, the other runs show better."""
+        return replace(
+            self,
+            budget_seconds=self.budget_seconds * BRIEF,
+            warmup_seconds=self.warmup_seconds * BRIEF,
+            bursts=min(self.bursts, BRIEF_BURSTS),
+            pause_seconds=self.pause_seconds * BRIEF,
+        )
+
     def on_accelerator(self, settle: Settle) -> RoundPlan:
         """Return the plan for a device that slows down under load and would clock down in a pause."""
         return replace(
@@ -199,6 +209,11 @@ SHORT_ROUNDS = 8
 
 SHORT_BURSTS = 2
 """Bursts of short load: 80 ms each, over before power is limited."""
+
+BRIEF, BRIEF_BURSTS = 0.3, 2
+"""Part of the profile's warm-up, budget and pauses that a brief run takes, and its bursts. What makes a
+shared host noisy lasts for minutes too: on one such machine the means of runs of a third of the length spread
+no further, and how far runs spread is known from how many there are."""
 
 BURSTS = 5
 """Bursts of one measurement on a host, and how many of its rounds make one further look."""

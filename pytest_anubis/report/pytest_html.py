@@ -11,17 +11,21 @@ import pytest
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
-from pytest_anubis.report.pages.style_sheets import BLOCKS
+from pytest_anubis.report.pages.style_sheets import BLOCKS, PYTEST_HTML, PYTEST_HTML_SCRIPT
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.numbers import similarity_text
 
 POINTS, SERIES, COURSE = 48, 4, 16
 """Points of a curve, telemetry series and their points in one row: a report may have hundreds of rows, and
 whatever stands in them is escaped twice. The dossier shows more."""
+
+
+PARTS = 20
+"""Blamed parts on top; the table has all."""
 
 
 class Context(Protocol):
@@ -73,6 +77,8 @@ class HtmlReport:
         self._source = source
         self._criteria = blocks.criteria_by_key(source.context.baseline)
         self._crashed: list[str] = []
+        self._page: Any = None  # pytest-html's, from its own hook
+        self._title = ""
 
     # pytest-html builds its rows in an implementation of this hook that comes last; ours adds to the
     # report before, on the controller, so that workers send numbers and never pictures.
@@ -95,6 +101,18 @@ class HtmlReport:
         found = [*getattr(report, "extras", []), extras.html(self._details(verdicts, measurements))]
         report.extras = found  # type: ignore[attr-defined]  # how pytest-html takes them
 
+    @pytest.hookimpl(tryfirst=True)  # a user's own title is set after it, and stays
+    def pytest_html_report_title(self, report: Any) -> None:
+        """Call the page after the node."""
+        self._page, self._title = report, self._source.context.node
+        report.title = self._title
+
+    def pytest_html_results_table_html(self, report: Any, data: list[str]) -> None:
+        """Leave out what the row says already: our own words of a failure, and the place of a skip."""
+        told = getattr(report, "anubis", {})
+        if data and (report.outcome == "skipped" or told.get("told")):
+            del data[0]
+
     def pytest_html_results_table_header(self, cells: list[str]) -> None:
         """Add two columns."""
         cells.insert(2, "<th class='sortable' data-column-type='anubis-verdict'>Verdict</th>")
@@ -110,11 +128,15 @@ class HtmlReport:
         known = [v.similarity for v in verdicts if v.similarity is not None]
         word = f"<span class='anubis'>{blocks.triaged_badge(worst)}</span>" if worst else ""
         lowest = similarity_text(min(known)) if known else ""
+        skip = getattr(report, "longrepr", None)
+        if getattr(report, "outcome", "") == "skipped" and isinstance(skip, tuple):
+            why = html.escape(str(skip[2]).removeprefix("Skipped: "))
+            cells[1] = cells[1].replace("</td>", f"<span class='anubis'> {why}</span></td>")
         cells.insert(2, f"<td class='col-anubis-verdict'>{word}</td>")
         cells.insert(3, f"<td class='col-anubis-similarity'>{lowest}</td>")
 
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
-        """Put the decision, what was not judged and the inventory on top."""
+        """Put the decision, the blamed parts and what was not judged on top, the inventory below all."""
         source = self._source
         context, run = source.context, source.state.record()
         verdict = run.node_verdict
@@ -123,19 +145,35 @@ class HtmlReport:
         died = list(dict.fromkeys([*run.deaths, *self._crashed]))
         blocking = verdict.blocking if verdict else ()
         listed = verdict.listed if verdict else ()
+        self._finish_page(verdict.decision.value if verdict else "not judged")
+        bad = [v for v in run.told if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+        parts = blocks.blamed_parts(bad, run.cards, context.inventory)
+        left = len(parts) - PARTS
         prefix.append(
-            f"<style>{BLOCKS}</style><div class='anubis'>"
+            f"<style>{BLOCKS}{PYTEST_HTML}</style><script>{PYTEST_HTML_SCRIPT}</script><div class='anubis'>"
             + blocks.decision_block(verdict, "nothing was judged in this run")
+            + "".join(parts[:PARTS])
+            + (f"<p>and {left} more parts, see the table</p>" if left > 0 else "")
             + f"<p>{'<br>'.join(html.escape(fact) for fact in facts if fact)}</p>"
             + selection_block(run.choice)
             + blocks.lines_block("in the way of acceptance", blocking, open_=len(blocking) <= 12)
             + blocks.lines_block("not judged, does not block", listed)
+            + blocks.lines_block("seen, does not block", verdict.noted if verdict else ())
             + blocks.lines_block("crashed", died, open_=True)
             + blocks.lines_block("planned, but never reported", source.silent_tests(), open_=True)
             + blocks.lines_block("benchmarks written wrongly", source.usage_errors(), open_=True)
-            + inventory_block(context.inventory)
-            + "</div>"
+            + f"</div><div class='anubis' id='anubis-inventory'>{inventory_block(context.inventory)}</div>"
         )
+
+    def _finish_page(self, decision: str) -> None:
+        """Say the decision in the title, and fold what was skipped, unless the user decided otherwise."""
+        if self._page is None:
+            return
+        if self._page.title == self._title:
+            self._page.title = f"{self._title}: {decision}"
+        folded = self._page.data.get("renderCollapsed")
+        if folded == ["passed"]:  # pytest-html's default
+            folded += ["skipped", "xfailed"]
 
     def _details(self, verdicts: list[MetricVerdict], measurements: list[Measurement]) -> str:
         by_metric = {verdict.metric: verdict for verdict in verdicts}

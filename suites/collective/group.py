@@ -108,6 +108,8 @@ class RankGroup:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for rank in self.processes:
+            rank.dismiss()
         self._stack.close()
 
     def join(self) -> None:

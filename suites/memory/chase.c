@@ -6,7 +6,7 @@
 static uint64_t *at(char *base, uint64_t offset) { return (uint64_t *)(base + offset); }
 
 /* One cycle through all lines in random order: Sattolo's variant of the Fisher-Yates shuffle.
-   `order` is room for one 32-bit number per line. */
+   `order` has room for one 32-bit number per line, and holds the line after each one from then on. */
 void chain_build(char *base, uint32_t *order, uint64_t lines, uint64_t seed)
 {
     uint64_t state = seed | 1u;
@@ -26,14 +26,18 @@ uint64_t chain_walk(char *base, uint64_t offset, uint64_t steps)
     return offset;
 }
 
-/* How many lines are visited before the chain is back at 0; never follows an offset out of the buffer. */
-uint64_t chain_length(char *base, uint64_t lines)
+/* How many lines do not hold the offset that was written there: in order, so at the memory's full rate. */
+uint64_t chain_wrong(char *base, const uint32_t *order, uint64_t lines)
 {
-    uint64_t offset = 0, visited = 0;
-    do {
-        offset = *at(base, offset);
-        if (offset % LINE || offset / LINE >= lines) return visited;
-        visited++;
-    } while (offset && visited < lines);
-    return offset ? 0 : visited;
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < lines; i++) wrong += *at(base, i * LINE) != (uint64_t)order[i] * LINE;
+    return wrong;
+}
+
+/* The offset at which a walk must arrive, found without the buffer. */
+uint64_t chain_expected(const uint32_t *order, uint64_t offset, uint64_t steps)
+{
+    uint64_t line = offset / LINE;
+    while (steps--) line = order[line];
+    return line * LINE;
 }

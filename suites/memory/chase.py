@@ -23,13 +23,15 @@ def footprint(level: str, caches: Caches) -> int:
     """Return how many bytes to chase through so that loads come from `level`.
 
     ``l2``: half a core's second level. ``llc``: three times the second level, at most half of the last
-    one: others use it too, and what they push out comes back from memory. ``dram``: eight times the last
-    level, so that at most an eighth of the loads can hit it.
+    one: others use it too, and what they push out comes back from memory. ``dram``: four times the last
+    level. A line is wanted again when all others have been, so even a cache that pushes lines out at random
+    answers two in a hundred loads (the hit rate h of such a cache solves h = exp(-4 (1 - h))), one that
+    pushes out the oldest none.
     """
     bytes_of = {
         "l2": caches.level2 // 2,
         "llc": min(3 * caches.level2, caches.last // 2),
-        "dram": max(8 * caches.last, 64 << 20),
+        "dram": max(4 * caches.last, 64 << 20),
     }
     return bytes_of[level]
 
@@ -45,19 +47,27 @@ class Chase:
     def __init__(self, library: ctypes.CDLL, footprint: int) -> None:
         self.lines = footprint // LINE
         self._library = library
-        for name in ("chain_walk", "chain_length"):
+        for name in ("chain_walk", "chain_wrong", "chain_expected"):
             getattr(library, name).restype = ctypes.c_uint64
-        # Huge pages where the kernel gives them: the latency is then the memory's and not that of
-        # the page tables. They begin at a multiple of their size, hence the room and the rounding.
-        self._map = mmap.mmap(-1, footprint + _HUGE)
+        self._maps: list[mmap.mmap] = []
+        self._base, self._order = self._room(footprint), self._room(4 * self.lines)
+        library.chain_build(
+            self._base, self._order, ctypes.c_uint64(self.lines), ctypes.c_uint64(_SEED)
+        )
+        self._offset = self._begin = self._steps = 0
+
+    def _room(self, size: int) -> ctypes.c_void_p:
+        """Return so many bytes in huge pages where the kernel gives them.
+
+        The latency is then the memory's and not that of the page tables. They begin at a multiple of their
+        size, hence the room and the rounding.
+        """
+        room = mmap.mmap(-1, size + _HUGE)
+        self._maps.append(room)
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            self._map.madvise(mmap.MADV_HUGEPAGE)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        self._skip = -start % _HUGE
-        self._base = ctypes.c_void_p(start + self._skip)
-        order = (ctypes.c_uint32 * self.lines)()
-        library.chain_build(self._base, order, ctypes.c_uint64(self.lines), ctypes.c_uint64(_SEED))
-        self._offset = 0
+            room.madvise(mmap.MADV_HUGEPAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+        return ctypes.c_void_p(start + -start % _HUGE)
 
     def __enter__(self) -> Self:
         return self
@@ -68,10 +78,12 @@ class Chase:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._map.close()
+        for room in self._maps:
+            room.close()
 
     def run(self, steps: int) -> None:
         """Follow the chain for so many loads, from where the last call stopped."""
+        self._begin, self._steps = self._offset, steps
         self._offset = self._library.chain_walk(
             self._base, ctypes.c_uint64(self._offset), ctypes.c_uint64(steps)
         )
@@ -82,10 +94,20 @@ class Chase:
         self.run(steps)
         return (time.perf_counter_ns() - begin) / steps
 
-    def visited(self) -> int:
-        """Return how many lines one round of the chain visits: `lines`, unless memory lost a bit."""
-        return int(self._library.chain_length(self._base, ctypes.c_uint64(self.lines)))
+    def wrong_links(self) -> int:
+        """Return how many lines no longer hold what was written there: 0, unless memory lost a bit."""
+        return int(self._library.chain_wrong(self._base, self._order, ctypes.c_uint64(self.lines)))
+
+    def arrived(self) -> bool:
+        """Return whether the last `run` ended where its loads lead, with the links that were written."""
+        begin, steps = ctypes.c_uint64(self._begin), ctypes.c_uint64(self._steps)
+        return bool(self._offset == self._library.chain_expected(self._order, begin, steps))
+
+    def next_lines(self) -> list[int]:
+        """Return the line after each one, as it was written: as many numbers as there are lines."""
+        return list((ctypes.c_uint32 * self.lines).from_address(self._order.value or 0))
 
     def flip(self, line: int, bit: int) -> None:
         """Flip one bit of the offset in a line: a memory fault, to see that it is noticed."""
-        self._map[self._skip + line * LINE + bit // 8] ^= 1 << bit % 8
+        place = (self._base.value or 0) + line * LINE + bit // 8
+        ctypes.c_uint8.from_address(place).value ^= 1 << bit % 8

@@ -123,10 +123,18 @@ def _sum_of_ramp(length: int, period: int) -> int:
     return whole * period * (period - 1) // 2 + rest * (rest - 1) // 2
 
 
-def elements_for(last_level_bytes: int, memory_bytes: int, element_bytes: int = 8) -> int:
-    """Return an array length of four times the last-level cache, STREAM's rule.
+def elements_for(last_level_bytes: int, memory_bytes: int, arrays: int = 1) -> int:
+    """Return an array length with which `arrays` arrays are four times the last-level cache together.
 
-    At least 64 MiB, so that a pass is long enough to time, and at most a sixteenth of the memory.
+    An element is wanted again when all others have been, so a cache that pushes lines out at random answers
+    two in a hundred loads, one that pushes out the oldest none. STREAM's own rule, four times for each array,
+    is that of one array. At least 64 MiB each, so that a pass is long enough to time, and at most a sixteenth
+    of the memory.
+
+    Args:
+        last_level_bytes: Of all last-level caches.
+        memory_bytes: Of the machine.
+        arrays: Over how many arrays of numbers in double precision a pass goes.
     """
-    wanted = max(4 * last_level_bytes, 64 << 20)
-    return min(wanted, memory_bytes // 16) // element_bytes
+    wanted = max(-(-4 * last_level_bytes // arrays), 64 << 20)
+    return min(wanted, memory_bytes // 16) // 8

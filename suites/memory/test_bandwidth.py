@@ -36,14 +36,15 @@ def test_stream(
 ) -> None:
     """A pass over arrays far larger than the caches delivers its rate, and every element is right."""
     from suites.memory.caches import memory_size, read_caches
-    from suites.memory.stream import Stream, elements_for
+    from suites.memory.stream import OPERATIONS, Stream, elements_for
 
     if operation == "read" and anubis_device.kind == "mps":
         pytest.skip(
             "not applicable: a sum is exact in double precision only, which this device has not"
         )
     if anubis_device.kind == "cpu":
-        elements = elements_for(read_caches().last_total, memory_size())
+        arrays = anubis_node.pick(smoke=OPERATIONS[operation][0], standard=1, soak=1)
+        elements = elements_for(read_caches().last_total, memory_size(), arrays)
     else:
         wanted = anubis_node.pick(**BYTES)
         elements = fitting(wanted, anubis_device.torch, times=ARRAYS) // ELEMENT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,15 +23,16 @@ class Scene:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, probe: float = 0.001) -> None:
         self.now, self.order, self.probe = 0.0, "", probe
         monkeypatch.setattr(host_pace, "PROBES", {"compute": self._made, "disk": self._no})
+        monkeypatch.setattr(host_pace, "READINGS", 1)
 
-    def _made(self, _: ExitStack) -> Callable[[], None]:
+    def _made(self, *_: object) -> Callable[[], None]:
         return self._probe
 
     def _probe(self) -> None:
         self.now += self.probe
         self.order += "p"
 
-    def _no(self, _: ExitStack) -> Callable[[], None]:
+    def _no(self, *_: object) -> Callable[[], None]:
         raise OSError("no disk here")
 
     def work(self) -> list[float]:
@@ -73,7 +75,38 @@ def test_what_was_read_before_a_pause_says_nothing_about_what_follows(
     assert pacer.taken(3) == ()  # of another number of values: they belong to none
 
 
-def test_probes_cost_less_than_a_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_gap_has_several_readings_and_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, probe=0.01)
+    monkeypatch.setattr(host_pace, "READINGS", 4)
+    pacer = Pacer(["compute"], scene.clock)
+    take = pacer.between(scene.work)
+    scene.order = ""
+    take()
+    take()
+    assert scene.order == "ppppwppppwpppp"
+
+
+def test_probe_of_the_network_stays_on_one_cpu_and_gives_it_back() -> None:
+    before = os.sched_getaffinity(0)
+    with ExitStack() as opened:
+        PROBES["network"](opened, None)()
+    assert os.sched_getaffinity(0) == before
+    with host_pace._on_the_last_cpu():
+        assert os.sched_getaffinity(0) == {max(before)}
+
+
+def test_probe_of_the_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+    with ExitStack() as opened:
+        reach = PROBES["disk"](opened, tmp_path)
+        assert list(tmp_path.iterdir()) == []  # nothing is left behind, whoever is killed
+        for _ in range(host_pace.ON_DISK // host_pace.BLOCK + 1):
+            reach()
+    assert list(tmp_path.iterdir()) == []
+    assert "disk" in kinds_for(["disk"])
+    assert "disk" not in kinds_for(["cpu"])
+
+
+def test_probes_beside_long_rounds_cost_less_than_a_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch, probe=0.0002)
     pacer = Pacer(["compute"], scene.clock)
     take = pacer.between(scene.work)

@@ -73,7 +73,7 @@ SHELVES = {
     "report": ("text", "plots", "pages", "export", "."),
     "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),
-    "cli": ("shared", "commands", "."),
+    "cli": ("shared", "learning", "commands", "."),
 }
 PURE = ("core", "validator", "selector", "distributed/dispatch/dispatcher.py")
 IMPURE_MODULES = {

@@ -178,6 +178,7 @@ def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
                     headline=f"headline {dossier.EVIL}",
                     blocking=("blocks",),
                     listed=("is listed",),
+                    noted=("was seen",),
                 )
             ),
             usage=["unit is missing"],
@@ -188,13 +189,49 @@ def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
     prefix: list[str] = []
     hooks.pytest_html_results_summary(prefix)
     text = "".join(prefix)
-    assert "<script" not in text
+    assert text.count("<script") == 1  # ours
     for words in (
-        *("UNDECIDED", "headline &lt;script&gt;", "blocks", "is listed"),
+        *("UNDECIDED", "headline &lt;script&gt;", "blocks", "is listed", "was seen"),
         "worker of lane cuda:0 died (no test was running): signal 9 &lt;script&gt;",
         *("t::x: the process died", "unit is missing", "t::lost", "no baseline: learn one"),
     ):
         assert words in text
+
+
+def test_the_blamed_part_stands_below_the_decision_and_the_inventory_at_the_end() -> None:
+    hooks = HtmlReport(source(*measured(), baseline=dossier.baseline(5)))
+    page = SimpleNamespace(title="", data={"renderCollapsed": ["passed"]})
+    hooks.pytest_html_report_title(page)
+    assert page.title == "n1"
+    prefix: list[str] = []
+    hooks.pytest_html_results_summary(prefix)
+    text = "".join(prefix)
+    assert text.index("card FAIL") < text.index("hardware class class")
+    assert text.index("hardware class class") < text.index("id='anubis-inventory'")
+    assert page.title == "n1: not judged"
+    assert page.data["renderCollapsed"] == ["passed", "skipped", "xfailed"]
+
+
+def test_what_the_user_set_for_his_page_stays() -> None:
+    hooks = HtmlReport(source())
+    page = SimpleNamespace(title="", data={"renderCollapsed": ["failed"]})
+    hooks.pytest_html_report_title(page)
+    page.title = "mine"
+    hooks.pytest_html_results_summary([])
+    assert (page.title, page.data["renderCollapsed"]) == ("mine", ["failed"])
+
+
+def test_a_skip_is_one_line_with_its_reason() -> None:
+    hooks = HtmlReport(source())
+    skipped = SimpleNamespace(
+        nodeid="t::x", when="setup", outcome="skipped", longrepr=("t", 3, "Skipped: no <tool>")
+    )
+    row = ["<td>Skipped</td>", "<td>t::x</td>", "<td></td>", "<td></td>"]
+    hooks.pytest_html_results_table_row(skipped, row)
+    assert "no &lt;tool&gt;" in row[1]
+    logs = ["('t', 3, 'Skipped: no <tool>')", "what it printed"]
+    hooks.pytest_html_results_table_html(skipped, logs)
+    assert logs == ["what it printed"]
 
 
 def rows_of(path: Path) -> dict[str, list[dict[str, Any]]]:
@@ -228,6 +265,7 @@ def test_a_real_report(
         assert sum(len(row["extras"]) for row in rows) == 1
         assert rows[0]["extras"][0]["content"].count("<svg") == 2
     text = page.read_text(encoding="utf-8")
+    assert re.search("<h1 id=.title.>[^<]+: (UNDECIDED|REJECTED)</h1>", text)
     assert "no baseline for hardware class" in text
     told = any(
         "test_dies" in line and "died" in line for line in re.findall("<li>(.*?)</li>", text)

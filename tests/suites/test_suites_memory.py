@@ -56,6 +56,7 @@ def test_caches_of_a_machine_that_does_not_say(tmp_path: Path) -> None:
 
 def test_arrays_go_past_the_caches_and_leave_memory() -> None:
     assert elements_for(32 * MIB, 1 << 40) == 4 * 32 * MIB // 8
+    assert elements_for(300 * MIB, 1 << 40, 3) == 400 * MIB // 8
     assert elements_for(1 * MIB, 1 << 40) == 64 * MIB // 8
     assert elements_for(1 << 30, 16 << 30) == (1 << 30) // 8
 
@@ -143,7 +144,15 @@ def test_device_that_does_not_notice_an_error_is_not_believed(
 @pytest.mark.parametrize("size", [2 * LINE, 3 * LINE, 64 * 1024, MIB + LINE])
 def test_chain_visits_every_line_once(library: ctypes.CDLL, size: int) -> None:
     with Chase(library, size) as chain:
-        assert chain.visited() == chain.lines == size // LINE
+        links = chain.next_lines()
+        assert len(links) == chain.lines == size // LINE
+        line, visited = 0, 0
+        while visited == 0 or line:
+            line, visited = links[line], visited + 1
+        assert visited == chain.lines
+        chain.run(chain.lines // 2)
+        assert chain.arrived()
+        assert chain.wrong_links() == 0
 
 
 @needs_compiler
@@ -152,9 +161,19 @@ def test_chain_visits_every_line_once(library: ctypes.CDLL, size: int) -> None:
 def test_chain_notices_any_flipped_bit(library: ctypes.CDLL, line: int, bit: int) -> None:
     with Chase(library, 256 * LINE) as chain:
         chain.flip(line, bit)
-        assert chain.visited() < chain.lines
+        assert chain.wrong_links() == 1
         chain.flip(line, bit)
-        assert chain.visited() == chain.lines
+        assert chain.wrong_links() == 0
+
+
+@needs_compiler
+def test_chain_notices_a_load_that_led_astray(library: ctypes.CDLL) -> None:
+    with Chase(library, 256 * LINE) as chain:
+        chain.flip(0, 6)  # the next line's number, one more or less
+        chain.run(1)
+        chain.flip(0, 6)  # memory is right again: only the walk can tell
+        assert chain.wrong_links() == 0
+        assert not chain.arrived()
 
 
 @pytest.mark.alone

@@ -1,27 +1,34 @@
-"""``anubis goals TESTS``: why everything is measured, as a tree, with the last verdicts."""
+"""``anubis goals TESTS``: why everything is measured, with what the latest run says."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import io
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_anubis.cli.shared.arguments import add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.printing import say, show
 from pytest_anubis.cli.shared.run_lookup import read_run
-from pytest_anubis.report.text.goal_tree import BenchmarkGoal, goals_tree
+from pytest_anubis.report.text.goal_tree import (
+    BenchmarkGoal,
+    goal_answers,
+    goals_markdown,
+    goals_plain,
+    goals_tree,
+)
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.measurement import Measurement
-    from pytest_anubis.core.verdict import MetricVerdict
+    from pytest_anubis.core.run import RunRecord
 
 MOST_RUNS = 50
-"""Latest runs that are searched for a benchmark's last verdict."""
+"""Latest runs that are searched for what the latest one does not say."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +36,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     explain(
         parser,
         "Show why everything is measured: goals, questions and metrics of the benchmarks as a tree, with "
-        "what the latest run of each concluded. Nothing is run.",
+        "what the latest run says: PASS, MARGINAL, FAIL, or why it says nothing, with an earlier "
+        "run's verdict and its date. Nothing is run.",
     )
     parser.add_argument("tests", nargs="+", metavar="TESTS", help="e.g. suites/")
+    parser.add_argument(
+        "--format",
+        choices=("text", "md", "json"),
+        default="text",
+        help="a tree (the default), Markdown, or JSON for other programs",
+    )
     add_store(parser)
 
 
@@ -42,31 +56,24 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(
             f"{' '.join(options.tests)}: no benchmarks (tests that use anubis_metric)"
         )
-    measurements, verdicts = _last_known({goal.benchmark for goal in goals}, options.store)
-    say(*goals_tree(goals, measurements, verdicts))
+    found = goal_answers(goals, _latest_first(options.store))
+    if options.format == "json":
+        show(json.dumps(goals_plain(found), indent=1, allow_nan=False) + "\n")
+    elif options.format == "md":
+        show("\n".join(goals_markdown(found)))
+    else:
+        say(*goals_tree(found))
     return 0
 
 
-def _last_known(benchmarks: set[str], store: Path) -> tuple[list[Measurement], list[MetricVerdict]]:
-    """Return what the latest run of each benchmark measured and concluded; nothing without runs."""
-    measurements: list[Measurement] = []
-    verdicts: list[MetricVerdict] = []
-    missing = set(benchmarks)
+def _latest_first(store: Path) -> Iterator[RunRecord]:
+    """Yield the runs of a store, the latest first; one that is damaged is left out: others may tell."""
     journals = sorted(
         (store / "runs").glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime
     )
     for path in journals[: -MOST_RUNS - 1 : -1]:
-        try:
-            record = read_run(str(path), store)
-        except CommandError:  # damaged, which is no matter here: an older one may tell
-            continue
-        here = {one.benchmark.partition("[")[0] for one in record.measurements} & missing
-        measurements += [m for m in record.measurements if m.benchmark.partition("[")[0] in here]
-        verdicts += [v for v in record.verdicts if v.benchmark.partition("[")[0] in here]
-        missing -= here
-        if not missing:
-            break
-    return measurements, verdicts
+        with contextlib.suppress(CommandError):
+            yield read_run(str(path), store)
 
 
 class _Goals:
@@ -79,7 +86,7 @@ class _Goals:
         for item in session.items:
             if "anubis_metric" not in getattr(item, "fixturenames", ()):
                 continue
-            said: dict[str, str] = {}
+            said: dict[str, Any] = {}
             for mark in reversed(list(item.iter_markers("anubis"))):  # the nearest counts
                 said |= mark.kwargs
             name = item.nodeid.partition("[")[0]
@@ -89,7 +96,13 @@ class _Goals:
                 goal=said.get("goal", ""),
                 question=said.get("question", ""),
                 action=said.get("action", ""),
+                metrics=_names(said.get("metrics", ())),
             )
+
+
+def _names(declared: object) -> tuple[str, ...]:
+    """Return the metrics that a mark declares; `anubis goals` must not fail where a run would say why."""
+    return tuple(map(str, declared)) if isinstance(declared, list | tuple) else ()
 
 
 def _collect(tests: list[str]) -> list[BenchmarkGoal]:

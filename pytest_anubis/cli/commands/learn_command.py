@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime as dt
-import shlex
-import subprocess
-import sys
-import time
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.learning.doubts import is_doubtful
+from pytest_anubis.cli.learning.option_values import loss_of, promise_of, rate_of, time_of
+from pytest_anubis.cli.learning.rounds import Rounds
 from pytest_anubis.cli.shared.arguments import (
     add_output,
     add_profile,
     add_pytest_args,
+    add_split,
     add_store,
     explain,
 )
+from pytest_anubis.cli.shared.class_split import facts_of, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.learn_sources import holds_runs
 from pytest_anubis.cli.shared.printing import say, write_file
@@ -30,10 +33,12 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_from_plain,
     inventory_to_plain,
 )
-from pytest_anubis.hardware.inventory.node_attributes import node_facts
 from pytest_anubis.report.text.learned_text import learned_lines
-from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.numbers import count_text, duration_text
+from pytest_anubis.report.text.power_text import next_lines, power_lines
+from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
+from pytest_anubis.validator.deciding.machine_identity import machine_marks
 from pytest_anubis.validator.learning.plain_checks import plain_checks
 
 if TYPE_CHECKING:
@@ -42,7 +47,22 @@ if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
 
-LEAST_ROUNDS = 3
+SMOKE_TIME = 240.0
+"""Seconds for which a machine is measured to learn its smoke set, unless somebody says otherwise: with the
+installation before it and the run after it the first command ends within six minutes."""
+
+LONGER = 3
+"""How many times as long is recommended where power is lacking: limits of a few runs shrink with the root of
+the time at best, and people do not come back for less."""
+
+DEFAULT_ROUNDS = 5
+"""Rounds of the longer profiles: with them the noise is known, and each takes minutes or hours."""
+
+DETECT = 0.1
+"""Loss that every metric is to find: what a job that waits for its slowest node notices."""
+
+NAMED = 100
+"""Characters for the names of metrics in one line: more is read in the file."""
 NOT_ACCEPTED = 20
 """Exit code of a baseline that was written and is less than it claims: as that of an undecided node."""
 
@@ -55,7 +75,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "are run here, or from runs that were collected from many nodes.",
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
         "for which no criterion could be learned; 20 a baseline was written, but it does not hold its stated "
-        "error rate, or others disturbed the machine so much that a metric has no criterion.",
+        "error rate, others disturbed the machine so much that a metric has no criterion, or somebody must "
+        "decide about a slower group of nodes (anubis baseline populations FILE).",
     )
     parser.add_argument(
         "sources",
@@ -63,7 +84,28 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="TESTS|RUN",
         help="tests to run here (suites/), or runs collected elsewhere (folders, journals, imports)",
     )
-    parser.add_argument("--rounds", type=int, default=5, help="rounds to run here (default: 5)")
+    parser.add_argument(
+        "--for",
+        dest="time",
+        type=time_of,
+        metavar="TIME",
+        help="measure here for so long, e.g. 5m or 1h: short rounds of all tests, then of those that lack "
+        f"power (default for smoke: {duration_text(SMOKE_TIME)})",
+    )
+    parser.add_argument(
+        "--detect",
+        type=loss_of,
+        default=DETECT,
+        metavar="LOSS",
+        help="loss that every metric is to find: where one cannot, its tests run again while --for lasts, "
+        f"and it is told in the end (default: {DETECT:.0%})".replace("%", "%%"),
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        help="rounds of full length to run here, instead of --for (default for standard and soak: "
+        f"{DEFAULT_ROUNDS})",
+    )
     add_profile(parser)
     add_output(parser)
     add_store(parser)
@@ -81,7 +123,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--error-rate",
-        type=_rate,
+        type=rate_of,
         default=0.01,
         metavar="R|none",
         help="stated chance that a healthy node is rejected (default: .01); none: alpha alone",
@@ -90,7 +132,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--promise",
         action="append",
         default=[],
-        type=_promise,
+        type=promise_of,
         metavar="[NAME=]LOSS",
         help="a loss that must fail whatever the spread, e.g. 10%% or network=20%% (a component or a "
         "metric); what that costs healthy nodes is printed; can be given again",
@@ -108,6 +150,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="exit with 0 although the baseline does not hold its stated error rate",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
+    add_split(parser)
     add_pytest_args(parser)
 
 
@@ -128,59 +171,37 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> list[Path]:
-    """Run the tests once a round, each round a run with its own journal.
-
-    A sample that was taken while others disturbed the machine teaches nothing, so rounds are added, at
-    most as many again, until every metric has as many quiet samples as rounds were asked for.
-    """
-    if options.rounds < LEAST_ROUNDS:
-        raise CommandError(
-            f"--rounds {options.rounds}: at least {LEAST_ROUNDS} are needed to see the noise"
-        )
-    stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
-    runs: list[Path] = []
-    begin = time.monotonic()
-    while len(runs) < 2 * options.rounds:
-        number = len(runs) + 1
-        spoiled = _spoiled(runs, options.rounds) if number > options.rounds else 0
-        if number > options.rounds and not spoiled:
-            break
-        if number <= options.rounds:
-            each = (time.monotonic() - begin) / max(1, len(runs))
-            left = f", about {each * (options.rounds - len(runs)):.0f} s left" if runs else ""
-            say(f"round {number} of {options.rounds}{left}", flush=True)
-        else:
-            say(
-                f"round {number} of at most {2 * options.rounds}, added: "
-                f"{count_text(spoiled, 'metric')} without enough quiet samples, because others "
-                "disturbed this machine",
-                flush=True,
-            )
-        runs.append(_round(options, f"learn-{stamp}-{number:02d}", number))
-    return runs
+    """Run the tests on this machine, each round a run with its own journal."""
+    rounds = Rounds(
+        tests=options.sources,
+        store=Path(options.store).resolve(),
+        profile=options.profile,
+        pytest_args=options.pytest_args,
+    )
+    if options.rounds is not None and options.time is not None:
+        raise CommandError("--rounds and --for exclude each other: give a number or a time")
+    if options.rounds is None and options.time is None and options.profile == "smoke":
+        options.time = SMOKE_TIME
+    if options.time is not None:
+        return rounds.within(options.time, options.detect, partial(_preview, options))
+    return rounds.of_number(DEFAULT_ROUNDS if options.rounds is None else options.rounds, _spoiled)
 
 
-def _round(options: argparse.Namespace, run_id: str, number: int) -> Path:
-    store = Path(options.store).resolve()
-    command = [
-        *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),
-        *("-q", "--no-header", "-p", "no:cacheprovider"),
-        f"--anubis-profile={options.profile}",
-        f"--anubis-store={store}",
-        f"--anubis-run-id={run_id}",
-        *shlex.split(options.pytest_args),
-        *options.sources,
-    ]
-    status = subprocess.run(command, check=False).returncode
-    if status != 0:
-        raise CommandError(
-            f"round {number} ended with exit code {status}; nothing is learned from a run that "
-            "failed: fix what failed, or leave it out with --pytest-args"
-        )
-    return store / "runs" / run_id
+def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | None:
+    """Learn from the rounds so far, for what they can show; None where nothing can be learned yet."""
+    from pytest_anubis.store.collected_runs import RunsError, read_runs
+    from pytest_anubis.validator import LearnError
+
+    try:
+        runs = read_runs(paths, learning=True)
+        populations = [p for p in runs.populations if p.metric.name not in options.without]
+        key = populations[0].hardware_class if populations else ""
+        return _learned(options, key, [p for p in populations if p.hardware_class == key], runs)
+    except (RunsError, LearnError):
+        return None  # the end of the command says what is wrong
 
 
-def _spoiled(runs: list[Path], wanted: int) -> int:
+def _spoiled(runs: Sequence[Path], wanted: int) -> int:
     """Return how many metrics have fewer quiet samples than wanted."""
     from pytest_anubis.store.collected_runs import read_runs
 
@@ -189,12 +210,17 @@ def _spoiled(runs: list[Path], wanted: int) -> int:
 
 
 def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
-    runs = _read(paths)
+    runs = split_classes(_read(paths), options.split)
     by_class: dict[str, list[Population]] = {}
     names = {population.metric.name for population in runs.populations}
     for name in options.without:
         if name not in names:
             raise CommandError(f"--without {name}: no such metric among the runs; check its name")
+    if names and names <= set(options.without):
+        raise CommandError(
+            f"--without: it names all {count_text(len(names), 'metric')} of these runs; name fewer, so that "
+            "something is left to learn"
+        )
     known = names | {part for p in runs.populations for part in _parts(p.component)} | {""}
     for name, _ in options.promise:
         if name not in known:
@@ -216,7 +242,13 @@ def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
         if not baseline.criteria:
             without.append(key)
             continue
-        doubtful += _doubtful(baseline, populations, accept=options.accept_rate)
+        doubtful += is_doubtful(baseline, populations, accept=options.accept_rate)
+        if not all(_is_run(Path(source)) for source in options.sources):
+            longer = math.ceil(LONGER * (options.time or SMOKE_TIME) / 60)
+            for line in power_lines(baseline, options.detect):
+                say(line)
+            for line in next_lines(baseline, options.detect, options.sources, longer):
+                say(line)
     if without:
         raise CommandError(
             f"{', '.join(without)}: no criterion could be learned; the findings above say why"
@@ -228,30 +260,6 @@ def _parts(component: str) -> list[str]:
     """Return a component and all that it is a part of."""
     names = component.split(".")
     return [".".join(names[: number + 1]) for number in range(len(names))]
-
-
-def _doubtful(baseline: Baseline, populations: list[Population], *, accept: bool) -> bool:
-    """Say what makes a baseline less than it claims, and return whether anything does."""
-    check, doubt = baseline.self_check, False
-    if check is not None and not check.holds and not accept:
-        say(
-            "the stated error rate does not hold (see above): leave out what breaks it (--without METRIC), "
-            "learn its populations apart, or take the rate as it is with --accept-rate"
-        )
-        doubt = True
-    disturbed = {
-        (population.benchmark, population.metric.name)
-        for population in populations
-        if any(problem.kind == "disturbed" for problem in population.problems.values())
-    }
-    lost = [item for item in baseline.unjudged if (item.benchmark, item.metric) in disturbed]
-    if lost:
-        say(
-            f"{count_text(len(lost), 'metric')} lost to disturbances: "
-            f"{', '.join(item.metric for item in lost)}; learn again when this machine is quiet"
-        )
-        doubt = True
-    return doubt
 
 
 def _read(paths: list[Path]) -> RunSet:
@@ -281,26 +289,21 @@ def _learn_class(
     several: bool,
 ) -> Baseline:
     """Learn and write the baseline of one class; one without criteria is not written."""
-    from pytest_anubis.validator import LearnError, learn_baseline
+    from pytest_anubis.validator import LearnError
 
     with Progress("learning") as progress:
         try:
-            baseline = learn_baseline(
-                populations,
-                hardware_class=key,
-                attributes=runs.classes.get(key, {}),
-                node_attributes=_node_attributes(runs, key),
-                created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-                alpha=options.alpha,
-                method=options.method,
-                error_rate=options.error_rate,
-                promises=dict(options.promise),
-                progress=progress.count,
-            )
+            baseline = _learned(options, key, populations, runs, progress.count)
         except LearnError as error:
             raise CommandError(f"{key}: {error}") from error
     of_class = [run for run in runs.runs if run.hardware_class == key]
-    baseline = replace(baseline, inventory=_golden(runs, key), checks=plain_checks(of_class))
+    marks = {mark for run in of_class for mark in machine_marks(run.inventory)}
+    baseline = replace(
+        baseline,
+        inventory=_golden(runs, key),
+        checks=plain_checks(of_class),
+        machine=tuple(sorted(marks)) if baseline.one_machine else (),
+    )
     for line in learned_lines(baseline):
         say(line)
     if not baseline.criteria:
@@ -310,6 +313,12 @@ def _learn_class(
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
     say(f"written: {path}")
+    if baseline.undecided:
+        metrics = count_text(len(baseline.undecided), "metric")
+        say(
+            f"somebody must decide about slower groups of nodes in {metrics} "
+            f"({clip(', '.join(baseline.undecided), NAMED)}): anubis baseline populations {path}"
+        )
     if options.html is not None:
         page = options.html
         _write_page(
@@ -320,16 +329,35 @@ def _learn_class(
     return baseline
 
 
+def _learned(
+    options: argparse.Namespace,
+    key: str,
+    populations: Sequence[Population],
+    runs: RunSet,
+    progress: Callable[[int, int], None] | None = None,
+) -> Baseline:
+    from pytest_anubis.validator import learn_baseline
+
+    return learn_baseline(
+        populations,
+        hardware_class=key,
+        attributes=runs.classes.get(key, {}),
+        node_attributes=_node_attributes(runs, key),
+        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        alpha=options.alpha,
+        method=options.method,
+        error_rate=options.error_rate,
+        promises=dict(options.promise),
+        progress=progress,
+    )
+
+
 def _node_attributes(runs: RunSet, key: str) -> dict[str, dict[str, str]]:
     """Return node -> what could tell it from other nodes of its class: versions, firmware, settings."""
     found: dict[str, dict[str, str]] = {}
     for run in runs.runs:
         if run.hardware_class == key:
-            facts = found.setdefault(run.node, {})
-            facts.update(run.attributes)
-            with contextlib.suppress(InventoryError):  # `_golden` tells of it
-                if run.inventory:
-                    facts.update(node_facts(inventory_from_plain(run.inventory, where=run.run)))
+            found.setdefault(run.node, {}).update(facts_of(run))
     return found
 
 
@@ -349,25 +377,3 @@ def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -
     from pytest_anubis.report.pages.learned_page import learn_page
 
     write_file(path, learn_page(baseline, populations))
-
-
-def _rate(text: str) -> float | None:
-    if text.lower() == "none":
-        return None
-    rate = float(text)
-    if not 0 < rate < 1:
-        raise argparse.ArgumentTypeError("must lie between 0 and 1, or be none")
-    return rate
-
-
-def _promise(text: str) -> tuple[str, float]:
-    name, _, size = text.rpartition("=")
-    try:
-        loss = float(size.removesuffix("%")) / 100 if size.endswith("%") else float(size)
-    except ValueError:
-        loss = 0.0
-    if not 0 < loss < 1:
-        raise argparse.ArgumentTypeError(
-            "must be a loss between 0 and 100 %, such as 10% or network=0.2"
-        )
-    return name, loss

@@ -6,11 +6,13 @@ import argparse
 import dataclasses
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 from pytest_anubis.cli.shared.arguments import add_baseline, add_store, baseline_place, explain
-from pytest_anubis.cli.shared.printing import say, write_file
-from pytest_anubis.cli.shared.run_lookup import read_run
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say, terminal_width, write_file
+from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.run import RunRecord
@@ -18,9 +20,19 @@ from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.duty_text import duty_lines
+from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.summary_text import summary_lines
-from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
+from pytest_anubis.store.baselines.baseline_files import (
+    BaselineError,
+    find_baseline,
+    load_baseline,
+    load_baselines,
+)
+
+NAMED = 8
+"""Nodes named where the one that was asked for is not there."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,16 +40,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     explain(
         parser,
         "Rebuild what a run said from its journal: the summary, or its JSON form, HTML page and gauges. The "
-        "run may have been cut short.",
+        "run may have been cut short. Imports, tables and folders of runs are judged as 'anubis judge' does: "
+        "of one node its dossier, of several the page of all.",
         "Exit codes: 0 done, whatever the run's verdict; 2 wrong usage or input.",
     )
     parser.add_argument(
         "name",
-        nargs="?",
-        default="latest",
+        nargs="*",
+        default=["latest"],
         metavar="RUN",
-        help="folder, journal or id of the run; default: the latest",
+        help="folder, journal or id of the run, or imports and folders of runs; default: the latest run",
     )
+    parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the HTML page")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the JSON form; - prints it"
@@ -56,9 +70,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Rebuild what was asked for."""
     place = baseline_place(options)
-    record = read_run(options.name, options.store)
-    baseline = _baseline(place, record)
-    record = completed(record, baseline)
+    if options.node is not None or len(options.name) > 1 or is_collection(options.name[0]):
+        record, baseline = _collected(options)
+        if record is None:
+            return 0
+    else:
+        record = read_run(options.name[0], options.store)
+        baseline = _baseline(place, record)
+        record = completed(record, baseline)
     if options.json is not None:
         write_file(options.json, run_json(record) + "\n")
     if options.html is not None:
@@ -68,6 +87,54 @@ def run(options: argparse.Namespace) -> int:
     if "-" not in (str(options.json), str(options.prometheus)):
         _show(record, options.verbose)
     return 0
+
+
+def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline | None]:
+    """Judge what was collected; return the one node's record, or None once several were shown.
+
+    Raises:
+        CommandError: No such node, or what only one node has was asked of several.
+    """
+    from pytest_anubis.cli.shared.collected_judging import (
+        judge_collected,
+        node_run,
+        read_collected,
+        rows_of,
+    )
+    from pytest_anubis.cli.shared.judged_json import judged_json
+
+    prints = "-" in (str(options.json), str(options.prometheus))
+    tell = partial(say, file=sys.stderr) if prints else say
+    place = baseline_place(options)
+    try:
+        baselines = load_baselines(place) if place.exists() else {}
+    except (OSError, BaselineError) as error:
+        raise CommandError(str(error)) from error
+    runs = read_collected([collected_path(name, options.store) for name in options.name], tell)
+    judged = judge_collected(runs, baselines)
+    rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
+    if not rows:
+        known = ", ".join(sorted({v.node for v in judged.nodes})[:NAMED])
+        raise CommandError(f"--node {options.node}: not among these; there is {known}, ...")
+    if len(rows) == 1:
+        return node_run(runs, judged, rows[0]), baselines.get(rows[0].hardware_class)
+    if options.prometheus is not None:
+        raise CommandError(
+            f"--prometheus tells of one node, and these are {len(rows)}: add --node NAME"
+        )
+    if options.json is not None:
+        write_file(options.json, "".join(judged_json(judged, lambda done, total: None)))
+    if options.html is not None:
+        page = fleet_page(rows, [finding.text for finding in judged.findings], judged.notes)
+        write_file(options.html, page)
+    for line in (
+        *(f"finding: {f.text}" for f in judged.findings),
+        *(f"note: {n}" for n in judged.notes),
+    ):
+        tell(line)
+    tell(*fleet_lines(rows, width=terminal_width(), verbosity=options.verbose))
+    tell("one node's dossier: add --node NAME --html FILE")
+    return None, None
 
 
 def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
@@ -99,7 +166,8 @@ def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
 
 
 def _show(record: RunRecord, verbosity: int) -> None:
-    say(f"run {record.run} of {record.node}, {record.started}, class {record.hardware_class}")
+    began = f", {record.started}" if record.started else ""
+    say(f"run {record.run} of {record.node}{began}, class {record.hardware_class}")
     for warning in record.warnings:
         say(f"note: {warning}")
     for line in chosen_lines(record.choice):

@@ -103,6 +103,19 @@ def baseline_place(options: argparse.Namespace) -> Path:
     return named or DEFAULT_BASELINE
 
 
+def add_split(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--split``; `class_split.split_classes` goes by it."""
+    parser.add_argument(
+        "--split",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="split the hardware classes of collected runs by a version or setting of their nodes, as "
+        "findings name it, e.g. 'driver nvidia'; can be given again (runs that were taken with "
+        "--anubis-split are split already)",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser, what: str, *, bare: bool = False) -> None:
     """Declare ``--json``, which in every command names a file or, as ``-``, the standard output.
 

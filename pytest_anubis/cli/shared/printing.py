@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,6 +65,13 @@ def flush_output(file: TextIO | None = None) -> None:
         (file or sys.stdout).flush()
     except BrokenPipeError:
         raise ReaderGoneError from None
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal; None where the output is none: then a line is one line."""
+    if os.environ.get("COLUMNS", "").isdecimal() or sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    return None
 
 
 def write_json(path: str, document: Mapping[str, Any]) -> None:

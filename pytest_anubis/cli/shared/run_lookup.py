@@ -7,7 +7,7 @@ from pathlib import Path
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_file import JOURNAL_NAME, journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 
@@ -33,3 +33,17 @@ def read_run(name: str, store: Path) -> RunRecord:
         return read_journal(path)
     except JournalError as error:
         raise CommandError(str(error)) from error
+
+
+def is_collection(name: str) -> bool:
+    """Say whether a name is that of an import, a table or a folder of runs, and not of one run."""
+    path = Path(name)
+    if path.is_dir():
+        return not (path / JOURNAL_NAME).exists()
+    return path.exists() and path.name != JOURNAL_NAME
+
+
+def collected_path(name: str, store: Path) -> Path:
+    """Return the file or folder that a name stands for: a path, or a run's id in the store."""
+    path = Path(name)
+    return path if path.exists() else journal_path(store, name)

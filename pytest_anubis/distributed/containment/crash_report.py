@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,6 +51,22 @@ class Crash:
             return "the kernel killed its process for want of memory (SIGKILL, out of memory)"
         return f"its process died: {self.death}"
 
+    @property
+    def next_step(self) -> str:
+        """What to do about it, in words."""
+        late = self.overdue
+        if late is not None and late.stubborn:
+            return "look for the driver's last words in the kernel log, then power-cycle the node"
+        again = f"run it alone again: pytest --anubis {shlex.quote(self.test)}"
+        if late is not None:
+            return (
+                f"look where it hung, then {again}; if it hangs on one device only, that device's "
+                "driver, card or link does not answer: reset or exchange it"
+            )
+        if self.memory and self.death is not None and self.death.signal == 9:
+            return f"free memory, or give the test less to do, then {again}"
+        return f"look at the kernel log, then {again}"
+
 
 def crash_text(
     crash: Crash,
@@ -85,6 +102,7 @@ def crash_text(
         )
     elif not kept:
         lines.append("it had measured nothing")
+    lines.append(f"next step: {crash.next_step}")
     return "\n".join(lines)
 
 
@@ -127,4 +145,5 @@ def crash_verdict(
         node=node,
         device=task.device,
         evidence=tuple(evidence),
+        action=crash.next_step,
     )

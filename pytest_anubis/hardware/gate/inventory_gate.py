@@ -32,6 +32,10 @@ _IDENTITIES = ("serial", "uuid", "part", "address")
 _LOST = ("(NVML error 15)", "(NVML error 16)")
 _REFUSED = "(NVML error 4)"
 
+_CABLE = (
+    "reseat or exchange cable and transceiver, look at the port of the switch, then test again "
+    "(ethtool, ibstat)"
+)
 _ASK_FOR_ALL = (
     "let this job have all cards of the node (Slurm: --exclusive, or --gres=gpu:{count}; in a container pass "
     "all of /dev/nvidia*), then test again"
@@ -250,11 +254,21 @@ def _nics(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFindin
             )
             continue
         state: Severity = "FAIL" if like.state in ("up", "active") else "INCONCLUSIVE"
-        yield from equal("link state", place, like.state, nic.state, state, "network")
+        yield from equal("link state", place, like.state, nic.state, state, "network", _CABLE)
         if nic.state == like.state:
-            yield from at_least("link speed (Gbit/s)", place, like.speed, nic.speed, "network")
-        yield from equal("firmware", place, like.firmware, nic.firmware, "FAIL", "network")
-        yield from at_least("PCIe link width", place, like.link_width, nic.link_width, "network")
+            yield from at_least(
+                "link speed (Gbit/s)", place, like.speed, nic.speed, "network", _CABLE
+            )
+        flash = f"flash the firmware of the other nodes ({like.firmware})"
+        yield from equal("firmware", place, like.firmware, nic.firmware, "FAIL", "network", flash)
+        yield from at_least(
+            "PCIe link width",
+            place,
+            like.link_width,
+            nic.link_width,
+            "network",
+            "reseat the adapter, then look at its slot, riser and the BIOS's bifurcation",
+        )
 
 
 def _unreadable(inventory: Inventory) -> Iterator[GateFinding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pytest_anubis.core.inventory import Inventory, Processor
 
@@ -108,6 +108,51 @@ def class_key(attributes: Mapping[str, str]) -> str:
         slug(attributes["profile"]),
     ]
     return "_".join(parts)
+
+
+_HARDWARE = (
+    "accelerator",
+    "count",
+    "cpu",
+    "cores",
+    "memory",
+    "fabric",
+    "driver",
+    "torch",
+    "profile",
+)
+_SOFTWARE = ("lanes", "cuda", "rocm", "nccl", "rccl")
+CLASS_ATTRIBUTES = frozenset((*_HARDWARE, *_SOFTWARE))
+"""What `hardware_class` makes a key of; what else a node's attributes hold was added."""
+
+
+def extended_key(attributes: Mapping[str, str], added: Mapping[str, str]) -> str:
+    """Return the key of a class with what hooks added, or what it is split by."""
+    return "_".join([class_key(attributes), *_parts(added)])
+
+
+def split_key(key: str, attributes: Mapping[str, str], more: Mapping[str, str]) -> str:
+    """Return the key that a recorded run's class would have had, had these attributes been added then.
+
+    Args:
+        key: The key that it had.
+        attributes: The run's attributes, with those that were added; empty where nobody knows them.
+        more: Those to be added.
+    """
+    known = {name: value for name, value in attributes.items() if name in CLASS_ATTRIBUTES}
+    if not known.keys() >= set(_HARDWARE):  # an import: it has a class, and nobody says of what
+        return "_".join([key, *_parts(more)])
+    added = {name: value for name, value in attributes.items() if name not in known}
+    return extended_key(known, added | dict(more))
+
+
+def split_by(names: Collection[str], facts: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes that split a class; what a node does not know of itself is ``unknown``."""
+    return {name: facts.get(name) or "unknown" for name in names}
+
+
+def _parts(added: Mapping[str, str]) -> list[str]:
+    return [slug(f"{name} {added[name]}") for name in sorted(added)]
 
 
 def slug(text: str) -> str:

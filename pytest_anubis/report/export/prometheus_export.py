@@ -100,7 +100,7 @@ def _node(verdict: NodeVerdict) -> list[Family]:
         (node, ("component", component)): 1.0 for component in verdict.components
     }
     info: dict[Labels, float] = {(node, ("baseline", verdict.baseline)): 1.0}
-    risk = verdict.residual_risk
+    risk, ends = verdict.residual_risk, verdict.residual_interval
     return [
         ("anubis_node_decision", "1 for what was decided about the node, else 0.", decisions),
         ("anubis_node_verdicts", "How many metric verdicts had each outcome.", counts),
@@ -119,6 +119,16 @@ def _node(verdict: NodeVerdict) -> list[Family]:
             "anubis_node_residual_risk",
             "Probability of an incident that benchmarks left out leave.",
             {} if risk is None else {(node,): risk},
+        ),
+        (
+            "anubis_node_residual_risk_low",
+            "Lower end of the 95 % interval of the residual risk.",
+            {} if ends is None else {(node,): ends[0]},
+        ),
+        (
+            "anubis_node_residual_risk_high",
+            "Upper end of the 95 % interval of the residual risk.",
+            {} if ends is None else {(node,): ends[1]},
         ),
         (
             "anubis_node_triage",

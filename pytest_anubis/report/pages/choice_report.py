@@ -133,5 +133,5 @@ def selection_block(event: Mapping[str, Any] | None) -> str:
     state = " open" if len(event["pruned"]) <= 12 else ""
     return (
         f"<p>{text}</p><details{state}><summary><b>left out</b> ({len(event['pruned'])})</summary>"
-        f"<div class='wide'><table>{head}{rows}</table></div></details>"
+        f"<div class='wide' tabindex='0'><table>{head}{rows}</table></div></details>"
     )

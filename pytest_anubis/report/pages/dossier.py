@@ -10,15 +10,15 @@ from typing import Any
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.device_comparison import peers_section
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.metric_sections import Case, cases_of, overview, section
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
-from pytest_anubis.report.text.device_identity import identity_text
-from pytest_anubis.report.text.headlines import baseline_line, lane_texts
+from pytest_anubis.report.text.goal_tree import questions_text
+from pytest_anubis.report.text.headlines import baseline_line, inventory_line, lane_texts
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
 from pytest_anubis.report.text.summary_text import unsearched_text
 
@@ -126,11 +126,13 @@ def _facts(record: RunRecord, baseline: Baseline | None) -> str:
     status = record.exit_status
     rows = [
         ("hardware", _hardware(record.inventory)),
+        ("inventory", inventory_line(record.inventory, record.settings.get("inventory"))),
         ("hardware class", record.hardware_class),
         ("held against", baseline_line(baseline) if baseline else record.baseline),
         ("run", record.run),
         ("time", _time(record)),
         ("profile", record.profile),
+        ("questions", questions_text(record.planned, record.told)),
         ("lanes", "; ".join(lane_texts(record.lanes))),
         ("exit status", "" if status is None else f"{status}, {_EXIT.get(status, 'unknown')}"),
     ]
@@ -169,33 +171,36 @@ def _hardware(inventory: Mapping[str, Any]) -> str:
 
 
 def _time(record: RunRecord) -> str:
+    if not record.started:  # of an import
+        return ""
     try:
         began = datetime.datetime.fromisoformat(record.started)
         ended = datetime.datetime.fromisoformat(record.ended)
         took = (ended - began).total_seconds()
     except (ValueError, TypeError):  # TypeError: one of them has no time zone
         return f"{moment_text(record.started)}, {'ended ' + record.ended if record.ended else 'cut short'}"
-    return f"{moment_text(record.started)}, took {duration_text(took)}"
+    # An import is of one moment.
+    return moment_text(record.started) + (f", took {duration_text(took)}" if took > 0 else "")
 
 
 def _wrong(record: RunRecord) -> str:
-    """Return one card per blamed component and device: what is wrong, which part it is, what to do."""
+    """Return one box per blamed part: what is wrong, which part it is, what to do."""
+    bad = [v for v in record.told if v.outcome is Outcome.FAIL]
+    unusual = [v for v in record.told if v.outcome is Outcome.MARGINAL]
+    # What is only unusual stands in the box of its card, where there is one.
+    failed = {v.device for v in bad if ":" in v.device}
+    bad += [v for v in unusual if v.device in failed]
+    unusual = [v for v in unusual if v.device not in failed]
     parts = []
-    for title, outcome in (
-        ("What is wrong", Outcome.FAIL),
-        ("Unusual for this fleet, not yet costly", Outcome.MARGINAL),
+    for title, verdicts in (
+        ("What is wrong", bad),
+        ("Unusual for this fleet, not yet costly", unusual),
     ):
-        grouped: dict[tuple[str, str], list[MetricVerdict]] = {}
-        for verdict in sorted(record.told, key=lambda verdict: verdict.severity):
-            if verdict.outcome is outcome:
-                grouped.setdefault((verdict.component, verdict.device), []).append(verdict)
-        if not grouped:
-            continue
-        parts.append(f"<h2>{title}</h2>")
-        groups = list(grouped.values())
-        parts += [_card(verdicts, record.inventory) for verdicts in groups[:CARDS]]
-        if len(groups) > CARDS:
-            parts.append(f"<p>and {len(groups) - CARDS} more, see the table below</p>")
+        cards = blocks.blamed_parts(verdicts, record.cards, record.inventory)
+        if cards:
+            more = len(cards) - CARDS
+            left = f"<p>and {more} more, see the table below</p>" if more > 0 else ""
+            parts.append(f"<h2>{title}</h2>{''.join(cards[:CARDS])}{left}")
     return "".join(parts)
 
 
@@ -210,37 +215,11 @@ def _waived(record: RunRecord) -> str:
     return f"<h2>Waived</h2>{block}" if lines else ""
 
 
-def _card(verdicts: Sequence[MetricVerdict], inventory: Mapping[str, Any]) -> str:
-    first = verdicts[0]
-    place = f" on {first.device}" if first.device else ""
-    head = f"{first.component or first.benchmark}{place}"
-    known = identity_text(first.device, inventory)
-    lines = [f"<h3>{html.escape(head)}</h3>"]
-    if known:
-        lines.append(f"<div class='faint'>{html.escape(known)}</div>")
-    shown = verdicts[:FOLD]
-    items = [_why(verdict) for verdict in shown]
-    if len(verdicts) > len(shown):
-        items.append(f"and {len(verdicts) - len(shown)} more")
-    lines.append("<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>")
-    for label, texts in (
-        ("evidence", [text for v in verdicts for text in v.evidence]),
-        ("disturbed", [text for v in verdicts for text in v.disturbance]),
-        ("next step", [v.action for v in verdicts if v.action]),
-    ):
-        for text in list(dict.fromkeys(texts))[:FOLD]:
-            lines.append(f"<div><b>{label}:</b> {html.escape(text)}</div>")
-    return f"<div class='card {first.outcome.value}'>{''.join(lines)}</div>"
-
-
-def _why(verdict: MetricVerdict) -> str:
-    name = verdict.metric or verdict.benchmark
-    return verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
-
-
 def _unjudged(record: RunRecord) -> str:
     verdict = record.node_verdict
-    blocking, listed = (verdict.blocking, verdict.listed) if verdict else ((), ())
+    blocking, listed, noted = (
+        (verdict.blocking, verdict.listed, verdict.noted) if verdict else ((), (), ())
+    )
     died = [
         f"{event.worker or 'worker'}: {event.text or 'died'}"
         for event in record.events
@@ -249,6 +228,7 @@ def _unjudged(record: RunRecord) -> str:
     lists = (
         ("in the way of acceptance", blocking, len(blocking) <= FOLD),
         ("not judged, does not block", listed, False),
+        ("seen, does not block", noted, False),
         (
             "tests that crashed, failed outside a measurement or never reported",
             _silent(record),

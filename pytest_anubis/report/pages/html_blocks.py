@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
+from pytest_anubis.report.text.device_identity import identity_text
 from pytest_anubis.report.text.numbers import certainty_text, lost_text, similarity_text, value_text
 from pytest_anubis.report.text.summary_text import coverage_text
 
 SERIES = 12
 """Telemetry series shown of one measurement; the journal has all."""
+
+FOLD = 20
+"""Lines of one kind in a box."""
 
 CriterionKey = tuple[str, str, str]
 
@@ -67,7 +73,12 @@ def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
             number("-" if verdict.percentile is None else f"{verdict.percentile:.0f}"),
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    return f"<div class='wide'><table><tr>{head}</tr>{''.join(rows)}</table></div>"
+    return wide(f"<table><tr>{head}</tr>{''.join(rows)}</table>")
+
+
+def wide(table: str) -> str:
+    """Return a table that scrolls by itself where the page is narrow, by keyboard too."""
+    return f"<div class='wide' tabindex='0'>{table}</div>"
 
 
 def number(text: str) -> str:
@@ -146,10 +157,60 @@ def telemetry(measurement: Measurement, *, most: int = SERIES, points: int = 40)
     left = len(series) - most
     more = f"<tr><td colspan='3'>and {left} more in the journal</td></tr>" if left > 0 else ""
     count = f"telemetry during the measurement ({len(series)} series)"
-    return (
-        f"<details><summary>{count}</summary><div class='wide'><table>{rows}{more}</table></div>"
-        "</details>"
-    )
+    return f"<details><summary>{count}</summary>{wide(f'<table>{rows}{more}</table>')}</details>"
+
+
+def blamed_parts(
+    verdicts: Iterable[MetricVerdict],
+    cards: Mapping[str, str],
+    inventory: Mapping[str, Any] = MappingProxyType({}),
+) -> list[str]:
+    """Return one box a card, and a box a component of the host: all that speaks against it, and one remedy.
+
+    Args:
+        verdicts: Those that are FAIL or MARGINAL, in any order; the worst part comes first.
+        cards: Device -> slot and serial number of its card in words.
+        inventory: The node's, as plain data; more is told of a card than `cards` does where it knows it.
+    """
+    parts: dict[tuple[str, str], list[MetricVerdict]] = {}
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
+        one_piece = ":" in verdict.device  # cuda:3; a CPU and a node have many parts
+        blamed = "" if one_piece else verdict.component or verdict.benchmark
+        parts.setdefault((verdict.device, blamed), []).append(verdict)
+    return [_part(found, cards, inventory) for found in parts.values()]
+
+
+def _part(
+    found: Sequence[MetricVerdict], cards: Mapping[str, str], inventory: Mapping[str, Any]
+) -> str:
+    worst = found[0]
+    blamed = list(dict.fromkeys(v.component or v.benchmark for v in found))
+    # Of the host there is one, and its component says which part of it.
+    place = f"{worst.device}: " if ":" in worst.device else ""
+    place = "all devices: " if worst.scope == "node" else place
+    lines = [f"<h3>{badge(worst.outcome.value)} {html.escape(place + ', '.join(blamed))}</h3>"]
+    known = identity_text(worst.device, inventory) or cards.get(worst.device, "")
+    if known:
+        lines.append(f"<div class='faint'>{html.escape(known)}</div>")
+    items = [_why(verdict) for verdict in found[:FOLD]]
+    items += [f"and {len(found) - FOLD} more"] if len(found) > FOLD else []
+    lines.append("<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>")
+    step = next((v.action for v in found if v.action), "")
+    if worst.triage is Triage.RETEST:
+        step = f"measure again{f'; if the loss stays: {step}' if step else ''}"
+    for label, texts in (
+        ("evidence", [text for v in found for text in v.evidence]),
+        ("disturbed", [text for v in found for text in v.disturbance]),
+        ("next step", [step] if step else []),
+    ):
+        for text in list(dict.fromkeys(texts))[:FOLD]:
+            lines.append(f"<div><b>{label}:</b> {html.escape(text)}</div>")
+    return f"<div class='card {worst.outcome.value}'>{''.join(lines)}</div>"
+
+
+def _why(verdict: MetricVerdict) -> str:
+    name = verdict.metric or verdict.benchmark
+    return verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
 
 
 def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
@@ -190,5 +251,5 @@ def document(title: str, style: str, body: str) -> str:
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{html.escape(title)}</title><style>{style}</style></head>\n"
-        f"<body class='anubis'>{body}</body></html>\n"
+        f"<body class='anubis'><main>{body}</main></body></html>\n"
     )

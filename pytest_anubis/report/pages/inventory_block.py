@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_anubis.report.text.headlines import inventory_line
 from pytest_anubis.report.text.numbers import bytes_text, value_text
 
 _BYTES = frozenset({"memory", "total", "limit", "swap", "size"})
@@ -26,7 +27,9 @@ def inventory_block(inventory: Mapping[str, Any], *, open_: bool = False) -> str
     if not inventory:
         return ""
     state = " open" if open_ else ""
-    return f"<details{state}><summary><b>inventory</b></summary>{_nested(inventory)}</details>"
+    when = html.escape(inventory_line(inventory).removeprefix("inventory "))
+    parts = f"<div class='wide' tabindex='0'>{_nested(inventory)}</div>"
+    return f"<details{state}><summary><b>inventory</b> {when}</summary>{parts}</details>"
 
 
 def _nested(value: Any, key: str = "", depth: int = 0) -> str:
@@ -85,7 +88,7 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
         + "</tr>"
         for part in parts
     )
-    return f"{first}<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"
+    return f"{first}<div class='wide' tabindex='0'><table><tr>{head}</tr>{rows}</table></div>"
 
 
 def _label(key: Any) -> str:

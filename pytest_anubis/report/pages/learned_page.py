@@ -128,7 +128,7 @@ def _table(criteria: Sequence[Criterion]) -> str:
             f"<tr><td>{linked}</td><td>{html.escape(criterion.metric.name)}</td>"
             f"{''.join(map(blocks.number, cells))}</tr>"
         )
-    return f"<div class='wide'><table class='brief'><tr>{head}</tr>{''.join(rows)}</table></div>"
+    return f"<div class='wide' tabindex='0'><table class='brief'><tr>{head}</tr>{''.join(rows)}</table></div>"
 
 
 def _name(criterion: Criterion) -> str:

@@ -11,10 +11,19 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import LEAST_SEVERE, MetricVerdict, Outcome, Severity
 from pytest_anubis.report.pages import html_blocks as blocks
-from pytest_anubis.report.text.numbers import certainty_text, duration_text, lost_text, value_text
+from pytest_anubis.report.text.numbers import (
+    certainty_text,
+    count_text,
+    duration_text,
+    lost_text,
+    value_text,
+)
 
 ROWS = 2000
 """Rows of the table of all metrics; a node with more is read from its journal."""
+
+LEAST_TOLD = 1e-3
+"""Seconds of a measurement from which its time is told: below, it is 0 ms, or nobody took it."""
 
 Key = tuple[str, str, str]
 
@@ -79,7 +88,7 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
     inner = "".join(row for _, row in rows[:ROWS])
     left = len(rows) - ROWS
     more = f"<p>and {left} more, none of them worse; the journal has all</p>" if left > 0 else ""
-    return f"<div class='wide'><table class='brief'><tr>{head}</tr>{inner}</table></div>{more}"
+    return f"<div class='wide' tabindex='0'><table class='brief'><tr>{head}</tr>{inner}</table></div>{more}"
 
 
 def _row(case: Case, link: str) -> str:
@@ -155,6 +164,10 @@ def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]
     return f"<section class='case' id='c{number}'>{title}{inner}</section>"
 
 
+def _took(seconds: float) -> str:
+    return f" in {duration_text(seconds)}" if seconds >= LEAST_TOLD else ""
+
+
 def _circumstances(measurement: Measurement) -> str:
     metric, attempts = measurement.metric, measurement.attempts
     direction = "must be exact" if metric.better == "equal" else f"{metric.better} is better"
@@ -162,7 +175,8 @@ def _circumstances(measurement: Measurement) -> str:
         measurement.benchmark,
         f"component {measurement.component}" if measurement.component else "",
         f"group {measurement.group}" if measurement.group else "",
-        f"{len(measurement.values)} values in {duration_text(measurement.seconds)}",
+        # Nobody timed what was imported, nor the recording of values that the test had measured.
+        f"{count_text(len(measurement.values), 'value')}{_took(measurement.seconds)}",
         f"measured {attempts} times" if attempts > 1 else "",
         direction,
     ]

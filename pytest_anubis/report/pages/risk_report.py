@@ -238,7 +238,7 @@ def risk_page(
             y_label="nodes with an incident by then",
         ),
         _story_blocks(story),
-        f"<h2>Nodes</h2><div class='wide'><table><tr>{head}</tr>{body}</table></div>{more}",
+        f"<h2>Nodes</h2><div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>{more}",
     ]
     return blocks.document("Risk of the fleet", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))
 
@@ -273,4 +273,4 @@ def _table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells
     )
-    return f"<div class='wide'><table><tr>{top}</tr>{body}</table></div>"
+    return f"<div class='wide' tabindex='0'><table><tr>{top}</tr>{body}</table></div>"

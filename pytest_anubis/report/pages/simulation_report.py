@@ -75,7 +75,7 @@ def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) 
             y_label="mean time between incidents, node hours",
         ),
         beyond,
-        f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>",
+        f"<div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>",
         f"<p class='faint'>{html.escape(remark)}</p>",
     ]
     return blocks.document("Policies of validation", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))

@@ -83,7 +83,7 @@ def _cycles(cycles: Sequence[Cycle]) -> str:
             f"<tr>{blocks.number(str(cycle.number))}<td>{html.escape(moment_text(cycle.started))}</td>"
             f"<td>{blocks.badge(word)}</td><td>{html.escape(cycle.headline)}</td><td>{run}</td></tr>"
         )
-    return f"<div class='wide'><table>{''.join(rows)}</table></div>"
+    return f"<div class='wide' tabindex='0'><table>{''.join(rows)}</table></div>"
 
 
 def _courses(cycles: Sequence[Cycle]) -> str:
@@ -105,4 +105,4 @@ def _courses(cycles: Sequence[Cycle]) -> str:
         )
     if len(series) > COURSES:
         rows.append(f"<tr><td>and {len(series) - COURSES} more</td></tr>")
-    return f"<div class='wide'><table>{''.join(rows)}</table></div>"
+    return f"<div class='wide' tabindex='0'><table>{''.join(rows)}</table></div>"

@@ -31,6 +31,19 @@ background:#5c5c5c;font-size:.88em;font-weight:600;letter-spacing:.02em;white-sp
 .anubis .kv i{font-style:normal;opacity:.65}
 """
 
+_DARK_PLOTS = f"""
+svg [stroke='{SAMPLE}']{{stroke:#5fb3e8}}svg [fill='{SAMPLE}']{{fill:#5fb3e8}}
+svg [stroke='{CENTRE}']{{stroke:#35c198}}svg [stroke='{BAD}']{{stroke:#f0894a}}
+svg [fill='{BAD}']{{fill:#f0894a}}svg [fill='{SHADE}']{{fill:rgba(240,137,74,.26)}}
+"""
+
+CARD = """
+.card{border:1px solid var(--line);border-radius:.4em;padding:.8em 1em;margin:.8em 0;
+break-inside:avoid}
+.card.FAIL{border-left:5px solid #b3400b}.card.MARGINAL{border-left:5px solid #7f5a00}
+.card h3{font-size:1em;margin:0 0 .2em;overflow-wrap:anywhere}
+"""
+
 PAGE = f"""
 :root{{color-scheme:light dark}}
 body.anubis{{margin:0 auto;padding:1.6em 1.2em 4em;max-width:74em;font-size:15px;line-height:1.5;
@@ -46,20 +59,18 @@ h3{{font-size:1em;margin:0 0 .2em;overflow-wrap:anywhere}}
 .banner .headline{{font-size:1.12em;margin:.5em 0 .2em;max-width:50em}}
 .facts{{display:grid;grid-template-columns:max-content 1fr;gap:.1em 1.2em;margin:.6em 0}}
 .facts dt{{opacity:.72}}.facts dd{{margin:0;overflow-wrap:anywhere}}
-.card{{border:1px solid var(--line);border-radius:.4em;padding:.8em 1em;margin:.8em 0;
-break-inside:avoid}}
-.card.FAIL{{border-left:5px solid #b3400b}}.card.MARGINAL{{border-left:5px solid #7f5a00}}
+{CARD}
 .case{{padding:.9em 0;border-top:1px solid var(--line);break-inside:avoid}}
 .case h3{{display:inline}}
 h2+.case,h2+p+.case{{border-top:0}}
 .fans{{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(25em,100%),1fr));gap:0 2em}}
-@media (max-width:40em){{.facts{{grid-template-columns:1fr}}.facts dd{{margin-bottom:.4em}}
+.cases summary h3{{display:inline}}
+@media (max-width:40em){{.stack tr{{display:block;border-bottom:1px solid var(--line);padding:.5em 0}}
+.stack tr:first-child{{display:none}}.stack td{{display:block;border:0;padding:.1em 0}}
+.facts{{grid-template-columns:1fr}}.facts dd{{margin-bottom:.4em}}
 body.anubis{{padding:1em .8em 3em}}}}
 @media (prefers-color-scheme:dark){{body.anubis{{--ink:#e4e4e2;background:#16181b}}
-a{{color:#8ec7f0}}
-svg [stroke='{SAMPLE}']{{stroke:#5fb3e8}}svg [fill='{SAMPLE}']{{fill:#5fb3e8}}
-svg [stroke='{CENTRE}']{{stroke:#35c198}}svg [stroke='{BAD}']{{stroke:#f0894a}}
-svg [fill='{BAD}']{{fill:#f0894a}}svg [fill='{SHADE}']{{fill:rgba(240,137,74,.26)}}}}
+a{{color:#8ec7f0}}{_DARK_PLOTS}}}
 @media print{{body.anubis{{padding:0;max-width:none;font-size:11px;background:#fff;--ink:#000}}
 .verdict,.banner,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 details::details-content{{content-visibility:visible;block-size:auto}}summary{{list-style:none}}
@@ -68,3 +79,55 @@ h2{{break-after:avoid}}}}
 
 LARGE_PLOTS = ".anubis svg{width:min(100%,60rem)}"
 """For pages of a few plots that are their point."""
+
+PYTEST_HTML = f"""
+{CARD}
+body{{display:flex;flex-direction:column;min-width:0;max-width:90em;margin:0 auto;padding:1em;color:#1d1d1f;
+font-size:13px;overflow-wrap:anywhere}}
+body>p{{order:3}}#environment-header{{order:1}}#environment{{order:2;width:max-content;max-width:100%}}
+#anubis-inventory{{order:2}}body>footer{{order:4}}
+.summary__data>h2,.logwrapper:not(:has(.log:not(:empty))){{display:none}}
+h1{{overflow-wrap:anywhere}}
+a,#results-table,.filters button,.collapse button{{color:#45484d}}
+#results-table thead{{white-space:nowrap}}
+:is(span.failed,span.error,span.xpassed,.failed .col-result,.error .col-result,
+.xpassed .col-result){{color:#a03808}}
+:is(span.passed,.passed .col-result){{color:#00643f}}
+:is(span.skipped,span.xfailed,span.rerun,span.retried,.skipped .col-result,
+.xfailed .col-result){{color:#6d4d00}}
+.logwrapper{{max-height:none;overflow:visible}}.logwrapper .logexpander{{display:none}}
+.logwrapper .log{{top:0;height:auto;overflow-x:auto}}
+.filters{{flex-wrap:wrap}}.summary__data,.summary__spacer{{flex:initial}}
+@media (max-width:50em){{.controls{{flex-wrap:wrap}}
+#results-table,#results-table>:is(thead,tbody),#results-table>tbody>tr{{display:block}}
+#results-table>thead,#results-table>tbody>.collapsible>:is(.col-duration,.col-links,.col-anubis-similarity){{display:none}}
+#results-table>tbody>.collapsible{{padding:.4em 0}}#results-table>tbody>.extras-row>td{{display:block}}
+#results-table>tbody>.collapsible>td{{display:inline-block;width:auto;border:0}}}}
+@media (prefers-color-scheme:dark){{:root{{color-scheme:dark}}body,#results-table{{color:#d6d6d2;
+background:#16181b}}
+body :is(h1,h2,p){{color:#e4e4e2}}.anubis{{--ink:#e4e4e2}}a,.filters button,.collapse button{{color:#8ec7f0}}
+#results-table,#results-table>*>tr>:is(td,th),#environment td,.logwrapper,
+.logwrapper .log{{border-color:#44484d}}
+#environment tr:nth-child(odd){{background:#202327}}
+.logwrapper,.logwrapper .logexpander{{background:#26292e}}.logwrapper .log{{color:#e4e4e2}}
+:is(span.failed,span.error,span.xpassed,.failed .col-result,.error .col-result,
+.xpassed .col-result){{color:#f0894a}}
+:is(span.passed,.passed .col-result){{color:#35c198}}
+:is(span.skipped,span.xfailed,span.rerun,span.retried,.skipped .col-result,
+.xfailed .col-result){{color:#e0b040}}
+{_DARK_PLOTS}}}
+@media print{{.controls,.filter{{display:none}}
+.verdict,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}}}
+"""
+"""For pytest-html's page: the decision before its table, its environment last, fit for a phone."""
+
+PYTEST_HTML_SCRIPT = """
+document.documentElement.lang='en';
+document.addEventListener('DOMContentLoaded',()=>{
+for(const box of document.querySelectorAll('input.filter'))
+box.setAttribute('aria-label',box.dataset.testResult);
+for(const list of document.querySelectorAll('#environment ul>ul'))list.remove();
+const last=document.getElementById('anubis-inventory');if(last)document.body.append(last);
+});
+"""
+"""What pytest-html leaves out for those who cannot see it; its page needs scripts anyway."""

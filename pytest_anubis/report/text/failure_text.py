@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reference
@@ -16,8 +17,10 @@ from pytest_anubis.report.text.numbers import (
 from pytest_anubis.report.text.text_table import plain_line, printable, table, width_of
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_SPARE = ("percentile", "limit", "unit", "certainty", "triage")
-"""Columns that a narrow terminal does without, in this order; ``-v`` shows all."""
+_SPARE = ("percentile", "certainty", "limit", "unit")
+"""Columns that a narrow terminal does without, in this order, before names are cut; ``-v`` shows all."""
+_NAME = 24
+"""Columns that a name keeps as long as there are others to do without: file and test are mostly shorter."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
 """What decided where it was not a baseline."""
 _COLUMNS = (
@@ -26,11 +29,14 @@ _COLUMNS = (
 )
 
 
-def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
+def failure_text(
+    verdicts: Sequence[MetricVerdict], cards: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Return the message of a test with a rejected metric.
 
     Args:
         verdicts: All verdicts of the test, the good ones too; at least one is FAIL or MARGINAL.
+        cards: Device -> slot and serial number of its card in words, as far as they are known.
 
     Returns:
         A first line that makes sense alone in a list of failures, an empty line, the table, and then
@@ -41,7 +47,9 @@ def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
     parts = [_why(verdict) for verdict in bad]
     components = list(dict.fromkeys(v.component for v in bad if v.component))
     if components:
-        where = ", ".join(dict.fromkeys(f"{v.node} {v.device}".strip() for v in bad))
+        where = ", ".join(
+            dict.fromkeys(f"{v.node} {place_text(v.device, cards)}".strip() for v in bad)
+        )
         parts.append(f"component: {', '.join(components)} ({where})")
     bases = list(dict.fromkeys(v.population for v in bad if v.population))
     if bases:
@@ -50,7 +58,13 @@ def failure_text(verdicts: Sequence[MetricVerdict]) -> str:
     parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
     parts += dict.fromkeys(f"next step: {v.action}" for v in bad if v.action)
     table_and_all = ["", verdict_table(verdicts, similarities=False), "", *map(printable, parts)]
-    return "\n".join([printable(_first_line(bad, len(verdicts))), *table_and_all])
+    return "\n".join([printable(_first_line(bad, len(verdicts), cards)), *table_and_all])
+
+
+def place_text(device: str, cards: Mapping[str, str]) -> str:
+    """Return a device with slot and serial number of its card, where they are known."""
+    card = cards.get(device, "")
+    return f"{device} ({card})" if card else device
 
 
 def inconclusive_text(verdicts: Sequence[MetricVerdict]) -> str:
@@ -88,13 +102,13 @@ def verdict_table(
     rows = [header]
     rows += [_row(verdict, benchmark=benchmark, baseline=baseline) for verdict in verdicts]
     rows = rows if similarities else _without(rows, "similarity", "threshold")
-    text = table(rows, width=width)
-    for column in _SPARE if width is not None else ():
-        if max(map(width_of, text.splitlines())) <= (width or 0):
+    if width is None:
+        return table(rows)
+    for column in _SPARE:
+        if max(map(width_of, table(rows, width=width, least=_NAME).splitlines())) <= width:
             break
         rows = _without(rows, column)
-        text = table(rows, width=width)
-    return text
+    return table(rows, width=width)
 
 
 def _without(rows: Sequence[list[str]], *columns: str) -> list[list[str]]:
@@ -127,9 +141,9 @@ def summary_sentence(verdict: MetricVerdict) -> str:
     worse = value < expected if verdict.better == "higher" else value > expected
     low, high = sorted((value, expected))
     alike = low / high if worse and high > 0 else 1.0
-    normal = f"the expected {value_text(expected)}"
     if worse and 1 - alike >= (1 - similarity) / 2:
-        text = f"{verdict.metric} {shown} is {loss_text(alike, verdict.better, verdict.unit, than=normal)}"
+        lost = loss_text(alike, verdict.better, verdict.unit)
+        text = f"{verdict.metric} {lost}: {shown}, expected {value_text(expected)}"
     else:
         shape = loss_text(similarity, verdict.better, verdict.unit, than="normal", shape=True)
         text = (
@@ -139,11 +153,15 @@ def summary_sentence(verdict: MetricVerdict) -> str:
     return f"{text} ({compared}){blame}"
 
 
-def _first_line(bad: Sequence[MetricVerdict], total: int) -> str:
-    if len(bad) == 1:
-        return summary_sentence(bad[0])
-    names = ", ".join(dict.fromkeys(verdict.metric or verdict.benchmark for verdict in bad))
-    return f"{len(bad)} of {total} metrics outside the learned baseline: {names}"
+def _first_line(bad: Sequence[MetricVerdict], total: int, cards: Mapping[str, str]) -> str:
+    """Say the worst loss first: a short summary is cut where the terminal ends."""
+    worst = bad[0]
+    # Of the host itself and of pooled values there is nothing to tell apart.
+    told = bool(cards.get(worst.device)) or ":" in worst.device
+    where = f" on {place_text(worst.device, cards)}" if told else ""
+    names = list(dict.fromkeys(verdict.metric or verdict.benchmark for verdict in bad[1:]))
+    more = f"; {len(bad)} of {total} metrics are bad, also {', '.join(names)}" if names else ""
+    return f"{summary_sentence(worst)}{where}{more}"
 
 
 def _why(verdict: MetricVerdict) -> str:

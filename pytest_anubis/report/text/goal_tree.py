@@ -1,15 +1,30 @@
-"""Why everything is measured, as a tree: goal, question, metric, last verdict (Goal-Question-Metric)."""
+"""Why everything is measured, as a tree: goal, question, metric, verdict (Goal-Question-Metric).
+
+A verdict is the latest run's; what that run did not conclude is NOT_TESTED with the reason, and what an
+earlier run concluded stands beside it with its date.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.codec import to_plain
+from pytest_anubis.core.field_types import AnyFloat
+from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.text.numbers import value_text
 
 NO_GOAL = "(no goal stated)"
+NOT_JUDGED = "NOT_JUDGED"
+"""What stands for an outcome where the latest run has values and nothing to hold them against."""
+JSON_SCHEMA = 1
+
+_ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
+_OF_NO_MATTER = (Reason.NO_CRITERION, Reason.REPEATED)
+"""Reasons of verdicts that leave a question answered by the benchmark's other verdicts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +37,7 @@ class BenchmarkGoal:
         goal: What it is for.
         question: What it answers.
         action: What to do when it is bad.
+        metrics: Names that it declares.
     """
 
     benchmark: str
@@ -29,61 +45,310 @@ class BenchmarkGoal:
     goal: str = ""
     question: str = ""
     action: str = ""
+    metrics: tuple[str, ...] = ()
 
 
-def goals_tree(
-    goals: Sequence[BenchmarkGoal],
-    measurements: Sequence[Measurement],
-    verdicts: Sequence[MetricVerdict],
-) -> list[str]:
-    """Return the lines of the tree.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricAnswer:
+    """What the latest run says of one metric on one device, and an earlier one where it says nothing.
+
+    Attributes:
+        metric: Its name; empty where nobody knows which metrics there are.
+        case: Parameters of the test, without the device.
+        device: Where.
+        unit: Its unit; empty if it was never recorded.
+        better: Its direction; empty if it was never recorded.
+        outcome: The verdict of the latest run, ``NOT_TESTED`` or ``NOT_JUDGED``.
+        value: What was judged.
+        reason: Why there is no verdict.
+        before: The latest verdict of an earlier run; empty where it is not needed, or there is none.
+        before_value: What was judged then.
+        before_date: Day of that run.
+        before_run: Its id.
+    """
+
+    metric: str
+    case: str = ""
+    device: str = ""
+    unit: str = ""
+    better: str = ""
+    outcome: str = Outcome.NOT_TESTED.value
+    value: AnyFloat | None = None
+    reason: str = ""
+    before: str = ""
+    before_value: AnyFloat | None = None
+    before_date: str = ""
+    before_run: str = ""
+
+    @property
+    def text(self) -> str:
+        """The verdict with its value or reason, and the earlier one with its date."""
+        told = f" ({value_text(self.value, self.unit)})" if self.value is not None else ""
+        why = f": {self.reason}" if self.reason else ""
+        then = ""
+        if self.before:
+            value = (
+                f" ({value_text(self.before_value, self.unit)})"
+                if self.before_value is not None
+                else ""
+            )
+            then = f"; before: {self.before}{value} on {self.before_date} in run {self.before_run}"
+        return f"{self.outcome}{told}{why}{then}"
+
+    @property
+    def label(self) -> str:
+        """What is measured, where."""
+        name = (
+            f"{self.metric or 'every metric'} [{self.case}]"
+            if self.case
+            else self.metric or "every metric"
+        )
+        how = f" in {self.unit}, {self.better} is better" if self.unit else ""
+        return f"{name}{how}{f', on {self.device}' if self.device else ''}"
+
+
+@dataclass(slots=True, kw_only=True)
+class GoalAnswers:
+    """All goals with what the latest run says.
+
+    Attributes:
+        run: Id of the latest run that knows any of the benchmarks; empty without one.
+        started: When it began, ISO 8601.
+        node: Where it ran.
+        answers: One list for each benchmark, in the order given.
+    """
+
+    run: str = ""
+    started: str = ""
+    node: str = ""
+    answers: list[tuple[BenchmarkGoal, list[MetricAnswer]]] = field(default_factory=list)
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """How many of the questions are answered, and how many there are."""
+        asked: dict[str, bool] = {}
+        for goal, rows in self.answers:
+            if goal.question:
+                asked[goal.question] = asked.get(goal.question, True) and _answered(rows)
+        return sum(asked.values()), len(asked)
+
+
+def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> GoalAnswers:
+    """Return what the latest run says about every benchmark, and what earlier ones said of the rest.
 
     Args:
         goals: The collected benchmarks.
-        measurements: Of each benchmark's latest run; they tell which metrics there are.
-        verdicts: Of the same runs.
+        runs: From the latest on; no more are looked at than needed, and earlier ones of its node only.
     """
-    lines: list[str] = []
-    for goal in dict.fromkeys(entry.goal for entry in goals):
+    names = {goal.benchmark for goal in goals}
+    rest = iter(runs)
+    latest = next((run for run in rest if names & _known(run)), None)
+    found = GoalAnswers()
+    if latest is not None:
+        found = GoalAnswers(run=latest.run, started=latest.started, node=latest.node)
+    found.answers = [(goal, _rows(goal, latest) if latest else _unmeasured(goal)) for goal in goals]
+    for run in (run for run in rest if run.node == found.node):
+        if all(row.outcome in _ANSWERS or row.before for _, rows in found.answers for row in rows):
+            break
+        found.answers = [
+            (goal, [after for row in rows for after in _with_earlier(goal, row, run)])
+            for goal, rows in found.answers
+        ]
+    return found
+
+
+def goals_tree(found: GoalAnswers) -> list[str]:
+    """Return the lines of the tree, the run and the share of answered questions first."""
+    lines = _head(found)
+    for goal in dict.fromkeys(entry.goal for entry, _ in found.answers):
         lines.append(f"goal: {goal or NO_GOAL}")
-        for entry in goals:
+        for entry, rows in found.answers:
             if entry.goal == goal:
-                lines += _benchmark(entry, measurements, verdicts)
+                lines += [
+                    f"  question: {entry.question or '(no question stated)'}",
+                    f"    {entry.benchmark} [{entry.component or 'no component'}]",
+                    *(f"    metric: {row.label} -> {row.text}" for row in rows),
+                    *([f"    when bad: {entry.action}"] if entry.action else []),
+                ]
     return lines
 
 
-def _benchmark(
-    entry: BenchmarkGoal,
-    measurements: Sequence[Measurement],
-    verdicts: Sequence[MetricVerdict],
-) -> list[str]:
-    lines = [
-        f"  question: {entry.question or '(no question stated)'}",
-        f"    {entry.benchmark} [{entry.component or 'no component'}]",
-    ]
-    own = [m for m in measurements if m.benchmark.partition("[")[0] == entry.benchmark]
-    if not own:
-        lines.append("    metric: not measured yet")
-    for measurement in own:
-        lines.append(f"    metric: {_metric(measurement)} -> {_verdict(measurement, verdicts)}")
-    if entry.action:
-        lines.append(f"    when bad: {entry.action}")
+def goals_markdown(found: GoalAnswers) -> list[str]:
+    """Return the lines of a Markdown document."""
+    lines = ["# Why everything is measured", "", *(f"{line}  " for line in _head(found)), ""]
+    for goal in dict.fromkeys(entry.goal for entry, _ in found.answers):
+        lines += [f"## {_cell(goal or NO_GOAL)}", ""]
+        for entry, rows in found.answers:
+            if entry.goal == goal:
+                lines += [
+                    f"### {_cell(entry.question or '(no question stated)')}",
+                    "",
+                    f"`{entry.benchmark}`, {_cell(entry.component or 'no component')}"
+                    + (f"; when bad: {_cell(entry.action)}" if entry.action else ""),
+                    "",
+                    "| metric | verdict |",
+                    "|---|---|",
+                    *(f"| {_cell(row.label)} | {_cell(row.text)} |" for row in rows),
+                    "",
+                ]
     return lines
 
 
-def _metric(measurement: Measurement) -> str:
-    metric = measurement.metric
-    case = measurement.benchmark.partition("[")[2].rstrip("]")
-    label = f"{metric.name} [{case}]" if case else metric.name
-    return f"{label} in {metric.unit}, {metric.better} is better, on {measurement.device}"
+def goals_plain(found: GoalAnswers) -> dict[str, Any]:
+    """Return the goals as plain data for other programs."""
+    answered, asked = found.share
+    return {
+        "schema": JSON_SCHEMA,
+        "run": found.run,
+        "node": found.node,
+        "started": found.started,
+        "questions": asked,
+        "answered": answered,
+        "benchmarks": [
+            to_plain(goal, full=True)
+            | {"answered": _answered(rows), "declared": list(goal.metrics)}
+            | {"metrics": [to_plain(row, full=True) for row in rows]}
+            for goal, rows in found.answers
+        ],
+    }
 
 
-def _verdict(measurement: Measurement, verdicts: Sequence[MetricVerdict]) -> str:
-    for verdict in reversed(verdicts):
-        if (verdict.benchmark, verdict.metric, verdict.device) == (
-            measurement.benchmark,
-            measurement.metric.name,
-            measurement.device,
-        ):
-            return f"{verdict.outcome.value} ({value_text(verdict.value, verdict.unit)})"
-    return "not judged"
+def questions_text(planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerdict]) -> str:
+    """Return how many of a run's questions its verdicts answer, and which they do not; empty without any.
+
+    Args:
+        planned: The tests of the run, with the questions that their marks ask.
+        verdicts: All verdicts as they count. A question is answered where every benchmark that asks it was
+            judged on every device, whatever came out.
+    """
+    answered = {(v.benchmark, v.device) for v in verdicts if v.outcome.value in _ANSWERS}
+    answered -= {
+        (v.benchmark, v.device)
+        for v in verdicts
+        if v.outcome.value not in _ANSWERS and v.reason not in _OF_NO_MATTER
+    }
+    asked: dict[str, bool] = {}
+    for plan in planned:
+        if plan.question:
+            asked[plan.question] = asked.get(plan.question, True) and plan.place in answered
+    if not asked:
+        return ""
+    open_ = [question for question, known in asked.items() if not known]
+    more = f"; not: {'; '.join(open_)}" if open_ else ""
+    return f"{len(asked) - len(open_)} of {len(asked)} questions answered{more}"
+
+
+def _head(found: GoalAnswers) -> list[str]:
+    answered, asked = found.share
+    share = f"{answered} of {asked} questions answered" if asked else "no questions are asked"
+    if not found.run:
+        return [f"no run yet: {share}"]
+    return [f"run {found.run} of {found.node}, {found.started[:16].replace('T', ' ')} UTC: {share}"]
+
+
+def _answered(rows: Sequence[MetricAnswer]) -> bool:
+    judged = [row.outcome for row in rows if row.outcome != NOT_JUDGED]
+    return bool(judged) and all(outcome in _ANSWERS for outcome in judged)
+
+
+def _base(benchmark: str) -> str:
+    return benchmark.partition("[")[0]
+
+
+def _case(benchmark: str) -> str:
+    return benchmark.partition("[")[2].removesuffix("]")
+
+
+def _known(run: RunRecord) -> set[str]:
+    return {_base(one.benchmark) for one in (*run.planned, *run.measurements)}
+
+
+def _unmeasured(goal: BenchmarkGoal, reason: str = "not measured yet") -> list[MetricAnswer]:
+    return [MetricAnswer(metric=name, reason=reason) for name in goal.metrics or ("",)]
+
+
+def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
+    """Return what a run says of a benchmark: what it recorded, and what it declared and did not record."""
+    places = {
+        (one.benchmark, one.device): None
+        for one in (*run.planned, *run.measurements)
+        if _base(one.benchmark) == goal.benchmark
+    }
+    if not places:
+        return _unmeasured(goal, f"no part of run {run.run}")
+    told = run.told
+    rows = []
+    for benchmark, device in places:
+        there = [m for m in run.measurements if (m.benchmark, m.device) == (benchmark, device)]
+        verdicts = [v for v in told if (v.benchmark, v.device) == (benchmark, device)]
+        for m in there:
+            row = MetricAnswer(
+                metric=m.metric.name,
+                case=_case(benchmark),
+                device=device,
+                unit=m.metric.unit,
+                better=m.metric.better,
+            )
+            rows.append(_judged(row, verdicts))
+        recorded = {m.metric.name for m in there}
+        why = _why_nothing(run, benchmark, device, verdicts)
+        for name in [n for n in goal.metrics if n not in recorded] or ([] if recorded else [""]):
+            row = MetricAnswer(metric=name, case=_case(benchmark), device=device)
+            known = any(v.metric == name for v in verdicts) and name
+            rows.append(_judged(row, verdicts) if known else replace(row, **why))
+    return rows
+
+
+def _judged(row: MetricAnswer, verdicts: Sequence[MetricVerdict]) -> MetricAnswer:
+    verdict = next((v for v in reversed(verdicts) if v.metric == row.metric), None)
+    if verdict is None:
+        return replace(row, outcome=NOT_JUDGED, reason="not judged in this run")
+    outcome = verdict.outcome.value
+    if verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE):
+        return replace(row, outcome=NOT_JUDGED, value=verdict.value, reason=verdict.text)
+    reason = "" if outcome in _ANSWERS else verdict.text
+    return replace(row, outcome=outcome, value=verdict.value, reason=reason)
+
+
+def _why_nothing(
+    run: RunRecord, benchmark: str, device: str, verdicts: Sequence[MetricVerdict]
+) -> dict[str, str]:
+    """Return outcome and reason of a metric that has no values in a run."""
+    whole = next((v for v in reversed(verdicts) if not v.metric), None)
+    if whole is not None:
+        return {"outcome": whole.outcome.value, "reason": whole.text}
+    tests = {p.test for p in run.planned if (p.benchmark, p.device) == (benchmark, device)}
+    result = next((r for r in run.results if r.test in tests), TestResult(test="", benchmark=""))
+    said = f" ({result.text})" if result.text else ""
+    what = "declared, but not recorded" if result.outcome == "passed" else f"{result.outcome}{said}"
+    return {"outcome": Outcome.NOT_TESTED.value, "reason": what}
+
+
+def _with_earlier(goal: BenchmarkGoal, row: MetricAnswer, run: RunRecord) -> list[MetricAnswer]:
+    """Give a row that the latest run leaves open what an earlier run concluded."""
+    if row.outcome in _ANSWERS or row.before:
+        return [row]
+    then = []
+    for old in _rows(goal, run) if goal.benchmark in _known(run) else ():
+        here = row.metric in ("", old.metric) and row.device in ("", old.device)
+        if here and old.outcome in _ANSWERS and row.case in ("", old.case):
+            then.append(
+                replace(
+                    row,
+                    metric=old.metric,
+                    case=old.case,
+                    device=old.device,
+                    unit=old.unit,
+                    better=old.better,
+                    before=old.outcome,
+                    before_value=old.value,
+                    before_date=run.started[:10],
+                    before_run=run.run,
+                )
+            )
+    return then or [row]
+
+
+def _cell(text: str) -> str:
+    """Return text that stays in its Markdown cell or heading."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

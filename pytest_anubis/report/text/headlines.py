@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import LaneCores, QuietWait
+from pytest_anubis.report.text.numbers import count_text
 
 
 def baseline_line(baseline: Baseline) -> str:
     """Say in one line what a baseline is and what it rests on."""
     if baseline.one_machine:
-        basis = f"{len(baseline.runs)} runs of this one machine (nodes: 1)"
+        basis = f"{len(baseline.runs)} runs of {', '.join(baseline.nodes) or 'one machine'} alone (nodes: 1)"
     else:
-        basis = f"{len(baseline.nodes)} nodes, {len(baseline.runs)} runs"
+        runs = count_text(len(baseline.runs), "run")
+        basis = f"{count_text(len(baseline.nodes), 'node')}, {runs}"
     rate = (
         f"error rate {baseline.error_rate:.3g} a node"
         if baseline.error_rate is not None
@@ -28,6 +32,24 @@ def baseline_line(baseline: Baseline) -> str:
         f"baseline {baseline.digest}, {len(baseline.criteria)} criteria, {basis}, {rate}, "
         f"learned {baseline.created[:10]}{way}"
     )
+
+
+def inventory_line(inventory: Mapping[str, Any], file: object = "") -> str:
+    """Say in one line when an inventory was recorded, and of which node; empty where it has no date.
+
+    Args:
+        inventory: Plain data of any shape.
+        file: The file that it came from in place of this machine's; empty or None if it was read here.
+    """
+    taken = inventory.get("taken")
+    if not isinstance(taken, str) or not taken:
+        return f"inventory recorded at an unknown time, out of {file}" if file else ""
+    try:
+        moment = datetime.fromisoformat(taken).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return f"inventory recorded {taken[:40]!r}, which is no date"
+    where = f", out of {file} and not read from this machine" if file else ""
+    return f"inventory of {inventory.get('node') or 'this node'} recorded {moment:%Y-%m-%d %H:%M} UTC{where}"
 
 
 def lane_texts(lanes: Sequence[LaneCores]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_anubis.core.baseline import Baseline, Criterion, Finding
+from pytest_anubis.core.baseline import SEPARATES, Baseline, Criterion, Finding
 from pytest_anubis.report.text.numbers import (
     count_text,
     lost_text,
@@ -89,10 +89,15 @@ def population_lines(groups: Sequence[Criterion]) -> list[str]:
             + (f"; {second.separates}" if second.separates else "")
         )
     if any(c.second is not None and not c.second.decided for c in groups):
-        lines.append(
-            "decide with --both METRIC or --faster METRIC; where an attribute separates the groups, learn "
-            "its nodes apart"
+        lines.append("decide with --both METRIC or --faster METRIC")
+        names = (
+            c.second.separates.partition(SEPARATES)[:2] for c in groups if c.second is not None
         )
+        for name in sorted({name for name, known in names if known and name != "device"}):
+            lines.append(
+                f"or learn the groups apart: anubis learn RUNS --split '{name}'; further runs are then taken "
+                f"with --anubis-split='{name}'"
+            )
     return lines
 
 

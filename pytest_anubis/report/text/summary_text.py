@@ -27,6 +27,8 @@ _STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECID
 _NEAR = (Reference.PEERS, Reference.SELF)
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _FOLDERS = re.compile(r"(?<!\S)(?:[^\s/:]+/)+(?=[^\s/:]+\.py::)")
+LONGEST = 400
+"""Characters of one entry of a list shown without ``-v``: the cause is in them, a trace need not be."""
 MOST = 12
 """Lines of one list, and rows of the table, shown without ``-v``."""
 
@@ -51,10 +53,13 @@ def summary_lines(
     if verbosity < 0:
         return lines
     lines += _table(verdicts, verbosity, width)
-    lines += _list("why", _whys(verdicts, headline), verbosity, width)
+    lines += _list("why", _whys(verdicts, headline), verbosity)
     lines += _steps(verdicts, headline)
-    lines += _list("in the way of acceptance", node.blocking, verbosity, width)
-    lines += _list("not judged, does not block", node.listed, verbosity, width)
+    # The headline of what is undecided says its first blocker.
+    blocking = [text for text in node.blocking if verbosity > 0 or plain_line(text) not in headline]
+    lines += _list("in the way of acceptance", blocking, verbosity)
+    lines += _list("not judged, does not block", node.listed, verbosity)
+    lines += _list("seen, does not block", node.noted, verbosity)
     unsearched = unsearched_text(verdicts)
     if unsearched:
         lines.append((unsearched, ""))
@@ -73,6 +78,8 @@ def coverage_text(node: NodeVerdict) -> str:
         text += f"; {len(node.listed)} not judged"
     if node.residual_risk is not None:
         text += f"; risk of an incident after what passed: {percent(node.residual_risk)}"
+    if node.residual_interval is not None:
+        text += f" (95 % within {' to '.join(map(percent, node.residual_interval))})"
     return text
 
 
@@ -105,8 +112,12 @@ def grouped(texts: Sequence[str]) -> list[str]:
         named = [head for head in heads if head]
         if len(named) <= 1:
             lines.append(f"{named[0]}: {reason}" if named else reason)
-        else:
-            lines.append(f"{reason} ({len(named)}: {named[0]}, ...)")
+            continue
+        word = named[0].partition(" ")[0]
+        if not word.isupper() or any(head.partition(" ")[0] != word for head in named):
+            word = "times"  # else it is what came of all of them
+        first = named[0].removeprefix(f"{word} ")
+        lines.append(f"{len(named)} {word}: {reason} ({first}, ...)")
     return lines
 
 
@@ -146,12 +157,16 @@ def _telling(verdict: MetricVerdict) -> bool:
 
 
 def _whys(verdicts: Sequence[MetricVerdict], headline: str) -> list[str]:
-    """Return what the table cannot show: a change within a run, and comparisons without a baseline."""
+    """Return what the table cannot show: failures without a metric, changes within a run, comparisons."""
     return [
         f"{verdict.benchmark} {verdict.device}: {plain_line(verdict.text)}"
         for verdict in sorted(verdicts, key=lambda v: v.severity)
         if verdict.outcome in _BAD
-        and (verdict.reason is Reason.CHANGE_POINT or verdict.reference in _NEAR)
+        and (
+            not verdict.metric
+            or verdict.reason is Reason.CHANGE_POINT
+            or verdict.reference in _NEAR
+        )
         and plain_line(verdict.text) not in headline
     ]
 
@@ -169,21 +184,15 @@ def _steps(verdicts: Sequence[MetricVerdict], headline: str) -> list[Line]:
     ]
 
 
-def _list(title: str, texts: Sequence[str], verbosity: int, width: int) -> list[Line]:
+def _list(title: str, texts: Sequence[str], verbosity: int) -> list[Line]:
     if not texts:
         return []
     lines: list[Line] = [(f"{title}:", "bold")]
     shown = grouped(texts) if verbosity <= 0 else [plain_line(text) for text in texts]
     most = len(shown) if verbosity > 0 else MOST
-    lines += [
-        (
-            f"  {text}"
-            if verbosity > 0
-            else clip(f"  {without_folders(text)}", 2 * max(width, 60)),
-            "",
-        )
-        for text in shown[:most]
-    ]
+    for text in shown[:most]:
+        told = text if verbosity > 0 else clip(without_folders(text), LONGEST)
+        lines.append((f"  {told}", ""))  # the terminal wraps it: what is searched for stays whole
     if len(shown) > most:
         lines.append((f"  ... and {len(shown) - most} more (-v shows all)", ""))
     return lines

@@ -39,7 +39,12 @@ def printable(text: str) -> str:
 
 
 def table(
-    rows: Sequence[Sequence[str]], *, gap: str = "  ", width: int | None = None, shrink: int = 0
+    rows: Sequence[Sequence[str]],
+    *,
+    gap: str = "  ",
+    width: int | None = None,
+    shrink: int = 0,
+    least: int = _LEAST,
 ) -> str:
     """Return rows as aligned lines; the first row is the header.
 
@@ -50,6 +55,7 @@ def table(
         gap: What stands between columns.
         width: Columns of the terminal, if the table should fit where it can.
         shrink: The column whose long cells are cut, in their middle, to make it fit.
+        least: Narrowest that it is cut to.
 
     Raises:
         ValueError: The rows have different numbers of cells.
@@ -59,7 +65,7 @@ def table(
     widths = [max(map(width_of, column)) for column in columns]
     if width is not None and widths:
         over = sum(widths) + width_of(gap) * (len(widths) - 1) - width
-        least = max(_LEAST, width_of(clean[0][shrink]))
+        least = max(least, width_of(clean[0][shrink]))
         if over > 0 and widths[shrink] > least:
             widths[shrink] = max(least, widths[shrink] - over)
     right = [len(c) > 1 and all(_NUMBER.fullmatch(cell) for cell in c[1:]) for c in columns]
@@ -79,6 +85,27 @@ def clip(text: str, width: int) -> str:
     if width_of(text) <= width:
         return text
     return _head(text, max(1, width - 1)) + "…"
+
+
+def wrap(text: str, width: int | None, *, indent: str = "") -> list[str]:
+    """Return a text as lines of at most a number of columns, broken at blanks; nothing is lost.
+
+    Args:
+        text: One line; what it begins with, blanks too, stays.
+        width: Columns; None leaves it one line.
+        indent: Stands before every line but the first.
+    """
+    if width is None or width_of(text) <= width:
+        return [text]
+    first, *words = text.split(" ")
+    lines, line = [], first
+    for word in words:
+        if line.strip() and width_of(line) + 1 + width_of(word) > width:
+            lines.append(line)
+            line = indent + word
+        else:
+            line += f" {word}"
+    return [*lines, line]
 
 
 def squeeze(text: str, width: int) -> str:

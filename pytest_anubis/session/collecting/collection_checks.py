@@ -65,4 +65,5 @@ def _planned(item: pytest.Item) -> PlannedTest:
         device=device_of(item),
         metrics=tuple(mark.metrics),
         cost=mark.cost,
+        question=mark.question,
     )

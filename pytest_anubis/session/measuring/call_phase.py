@@ -12,6 +12,7 @@ import pytest
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import Judged, TestStarted
+from pytest_anubis.core.run import card_texts
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.report.export.junit_export import properties
@@ -44,6 +45,7 @@ class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
         super().__init__(text, pytrace=False)
 
 
+_OUR_WORDS: Any = AcceptanceFailure
 _undecided_key = pytest.StashKey[str]()
 _properties_key = pytest.StashKey["list[tuple[str, str]]"]()
 
@@ -109,6 +111,14 @@ class Judge:
             data["raised"] = call.excinfo.exconly(tryshort=True).split("\n", 1)[0][:200]
             own_check = call.excinfo.errisinstance(_Failed)
             data["environment"] = environment_of(call.excinfo.value, own_check=own_check)
+        crash = getattr(report.longrepr, "reprcrash", None)
+        if (
+            crash is not None
+            and call.excinfo is not None
+            and call.excinfo.errisinstance(_OUR_WORDS)
+        ):
+            crash.message = str(call.excinfo.value)  # pytest's summary is narrow: the cause first
+            data["told"] = True  # all of it is in the verdicts
         if call.when == "call":
             recorder = item.stash.get(recorder_key, None)
             if recorder is not None and recorder.busy:
@@ -199,7 +209,8 @@ class Judge:
         if self._context.settings.fail_on == "marginal":
             failing.add(Outcome.MARGINAL)
         if any(verdict.outcome in failing for verdict in verdicts):
-            raise AcceptanceFailure(failure_text(verdicts))
+            cards = card_texts({v.device for v in verdicts}, self._context.inventory)
+            raise AcceptanceFailure(failure_text(verdicts, cards))
         outcomes = {verdict.outcome for verdict in verdicts}
         waived = [verdict.text for verdict in verdicts if verdict.reason is Reason.WAIVED]
         if waived and Outcome.INCONCLUSIVE not in outcomes:

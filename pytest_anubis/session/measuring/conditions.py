@@ -205,7 +205,8 @@ class Surroundings:
         if paced is not None and not learning:
             kinds = tuple(one.kind for one in paced.slopes)
         if kinds not in self._pacers:
-            self._pacers[kinds] = Pacer(kinds)
+            folder = self._context.settings.scratch
+            self._pacers[kinds] = Pacer(kinds, folder=folder)
         return self._pacers[kinds]
 
     def close(self) -> None:

@@ -36,6 +36,8 @@ def plan_of(
     if not settings.active:
         plan = replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
         return replace(plan, bursts=1)
+    if settings.brief:
+        plan = plan.brief()
     if rounds is None:
         plan = replace(plan, rounds=max(plan.rounds, FEWEST * per_value))
     else:

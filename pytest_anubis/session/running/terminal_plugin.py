@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from contextlib import nullcontext
@@ -11,12 +12,14 @@ import pytest
 from pytest_anubis.core.events import Event
 from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
-from pytest_anubis.report.text.headlines import baseline_line, waiting_line
+from pytest_anubis.report.text.goal_tree import questions_text
+from pytest_anubis.report.text.headlines import baseline_line, inventory_line, waiting_line
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.selecting.pruning import stands_down
+from pytest_anubis.validator.deciding.machine_identity import machine_marks, strange_to
 
 
 class Terminal:
@@ -50,11 +53,16 @@ class Terminal:
             f"anubis: {context.node}, hardware class {context.hardware_class}, "
             f"profile {context.settings.profile}"
         ]
+        if context.settings.inventory is not None:
+            lines.append(f"anubis: {inventory_line(context.inventory, context.settings.inventory)}")
         lines += [f"anubis: {note}" for note in context.hidden]
         if context.settings.mode == "measure":
             lines.append("anubis: measuring only, nothing is judged")
         elif context.baseline is not None:
             lines.append(f"anubis: {baseline_line(context.baseline)}")
+            strange = strange_to(context.baseline, context.node, machine_marks(context.inventory))
+            if strange and not context.settings.other_machine:
+                lines.append(f"anubis: nothing can be accepted: {strange}")
         else:
             lines.append(f"anubis: {context.baseline_note}")
         settings = context.settings
@@ -90,9 +98,24 @@ class Terminal:
             lines += selection.lines(explain=self._run.context.settings.explain)
         return list(map(printable, lines))
 
+    def _fold_skips(self, reporter: pytest.TerminalReporter) -> None:
+        """Let pytest's list of skips (``-ra``) say once why many tests could not be judged."""
+        skipped = reporter.stats.get("skipped", [])
+        ours: dict[str, list[pytest.TestReport]] = {}
+        for report in skipped:
+            if getattr(report, "anubis", {}).get("undecided"):
+                ours.setdefault(report.longrepr[2], []).append(report)
+        for reason, reports in ours.items():
+            if len(reports) > 1:
+                folder = os.path.commonpath([report.longrepr[0] for report in reports])
+                for report in reports:  # every other reader of the reports has had them
+                    report.longrepr = (folder, None, reason)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the verdict."""
         verbosity = self._config.get_verbosity()
+        if verbosity <= 0:
+            self._fold_skips(terminalreporter)
         run = self._run
         if run.internal_error:
             text = f"anubis: {run.internal_error}; everything measured is in {run.record_path}"
@@ -123,8 +146,9 @@ class Terminal:
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
         if verbosity >= 0:
-            for line in duties:
-                terminalreporter.write_line(line)
+            questions = questions_text(tuple(run.state.planned.values()), run.state.record().told)
+            for line in filter(None, (questions, *duties)):
+                terminalreporter.write_line(printable(line))
         for line in run.usage_errors():
             terminalreporter.write_line(
                 printable(f"benchmark written wrongly: {line}"), yellow=True

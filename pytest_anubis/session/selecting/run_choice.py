@@ -163,13 +163,16 @@ class Selection:
             )
             for item in pruned
         )
-        return LeftOut(verdicts=verdicts, risk_after=self._risk_after, unneeded=self.unneeded())
-
-    def _risk_after(self, passed: Sequence[str]) -> float | None:
-        """Return the risk that is left once these benchmarks passed; None if none was left out."""
-        if self.choice is None or not self.choice.plan.pruned:
-            return None
-        return self.choice.risk_after(passed)
+        # None where nothing was left out.
+        known = None if self.choice is None or not self.choice.plan.pruned else self.choice
+        if known is None:
+            return LeftOut(verdicts=verdicts, unneeded=self.unneeded())
+        return LeftOut(
+            verdicts=verdicts,
+            risk_after=known.risk_after,
+            interval_after=known.interval_after,
+            unneeded=self.unneeded(),
+        )
 
     def unneeded(self) -> str:
         """Say why nothing had to be measured; empty where something had to be."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.report.pages.soak_page import Cycle, soak_page
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import new_run_id
@@ -37,6 +40,9 @@ _LAST = (2, 4, 5)
 """Exit codes after which going on is no use: interrupted by hand, wrong usage, nothing to run."""
 
 _INTERRUPTED = 2
+TAIL, TAIL_BYTES = 15, 1 << 14
+"""Lines shown of a cycle that did not come to its end, and bytes that they are looked for in: pytest's own
+message is at most that long."""
 
 
 class Soak:
@@ -60,7 +66,7 @@ class Soak:
         self._stopping = False
 
     def run(self) -> int:
-        """Run cycles until the time is over, say how each ended and what moved, write the files.
+        """Run cycles until the time is over, say in a line how each ended and what moved, write the files.
 
         A cycle is a process and a run of its own, so a crash costs one cycle, and its journal is closed.
 
@@ -98,13 +104,21 @@ class Soak:
         command = [sys.executable, "-m", "pytest", *ours, *self._arguments]
         # In a group of its own a terminal's Ctrl-C does not reach it: it gets exactly one, from us.
         group = 0 if sys.platform != "win32" else None
-        with subprocess.Popen(
-            command, cwd=self._config.invocation_params.dir, process_group=group
-        ) as self._process:
-            if self._stopping:  # between two cycles
-                self._process.send_signal(signal.SIGINT)
-            code = self._process.wait()
-        record = _record(self._settings.store, run_id)
+        with tempfile.TemporaryFile() as told:
+            sink = None if self._shows_all() else told
+            with subprocess.Popen(
+                command,
+                cwd=self._config.invocation_params.dir,
+                process_group=group,
+                stdout=sink,
+                stderr=subprocess.STDOUT if sink else None,
+            ) as self._process:
+                if self._stopping:  # between two cycles
+                    self._process.send_signal(signal.SIGINT)
+                code = self._process.wait()
+            record = _record(self._settings.store, run_id)
+            if record is None or code not in CAME_TO_ITS_END:
+                _say(*_last_lines(told))  # nothing else says why
         if record is None:
             return Cycle(number=number, run=run_id, exit_code=code, headline="no verdict")
         self._node, self._class = record.node, record.hardware_class
@@ -121,6 +135,11 @@ class Soak:
             ),
             page=self._files.keep(number, code != before),
         )
+
+    def _shows_all(self) -> bool:
+        """Return whether somebody asked to see what the cycles print: otherwise a cycle is one line."""
+        option = self._config.option
+        return option.verbose > 0 or option.capture == "no" or option.usepdb
 
     def _end(self, hours: float) -> int:
         from pytest_anubis.validator import find_trends
@@ -221,6 +240,12 @@ def _record(store: Path, run_id: str) -> RunRecord | None:
         return None
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(printable(text) + "\n")
+def _last_lines(told: IO[bytes]) -> list[str]:
+    """Return the end of what a cycle printed; empty where it went to the terminal."""
+    told.seek(max(0, told.seek(0, os.SEEK_END) - TAIL_BYTES))
+    return told.read().decode("utf-8", "replace").splitlines()[-TAIL:]
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.writelines(printable(text) + "\n" for text in lines)
     sys.stdout.flush()

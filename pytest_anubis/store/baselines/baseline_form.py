@@ -42,7 +42,7 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
         for name in ("devices", "second", "change_rate", "paced"):
             if not criterion[name]:
                 del criterion[name]
-    for name in ("checks", "unjudged", "self_check", "promises"):
+    for name in ("checks", "unjudged", "self_check", "promises", "machine"):
         if not plain[name]:
             del plain[name]
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)

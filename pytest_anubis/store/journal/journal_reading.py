@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,38 @@ def read_state(path: Path) -> RunState:
         raise JournalError(f"{path}: {error}") from None
 
 
+class FollowedJournal:
+    """A journal that is being written: every look reads what has come since the one before.
+
+    Args:
+        path: The journal, which need not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reading = _Reading(path.name)
+        self._lines = self._offset = 0
+
+    def look(self) -> RunState:
+        """Return what is known by now; nothing while there is no journal.
+
+        Raises:
+            JournalError: It cannot be read, or is no journal.
+        """
+        try:
+            with suppress(FileNotFoundError), self._path.open("rb") as file:
+                file.seek(self._offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break  # its end is on the way
+                    self._offset += len(line)
+                    self._lines += 1
+                    self._reading.line(self._lines, line)
+        except OSError as error:
+            raise JournalError(f"{self._path}: cannot be read ({error.strerror})") from error
+        return self._reading.so_far
+
+
 def journal_file(path: Path) -> Path:
     """Return the journal of a run's folder, or the path itself."""
     return path / JOURNAL_NAME if path.is_dir() else path
@@ -101,6 +134,11 @@ class _Reading:
         self._next: int | None = None
         # A line that cannot be read, until it is known what follows.
         self._torn: _Torn | None = None
+
+    @property
+    def so_far(self) -> RunState:
+        """What the lines so far say; the journal may go on."""
+        return self._state
 
     def line(self, number: int, line: bytes) -> None:
         """Take one line.

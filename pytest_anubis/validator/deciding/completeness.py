@@ -56,7 +56,10 @@ def verdicts_of_tests(
             text = f"the test itself failed: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text))
         elif result.outcome == "crashed":
-            text = f"the process died during the test: {result.text}"
+            text = (
+                f"the process died during the test: {result.text}; next step: look where it ended, run it "
+                "alone again, and look for the driver's words in the kernel log"
+            )
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
         elif result.outcome == "passed" and result.left_out and not spoken_for:
             text = f"a part of it was left out: {result.left_out}"

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import loss_text, percent_text
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference, Triage
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    Outcome,
+    Reason,
+    Reference,
+    Triage,
+    Trouble,
+)
+from pytest_anubis.validator.deciding.machine_identity import strange_to
 
 _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
 """Reasons of what is MARGINAL by its values: not costly, and an acceptance says it."""
@@ -43,8 +53,7 @@ def headline(
     if decision is Decision.REJECTED:
         worst = bad[0]
         components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
-        more = f"; and {len(bad) - 1} more bad metrics" if len(bad) > 1 else ""
-        more = more.removesuffix("s") if len(bad) == 2 else more
+        more = f"; also {troubles_text(bad[1:])}" if len(bad) > 1 else ""
         step = f" Next step: {worst.action}" if worst.action else ""
         if worst.triage is Triage.RETEST:  # the worst: so nothing is sure
             then = f"; if the loss stays: {worst.action}" if worst.action else ""
@@ -58,6 +67,9 @@ def headline(
         return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
+    if risk is not None and evidence.residual_interval is not None:
+        low, high = map(percent_text, evidence.residual_interval)
+        at_risk += f" (95 % within {low} to {high})"
     reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence))
     if unneeded:
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
@@ -66,7 +78,7 @@ def headline(
     )
     good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
     return (
-        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline)}"
+        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline, name, evidence)}"
         f"{_power(baseline, verdicts)}{reserve}"
     )
 
@@ -76,11 +88,19 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
     if verdict.reason is Reason.HARDWARE:
         return ""
     card = evidence.cards.get(verdict.device, "")
+    if verdict.text.startswith(f"{verdict.device}: "):
+        return f"{card}: " if card else ""
     # Of the host itself and of pooled values there is nothing to tell apart.
-    one_of_several = ":" in verdict.device and not verdict.text.startswith(verdict.device)
+    one_of_several = ":" in verdict.device
     return (
         f"{verdict.device} ({card}): " if card else f"{verdict.device}: " if one_of_several else ""
     )
+
+
+def troubles_text(verdicts: Iterable[MetricVerdict]) -> str:
+    """Return how many verdicts are of which kind of trouble: ``2 slow, 1 failed``; empty if there is none."""
+    counts = Counter(verdict.trouble for verdict in verdicts)
+    return ", ".join(f"{counts[kind]} {kind.value}" for kind in Trouble if kind and counts[kind])
 
 
 def judged_by_fleet(verdict: MetricVerdict) -> bool:
@@ -97,10 +117,9 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
     judged = {(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)}
     for criterion in baseline.criteria:
         key = (criterion.benchmark, criterion.metric.name)
-        if criterion.detectable is None or key not in judged:
+        loss = criterion.shown_loss
+        if loss is None or key not in judged:
             continue
-        lower = criterion.metric.better == "lower"
-        loss = criterion.detectable / (1 + criterion.detectable) if lower else criterion.detectable
         smallest[key] = max(smallest.get(key, 0.0), loss)
     if not smallest:
         return ""
@@ -118,9 +137,11 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
     return f"; a loss of {least} would have shown in {count} of {metrics}{more}{blind}"
 
 
-def _basis(baseline: Baseline | None) -> str:
+def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
     if baseline is None or not (baseline.one_machine or baseline.nodes):
         return ""
+    if strange_to(baseline, name, evidence.machine):
+        return f" (learned on one other machine, {', '.join(baseline.nodes)})"
     if baseline.one_machine:
         return " (learned on this one machine)"
     check = baseline.self_check

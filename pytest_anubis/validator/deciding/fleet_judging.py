@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -40,6 +40,21 @@ _CONCLUSIVE = [OUTCOMES.index(o) for o in (Outcome.PASS, Outcome.MARGINAL, Outco
 _UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDetail:
+    """What a node's verdict rests on.
+
+    Attributes:
+        hardware_class: That of the node.
+        verdicts: All that are not simply a PASS, in any order.
+        cards: Device -> slot and serial number of its card, as far as they are known.
+    """
+
+    hardware_class: str
+    verdicts: tuple[MetricVerdict, ...] = ()
+    cards: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JudgedFleet:
     """Everything that was judged.
@@ -48,6 +63,7 @@ class JudgedFleet:
         columns: The verdicts on every population's units, and on pooled nodes where there are criteria.
         baselines: Hardware class -> the baseline that decided.
         nodes: One verdict a node and hardware class, sorted by name.
+        details: What each of them rests on.
         findings: What concerns a class as a whole: most of its nodes moved together, or more samples
             than can be searched looked as if they had changed within their run.
         notes: One line a class whose metrics have too few values for a search for changes within a run.
@@ -56,6 +72,7 @@ class JudgedFleet:
     columns: tuple[JudgedColumns, ...]
     baselines: Mapping[str, Baseline]
     nodes: tuple[NodeVerdict, ...]
+    details: tuple[NodeDetail, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -69,6 +86,7 @@ def judge_fleet(
     started: Mapping[tuple[str, str], str] | None = None,
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
     waivers: Sequence[Waiver] | None = None,
+    other_machine: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -87,12 +105,14 @@ def judge_fleet(
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
+        other_machine: A baseline of one machine may accept others, whatever their runs were told.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
-    done, columns, nodes = 0, [], []
+    done, columns = 0, []
+    nodes: list[tuple[NodeVerdict, NodeDetail]] = []
     findings: list[Finding] = []
     notes: list[str] = []
     for key in sorted(by_class):
@@ -113,13 +133,15 @@ def judge_fleet(
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
-        nodes += gathered.decide(baseline, fail_on, require_all)
+        nodes += gathered.decide(key, baseline, fail_on, require_all, other_machine)
         findings += class_findings(key, shifts)
         notes += _too_short(key, searched)
+    nodes.sort(key=lambda pair: pair[0].node)
     return JudgedFleet(
         columns=tuple(columns),
         baselines=dict(baselines),
-        nodes=tuple(sorted(nodes, key=lambda verdict: verdict.node)),
+        nodes=tuple(verdict for verdict, _ in nodes),
+        details=tuple(detail for _, detail in nodes),
         findings=tuple(findings),
         notes=tuple(notes),
     )
@@ -270,13 +292,17 @@ class _Nodes:
 
     def decide(
         self,
+        key: str,
         baseline: Baseline | None,
         fail_on: Literal["fail", "marginal"],
         require_all: bool,
-    ) -> list[NodeVerdict]:
+        other_machine: bool,
+    ) -> list[tuple[NodeVerdict, NodeDetail]]:
         found = []
         for name, verdicts in self._verdicts.items():
             evidence = self._known(name)
+            if other_machine:
+                evidence = replace(evidence, other_machine=True)
             verdict = judge_node(
                 verdicts,
                 baseline=baseline,
@@ -287,7 +313,12 @@ class _Nodes:
                 require_all=require_all,
                 broken_off=evidence.broken_off,
             )
-            found.append(replace(verdict, counts=counts_of(self._counts[name])))
+            detail = NodeDetail(
+                hardware_class=key,
+                verdicts=tuple(v for v in verdicts if v.text),  # what only passed has no words
+                cards=evidence.cards,
+            )
+            found.append((replace(verdict, counts=counts_of(self._counts[name])), detail))
         return found
 
 

@@ -19,7 +19,10 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import Answers, unanswered, uncovered, unplanned
+from pytest_anubis.validator.deciding.machine_identity import strange_to
 from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines
+
+_ALLOWED = "the baseline is of one other machine, and was to be used here all the same"
 
 
 def judge_node(
@@ -67,9 +70,9 @@ def judge_node(
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
     checks = baseline.checks if baseline else ()
-    blocking, listed = _blockers(verdicts, criteria, {check.test for check in checks})
+    blocking, listed, noted = _blockers(verdicts, criteria, {check.test for check in checks})
     others = (line for line in evidence.blockers if line != broken_off)
-    blocking, listed = [*others, *blocking], [*listed, *evidence.notes]
+    blocking, noted = [*others, *blocking], [*noted, *evidence.notes]
     if evidence.residual_risk is None and any(v.reason is Reason.PRUNED for v in verdicts):
         blocking.append("benchmarks were left out, and nobody knows at which risk")
     explained = len(blocking)
@@ -81,10 +84,15 @@ def judge_node(
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
         # What happened explains it, so it stands first.
         blocking.insert(explained, "no metric was judged against a criterion of the baseline")
+    strange = strange_to(baseline, name, evidence.machine)
+    if strange and not evidence.other_machine:
+        blocking.insert(0, strange)
+    elif strange:
+        listed.insert(0, _ALLOWED)
     if require_all:
-        blocking, listed = [*blocking, *listed], []
+        blocking, listed, noted = [*blocking, *listed, *noted], [], []
     expired, unused = waiver_lines(verdicts, evidence, name, answers)
-    blocking, listed = [*blocking, *expired], [*listed, *unused]
+    blocking, noted = [*blocking, *expired], [*noted, *unused]
     if broken_off:
         failed = dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)
         known = f"; by then {', '.join(failed)} had failed" if failed else ""
@@ -106,8 +114,10 @@ def judge_node(
         if baseline
         else next((v.baseline for v in verdicts if v.baseline), ""),
         residual_risk=evidence.residual_risk,
+        residual_interval=evidence.residual_interval,
         triage=min(bad or verdicts, key=lambda v: v.severity).triage if verdicts else Triage.NONE,
         lowest=min((verdict.similarity or 0.0 for verdict in bad), default=None),
+        noted=tuple(dict.fromkeys(noted)),
     )
 
 
@@ -124,10 +134,12 @@ def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVe
 
 def _blockers(
     verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion], checks: Collection[str]
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], list[str], list[str]]:
+    """Return what is in the way, what was not judged and is not, and what was judged and should be known."""
     first: list[str] = []  # what the hardware says of itself
     blocking: list[str] = []
     listed: list[str] = []
+    noted: list[str] = []
     wanted = {(criterion.benchmark, criterion.metric.name) for criterion in criteria}
     wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
     for verdict in verdicts:
@@ -146,8 +158,8 @@ def _blockers(
         elif verdict.reason in (Reason.UNDETECTABLE, Reason.REPEATED) or (
             verdict.reason is Reason.HARDWARE and verdict.outcome is Outcome.MARGINAL
         ):
-            listed.append(_line(verdict))
-    return [*first, *blocking], listed
+            noted.append(_line(verdict))
+    return [*first, *blocking], listed, noted
 
 
 def _line(verdict: MetricVerdict) -> str:

@@ -20,6 +20,7 @@ from pytest_anubis.validator.deciding.completeness import (
     verdicts_of_tests,
 )
 from pytest_anubis.validator.deciding.hardware_policy import verdicts_of_hardware
+from pytest_anubis.validator.deciding.machine_identity import machine_marks
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
 from pytest_anubis.validator.similarity.pacing import HOST_PACE
@@ -32,11 +33,13 @@ class LeftOut:
     Attributes:
         verdicts: NOT_TESTED by decision, one a benchmark.
         risk_after: From the benchmarks that passed to the probability of an incident that is left.
+        interval_after: From the same to its 95 % interval.
         unneeded: Why nothing had to be measured at all; empty where something had to be.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
     risk_after: Callable[[Sequence[str]], float | None] = lambda _: None
+    interval_after: Callable[[Sequence[str]], tuple[float, float] | None] = lambda _: None
     unneeded: str = ""
 
 
@@ -96,14 +99,18 @@ def decide_run(
     # An older version may have said the same in other words.
     met = {_subject(verdict) for verdict in run.verdicts}
     further = [verdict for verdict in further if _subject(verdict) not in met]
+    good = passed([*counted, *extra])
     evidence = RunEvidence(
         blockers=run.blockers,
-        residual_risk=left_out.risk_after(passed([*counted, *extra])),
+        residual_risk=left_out.risk_after(good),
+        residual_interval=left_out.interval_after(good),
         devices=run.devices,
         caveats=run.switched_off,
         planned=frozenset(plan.place for plan in run.planned),
         cards=run.cards,
         waivers=run.waivers,
+        machine=machine_marks(run.inventory),
+        other_machine=run.settings.get("other_machine") is True,
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -168,12 +175,15 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         # A node may have several runs: the line says which one is to be repeated or left out.
         blockers=(*(f"run {run.run}: {line}" for line in run.blockers), *filter(None, (end,))),
         residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
+        residual_interval=run.node_verdict.residual_interval if run.node_verdict else None,
         devices=run.devices,
         caveats=run.switched_off,
         planned=frozenset(plan.place for plan in run.planned),
         broken_off=end,
         cards=run.cards,
         waivers=run.waivers,
+        machine=machine_marks(run.inventory),
+        other_machine=run.settings.get("other_machine") is True,
     )
 
 

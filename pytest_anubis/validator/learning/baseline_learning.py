@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -21,7 +22,6 @@ from pytest_anubis.core.baseline import (
     SelfCheck,
     Unjudged,
 )
-from pytest_anubis.core.metric import loss_size, size_text
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.change_rate import change_rates
 from pytest_anubis.validator.changes.least_change import least_change
@@ -30,14 +30,15 @@ from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
 from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tail, sick_nodes
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
+from pytest_anubis.validator.learning.learning_findings import learning_findings
 from pytest_anubis.validator.learning.machine_thresholds import (
+    LASTING,
     MachineThreshold,
     machine_thresholds,
 )
 from pytest_anubis.validator.learning.pace_learning import paced_forms, paces_of, with_paced
 from pytest_anubis.validator.learning.self_check import self_check
-from pytest_anubis.validator.learning.subpopulations import cluster_finding
-from pytest_anubis.validator.learning.undecided_groups import decide_clusters
+from pytest_anubis.validator.learning.undecided_groups import decide_clusters, explained
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.limits.promises import that_can_fail, with_promises
 from pytest_anubis.validator.limits.tails import Tail
@@ -94,7 +95,8 @@ def learn_baseline(
         results.append(done)
         if progress is not None:
             progress(len(results), len(tasks))
-    results = results if single else decide_clusters(results)
+    if not single:
+        results = [explained(item, node_attributes) for item in decide_clusters(results)]
     found = [item for item in results if item.criterion is not None]
     forms = paced_forms(found, alpha, method, single)
     paces = [learn((one, "unit")) for one in paces_of(populations, forms)]  # judged as well
@@ -109,7 +111,7 @@ def learn_baseline(
     seen: tuple[Finding, ...] = ()
     if not single:
         check, seen = self_check(
-            criteria, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick
+            criteria, every, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick
         )
     criteria = _with_change_rates(criteria, every)
     raw = len(every) - len(forms)
@@ -129,7 +131,7 @@ def learn_baseline(
         exclusions=_exclusions(results),
         findings=(
             *seen,
-            *_findings(results, criteria, limits.note, alpha, node_attributes),
+            *learning_findings(results, criteria, limits.note, tightened, node_attributes),
             *tightened,
             *useless,
         ),
@@ -271,15 +273,16 @@ def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | No
         own = 0.0
         if id(item) in by_item:
             threshold = by_item[id(item)]
-            own = ONE_IN_TWENTY * threshold.scale
+            # What was recorded as one value is judged as it is; all else is looked at again before it fails.
+            single = int(np.diff(item.population.offsets)[item.rows.usable].max()) == 1
+            limit = threshold.unconfirmed if single else threshold.confirmed
+            own = ONE_IN_TWENTY * threshold.scale * (1.0 if single else math.sqrt(LASTING))
             criterion = replace(
                 criterion,
                 learned=threshold.confirmed,
                 unconfirmed=threshold.unconfirmed,
                 spread=threshold.scale,
-                detectable=detectable(
-                    criterion.metric.better, min(criterion.alpha, threshold.confirmed), own
-                ),
+                detectable=detectable(criterion.metric.better, min(criterion.alpha, limit), own),
                 notes=(
                     *criterion.notes,
                     f"one machine: the limit is the spread of its {criterion.units} runs with a margin "
@@ -345,53 +348,3 @@ def _in_order(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
 def _exclusions(results: Sequence[LearnedCriterion]) -> tuple[Exclusion, ...]:
     every = {exclusion for item in results for exclusion in item.exclusions}
     return tuple(sorted(every, key=lambda e: (e.benchmark, e.metric, e.node, e.device, e.reason)))
-
-
-def _findings(
-    results: Sequence[LearnedCriterion],
-    criteria: Sequence[Criterion],
-    note: str,
-    alpha: float,
-    node_attributes: Mapping[str, Mapping[str, str]] | None,
-) -> tuple[Finding, ...]:
-    found: list[Finding] = []
-    for item in results:
-        found.extend(f for f in item.findings if f.kind != "second-population")
-        if item.criterion is None or item.undecided is not None:
-            continue
-        for cluster in item.clusters:
-            middle = item.criterion.typical
-            found.append(
-                cluster_finding(item.population, item.rows, cluster, middle, node_attributes)
-            )
-    for criterion in criteria:
-        text = _unrepeatable(criterion)
-        if text:
-            found.append(
-                Finding(
-                    kind="not-repeatable",
-                    benchmark=criterion.benchmark,
-                    metric=criterion.metric.name,
-                    text=text,
-                )
-            )
-    found.sort(key=lambda f: (f.kind, f.benchmark, f.metric, f.text))
-    if note:
-        found.insert(0, Finding(kind="few-nodes", text=note))
-    return tuple(dict.fromkeys(found))
-
-
-def _unrepeatable(criterion: Criterion) -> str:
-    """Say so when a metric cannot show a loss as small as alpha asks for."""
-    if criterion.metric.better == "equal" or criterion.repeatability is None:
-        return ""
-    loose = criterion.learned is not None and criterion.learned < criterion.alpha
-    if criterion.repeatability >= criterion.alpha and not loose:
-        return ""
-    better, detects = criterion.metric.better, ""
-    if criterion.detectable:
-        detects = f"; it shows losses of {size_text(criterion.detectable, better)} and more"
-    return (
-        f"{criterion.metric.name} repeats to {criterion.repeatability:.2%} and cannot show a loss of "
-        f"{loss_size(criterion.alpha, better)}{detects}"
-    )

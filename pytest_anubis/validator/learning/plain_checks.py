@@ -12,7 +12,7 @@ from pytest_anubis.core.run import RunRecord
 def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
     """Return the tests without a metric that most nodes passed, each with the devices that most passed it on.
 
-    A node counts once for all its runs; if all are of one node, each run counts.
+    A node counts once for all its runs; if all are of one node, each run counts that planned the test.
 
     Args:
         runs: Runs that were learned from, of one hardware class.
@@ -20,9 +20,11 @@ def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
     runs = list(runs)
     by_run = len({run.node for run in runs}) == 1
     passed: dict[str, set[tuple[str, str]]] = {}
+    had: Counter[str] = Counter()  # in how many runs a test was planned
     for run in runs:
         unit = run.run if by_run else run.node
         passed.setdefault(unit, set()).update(_passed(run))
+        had.update({plan.place[0] for plan in run.planned})
     of_tests = Counter(test for found in passed.values() for test in {test for test, _ in found})
     of_devices = Counter(pair for found in passed.values() for pair in found)
     return tuple(
@@ -33,7 +35,7 @@ def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
             ),
         )
         for test, n in sorted(of_tests.items())
-        if 2 * n > len(passed)
+        if 2 * n > (had[test] if by_run else len(passed))
     )
 
 

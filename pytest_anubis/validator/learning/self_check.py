@@ -6,12 +6,13 @@ what is counted here is what the next nodes will meet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import HALF
 from pytest_anubis.validator.similarity.centre import FEWEST
 from pytest_anubis.validator.similarity.usable_rows import BoolArray
@@ -27,6 +28,7 @@ often in one single metric and nowhere else."""
 
 def self_check(
     criteria: Sequence[Criterion],
+    learned: Sequence[LearnedCriterion],
     tails: Sequence[HealthyTail | None],
     rejects: float | None,
     rate: float | None,
@@ -37,6 +39,7 @@ def self_check(
 
     Args:
         criteria: With their thresholds.
+        learned: What the learning saw of each.
         tails: Their healthy tails, None for exact metrics.
         rejects: Rarity that rejects; None where alpha alone decides.
         rate: Stated chance that a healthy node is rejected; None for alpha alone.
@@ -45,7 +48,7 @@ def self_check(
     """
     by_metric: dict[tuple[str, str], set[str]] = {}
     trust: dict[str, float] = {}
-    for criterion, tail in zip(criteria, tails, strict=True):
+    for criterion, item, tail in zip(criteria, learned, tails, strict=True):
         if tail is None:
             continue
         for name, value in zip(tail.nodes, tail.trust.tolist(), strict=True):
@@ -53,28 +56,17 @@ def self_check(
         beyond = _rejected(criterion, tail, rejects)
         found = by_metric.setdefault((criterion.benchmark, criterion.metric.name), set())
         found.update(tail.nodes[place] for place in np.flatnonzero(beyond).tolist())
+        found.update(_sick_rejected(criterion, item, sick))
     times: dict[str, int] = {}
     for found in by_metric.values():
         for name in found:
             times[name] = times.get(name, 0) + 1
-    worst = sorted(
-        (
-            RejectedBy(
-                benchmark=key[0],
-                metric=key[1],
-                nodes=len(found),
-                alone=sum(times[name] == 1 for name in found),
-            )
-            for key, found in by_metric.items()
-            if found
-        ),
-        key=lambda item: (-item.alone, -item.nodes, item.benchmark, item.metric),
-    )
+    worst = _worst(by_metric, times)
     healthy = sum(trust.values())
-    false = sum(trust[name] for name in times)
+    false = sum(trust.get(name, 0.0) for name in times)
     lower, upper = _interval(false, healthy)
-    unlike = {name for name in times if trust[name] < HALF} | set(sick)
-    rejected = len(set(times) | set(sick))
+    unlike = {name for name in times if trust.get(name, 0.0) < HALF} | set(sick)
+    rejected = len(times)
     check = SelfCheck(
         nodes=every,
         rejected=rejected,
@@ -84,7 +76,36 @@ def self_check(
         holds=rate is None or (lower <= rate and rejected <= MOST_SICK * every),
         worst=tuple(worst[:SHOWN]),
     )
-    return check, _findings(check, worst, rate)
+    # A batch of sick nodes is no reason to leave out the metric that shows it.
+    doubted = {key: found.difference(sick) for key, found in by_metric.items()}
+    return check, _findings(check, _worst(doubted, times), rate)
+
+
+def _worst(
+    by_metric: Mapping[tuple[str, str], set[str]], times: Mapping[str, int]
+) -> list[RejectedBy]:
+    rejecting = (
+        RejectedBy(
+            benchmark=key[0],
+            metric=key[1],
+            nodes=len(found),
+            alone=sum(times[name] == 1 for name in found),
+        )
+        for key, found in by_metric.items()
+        if found
+    )
+    return sorted(
+        rejecting, key=lambda item: (-item.alone, -item.nodes, item.benchmark, item.metric)
+    )
+
+
+def _sick_rejected(
+    criterion: Criterion, learned: LearnedCriterion, sick: Sequence[str]
+) -> set[str]:
+    """Return which nodes that took no part in the tails the criterion rejects."""
+    allowed = 1 - min(criterion.alpha, 1.0 if criterion.learned is None else criterion.learned)
+    beyond = np.flatnonzero(np.nan_to_num(learned.losses) > allowed)
+    return {learned.population.nodes[row] for row in beyond.tolist()}.intersection(sick)
 
 
 def _rejected(criterion: Criterion, tail: HealthyTail, rejects: float | None) -> BoolArray:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pytest_anubis.core.baseline import SEPARATES as SEPARATED
 from pytest_anubis.core.baseline import Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.similarity.centre import FEWEST, median_centre
@@ -177,5 +178,5 @@ def separating_attribute(
             if value and score >= SEPARATES and score > best:
                 best = score
                 others = sorted({column[row] for row in theirs if column[row] != value})[:3]
-                text = f"{key} separates them: {value} against {', '.join(others) or 'none'}"
+                text = f"{key}{SEPARATED}: {value} against {', '.join(others) or 'none'}"
     return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +10,12 @@ import numpy as np
 from pytest_anubis.core.baseline import Finding, SecondPopulation
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
-from pytest_anubis.validator.learning.subpopulations import separating_attribute
+from pytest_anubis.validator.learning.subpopulations import COHERENT, separating_attribute
 from pytest_anubis.validator.limits.healthy_null import healthy_null
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, distinct_codes, name_codes
 
+UNDECIDED = "undecided-population"
+"""Kind of the finding on a group that nobody has decided about."""
 FAR = 6.0
 """How many scales from its middle a slower group reaches: of normal noise one unit in a billion lies beyond,
 of noise with tails like Student's t with three degrees one in two hundred."""
@@ -43,38 +45,64 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
     null = healthy_null(signed, slower)
     reach = min(null.middle + FAR * null.scale, float(learned.losses[near].max()) + NEAR)
     threshold = min(max(1 - reach, 1 - DEAD), criterion.alpha)
-    population, metric = learned.population, learned.population.metric
-    nodes, codes = name_codes(population.nodes)
-    count = len(distinct_codes(codes[slower])) if len(nodes) > 1 else int(slower.sum())
-    whole = (
-        len(distinct_codes(codes[learned.rows.usable])) if len(nodes) > 1 else learned.rows.total
-    )
-    typical = float(np.median(learned.rows.medians()[slower]))
+    members, whole, _ = _counted(learned, slower)
     second = SecondPopulation(
-        typical=typical,
-        members=count,
+        typical=float(np.median(learned.rows.medians()[slower])),
+        members=members,
         whole=whole,
         threshold=threshold,
         alpha=criterion.alpha,
-        separates=separating_attribute(population, slower, learned.rows.usable & ~slower, None),
     )
-    text = (
-        f"{metric.name}: {count} of {whole} {'nodes' if len(nodes) > 1 else 'units'} have {typical:.6g} "
-        f"where the faster ones have {criterion.typical:.6g} {metric.unit}; nobody knows which is right, "
-        "so the slower ones are MARGINAL until somebody decides (anubis baseline populations)"
+    undecided = replace(
+        learned, criterion=replace(criterion, alpha=threshold, second=second), undecided=slower
     )
+    return explained(undecided, None)
+
+
+def explained(
+    learned: LearnedCriterion, attributes: Mapping[str, Mapping[str, str]] | None
+) -> LearnedCriterion:
+    """Say of an undecided group, if there is one, who it is and what tells it from the others.
+
+    Args:
+        learned: A learned criterion.
+        attributes: Node -> attributes, see `separating_attribute`.
+    """
+    criterion, slower = learned.criterion, learned.undecided
+    if criterion is None or criterion.second is None or slower is None:
+        return learned
+    population, metric = learned.population, learned.population.metric
+    separates = separating_attribute(population, slower, learned.rows.usable & ~slower, attributes)
+    members, whole, what = _counted(learned, slower)
     finding = Finding(
-        kind="undecided-population",
+        kind=UNDECIDED,
         benchmark=population.benchmark,
         metric=metric.name,
-        text=text,
+        text=(
+            f"{metric.name}: {members} of {whole} {what} have {criterion.second.typical:.6g} where the "
+            f"faster ones have {criterion.typical:.6g} {metric.unit}; nobody knows which is right, so the "
+            "slower ones are MARGINAL until somebody decides (anubis baseline populations)"
+            + (f"; {separates}" if separates else "")
+        ),
     )
     return replace(
         learned,
-        criterion=replace(criterion, alpha=threshold, second=second),
-        undecided=slower,
-        findings=(*learned.findings, finding),
+        criterion=replace(criterion, second=replace(criterion.second, separates=separates)),
+        findings=(*(f for f in learned.findings if f.kind != UNDECIDED), finding),
     )
+
+
+def _counted(learned: LearnedCriterion, slower: BoolArray) -> tuple[int, int, str]:
+    """Return how many nodes, or devices where most of these nodes have faster ones too, of how many."""
+    usable = learned.rows.usable
+    _, codes = name_codes(learned.population.nodes)
+    nodes, everyone = distinct_codes(codes[slower]), distinct_codes(codes[usable])
+    if len(everyone) == 1:
+        return int(slower.sum()), int(usable.sum()), "units"
+    mixed = np.isin(nodes, distinct_codes(codes[usable & ~slower]))
+    if mixed.mean() > COHERENT:
+        return int(slower.sum()), int(usable.sum()), "devices"
+    return len(nodes), len(everyone), "nodes"
 
 
 def decide_clusters(results: Sequence[LearnedCriterion]) -> list[LearnedCriterion]:

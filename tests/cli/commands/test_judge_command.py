@@ -198,6 +198,29 @@ def test_learning_names_the_firmware_that_separates_a_second_population(here: Pa
     assert told in (here / "page.html").read_text()
 
 
+def test_a_class_is_split_by_the_firmware_that_separates_its_nodes(here: Path) -> None:
+    for i in range(24):
+        old = i % 2 == 0
+        journal(here, f"n{i:02d}", (80 if old else 100) + 0.01 * i, "95.0" if old else "96.1")
+    assert anubis("learn", "store").returncode == 20
+    shown = anubis("baseline", "populations", "baselines").stdout
+    assert "12 of 24 have 80.11 GB/s" in shown
+    assert "or learn the groups apart: anubis learn RUNS --split 'accelerator vbios'" in shown
+    assert "with --anubis-split='accelerator vbios'" in shown
+    learned = anubis("learn", "store", "-o", "apart", "--split", "accelerator vbios")
+    assert learned.returncode == 0, learned.stderr
+    names = sorted(path.name for path in (here / "apart").glob("*.json"))
+    assert names == ["c_accelerator-vbios-95.0.json", "c_accelerator-vbios-96.1.json"]
+    split = ("--split", "accelerator vbios")
+    assert anubis("judge", "store", "--baseline", "apart", *split).returncode == 0
+    assert anubis("judge", "store", "--baseline", "apart").returncode == 20
+    journal(here, "m", 80.0, "96.1")
+    assert anubis("judge", "store", "--baseline", "apart", *split).returncode == 1
+    wrong = anubis("learn", "store", "--split", "vbios")
+    assert wrong.returncode == 2
+    assert "--split vbios: none of these runs knows it of its node; they know" in wrong.stderr
+
+
 def test_every_class_of_a_file_is_learned_and_bad_rows_keep_their_reasons(here: Path) -> None:
     values = fleet(5, 1)
     write(here / "runs.csv", values)
@@ -332,7 +355,7 @@ def test_a_loss_that_further_looks_confirmed_is_rejected_here_as_in_the_run(lear
     assert done.returncode == 1, done.stdout + done.stderr
     found = decisions(done, learned / "out.json")
     assert found == {"single": "ACCEPTED", "confirmed": "REJECTED"}
-    listed = {node["node"]: node["listed"] for node in judged(learned / "out.json")["nodes"]}
+    listed = {node["node"]: node["noted"] for node in judged(learned / "out.json")["nodes"]}
     assert "cannot show such a loss" in listed["single"][0]
 
 
@@ -375,17 +398,18 @@ def test_what_to_act_on_first_stands_first(here: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("note: hardware class unclassified: not searched for changes")
     assert [line.split()[:3] for line in lines[1:5]] == [
-        ["REJECTED", "reject", "n08:"],
-        ["REJECTED", "reject", "n06:"],
-        ["REJECTED", "retest", "n04:"],
-        ["REJECTED", "retest", "n02:"],
+        ["REJECTED", "slow", "n08:"],
+        ["REJECTED", "slow", "n06:"],
+        ["REJECTED", "borderline", "n04:"],
+        ["REJECTED", "borderline", "n02:"],
     ]
-    assert "n08: copy. cuda:1: rate is 19.97 GB/s" in lines[1]  # which of its devices
+    assert "n08: copy rate on cuda:1 80 % slower: 19.97 GB/s, expected" in lines[1]
+    assert lines[3].endswith("; measure again first")
     assert "10 nodes: 4 REJECTED (2 of them to be measured again first), 0 UNDECIDED" in done.stdout
     data = judged(here / "out.json")
     assert [n["node"] for n in data["nodes"][:4]] == ["n08", "n06", "n04", "n02"]
     headline = data["nodes"][2]["headline"]
-    assert "(retest: a single value); and 1 more bad metric. Next step: measure again" in headline
+    assert "(retest: a single value); also 1 borderline. Next step: measure again" in headline
     worst = [v for v in data["verdicts"] if v["scope"] == "unit" and "triage" in v]
     assert [(v["node"], v["triage"]) for v in worst] == [
         ("n08", "reject"),

@@ -45,9 +45,14 @@ def test_a_tie_is_marginal_until_somebody_decides(
     fleet: Made, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = str(fleet(40, lambda node, _: 0.8 if node % 5 < 3 else 1.0))
-    assert main(["learn", runs]) == 0
-    assert "24 of 40 nodes have 80" in capsys.readouterr().out
+    assert main(["learn", runs]) == 20  # written, and somebody must decide
+    told = capsys.readouterr().out
     path = str(baseline())
+    assert "24 of 40 nodes have 80" in told
+    assert (
+        "somebody must decide about slower groups of nodes in 1 metric (rate): "
+        f"anubis baseline populations {path}"
+    ) in told
     assert main(["judge", runs, "--baseline", path]) == 0
     assert main(["baseline", "populations", path]) == 0
     shown = capsys.readouterr().out
@@ -82,6 +87,8 @@ def test_learning_that_does_not_hold_its_rate_is_no_exit_0(
     assert main(["learn", runs, "--without", "rate"]) == 0
     assert "0 of its 40 nodes are rejected" in capsys.readouterr().out
     assert main(["learn", runs, "--without", "nothing"]) == 2
+    assert main(["learn", runs, "--without", "rate", "--without", "other"]) == 2
+    assert "--without: it names all 2 metrics of these runs; name fewer" in capsys.readouterr().err
 
 
 def test_a_promise_is_printed_with_its_cost(

@@ -276,11 +276,13 @@ def test_crash_is_failure_with_evidence_and_undecided_without() -> None:
         "its process died: segmentation fault (SIGSEGV)",
         "no evidence against the hardware was found: INCONCLUSIVE",
         "measured before: rate, 2 values, last 2.5 GB/s",
+        "next step: look at the kernel log, then run it alone again: pytest --anubis t",
     ]
     verdict = crash_verdict(crash, task, "accelerator.compute", ["XID 79"], node="n")
     assert verdict is not None
     assert verdict.outcome == "FAIL"
     assert (verdict.device, verdict.evidence) == ("cuda:0", ("XID 79",))
+    assert "run it alone again" in verdict.action
     assert "evidence: XID 79" in crash_text(crash, [], ["XID 79"])
     assert "could not be looked for everywhere: no" in crash_text(crash, [], [], "no")
 

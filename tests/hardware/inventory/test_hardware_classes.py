@@ -14,8 +14,11 @@ from pytest_anubis.core.inventory import Accelerator, Inventory, Memory, Nic, Pr
 from pytest_anubis.hardware.inventory.hardware_classes import (
     SIDE_BY_SIDE,
     closest_class,
+    extended_key,
     hardware_class,
     slug,
+    split_by,
+    split_key,
 )
 
 GIB = 1 << 30
@@ -218,3 +221,14 @@ def test_side_by_side_is_another_population_of_the_same_hardware() -> None:
     assert found == key(NODE).replace("_smoke", "_side-by-side_smoke")
     assert attributes["lanes"] == "side by side"
     assert closest_class(attributes, dict([hardware_class(NODE, "smoke")])) == key(NODE)
+
+
+def test_a_recorded_class_is_split_as_the_option_would_have_named_it() -> None:
+    found, attributes = hardware_class(NODE, "smoke")
+    added = {"cooling": "rear door"}
+    facts = split_by(["bios", "water"], {"bios": "1.2"})
+    assert facts == {"bios": "1.2", "water": "unknown"}
+    named = extended_key(attributes, added | facts)
+    assert named == f"{found}_bios-1.2_cooling-rear-door_water-unknown"
+    assert split_key(extended_key(attributes, added), attributes | added, facts) == named
+    assert split_key("imported", {}, facts) == "imported_bios-1.2_water-unknown"

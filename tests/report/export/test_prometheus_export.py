@@ -82,6 +82,18 @@ def test_the_decision_is_one_hot_and_counts_are_complete() -> None:
     assert found["anubis_node_blamed", 'node="n1",component="accelerator.memory"'] == "1.0"
 
 
+def test_the_risk_that_is_left_has_its_interval() -> None:
+    assert "residual" not in prometheus_text(NODE, [])
+    known = replace(NODE, residual_risk=0.004, residual_interval=(0.001, 0.02))
+    found = samples(prometheus_text(known, []))
+    risks = {k[0]: v for k, v in found.items() if "residual" in k[0]}
+    assert risks == {
+        "anubis_node_residual_risk": "0.004",
+        "anubis_node_residual_risk_low": "0.001",
+        "anubis_node_residual_risk_high": "0.02",
+    }
+
+
 def test_of_two_verdicts_on_one_metric_the_last_counts() -> None:
     text = prometheus_text(None, [verdict(Outcome.FAIL, 1.0), verdict(Outcome.PASS, 2.0)])
     found = samples(text)

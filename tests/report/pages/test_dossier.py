@@ -87,7 +87,7 @@ def test_the_decision_comes_first_then_the_blamed_part_and_the_next_step(
             "rack4-node17",
             "REJECTED",
             "What is wrong",
-            "accelerator.memory on cuda:3",
+            "cuda:3: accelerator.memory",
             "next step: reseat the card",
             "What was not judged",
             "All metrics",

@@ -51,15 +51,15 @@ GOOD = replace(
 def test_the_first_line_of_one_bad_metric_stands_alone() -> None:
     first, blank, *_ = failure_text([GOOD, SLOW]).split("\n")
     assert first == (
-        "gemm_rate 6.1 TFLOP/s is 12 % slower than the expected 6.9 (similarity .88 < .95): "
-        "accelerator.compute"
+        "gemm_rate 12 % slower: 6.1 TFLOP/s, expected 6.9 (similarity .88 < .95): "
+        "accelerator.compute on cuda:3"
     )
     assert blank == ""
 
 
 def test_a_metric_where_less_is_better_is_above() -> None:
     slow = replace(SLOW, metric="latency", unit="us", better="lower", value=12.0, expected=10.0)
-    assert summary_sentence(slow).startswith("latency 12 us is 20 % longer than the expected 10 (")
+    assert summary_sentence(slow).startswith("latency 20 % longer: 12 us, expected 10 (")
 
 
 def test_a_bad_tail_is_not_told_by_the_medians() -> None:
@@ -72,7 +72,15 @@ def test_a_bad_tail_is_not_told_by_the_medians() -> None:
 def test_several_bad_metrics_are_counted_and_named() -> None:
     other = replace(SLOW, metric="hbm_rate", outcome=Outcome.MARGINAL)
     first = failure_text([GOOD, SLOW, other]).split("\n", 1)[0]
-    assert first == "2 of 3 metrics outside the learned baseline: gemm_rate, hbm_rate"
+    assert first.startswith("gemm_rate 12 % slower: ")
+    assert first.endswith("; 2 of 3 metrics are bad, also hbm_rate")
+
+
+def test_the_card_is_told_by_slot_and_serial_number() -> None:
+    cards = {SLOW.device: "slot 0000:5d:00.0, serial number 1654321"}
+    first, *others = failure_text([SLOW], cards).split("\n")
+    assert first.endswith("on cuda:3 (slot 0000:5d:00.0, serial number 1654321)")
+    assert any(line.startswith("component: ") and "serial number" in line for line in others)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +147,7 @@ def test_an_exact_metric_says_what_it_must_be() -> None:
 
 def test_a_metric_that_should_be_zero_but_is_not_has_a_sentence() -> None:
     wrong = replace(SLOW, better="lower", value=2.0, expected=0.0, similarity=0.0)
-    assert "2 TFLOP/s is above the expected 0 (" in summary_sentence(wrong)
+    assert "above zero: 2 TFLOP/s, expected 0 (" in summary_sentence(wrong)
 
 
 def test_an_undecided_test_says_so_in_one_line() -> None:

@@ -1,13 +1,23 @@
-"""The tree of goals, questions, metrics and last verdicts."""
+"""Goals, questions and metrics with what the latest run says, and an earlier one where it says nothing."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
-from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.report.text.goal_tree import NO_GOAL, BenchmarkGoal, goals_tree
+from pytest_anubis.report.text.goal_tree import (
+    NO_GOAL,
+    BenchmarkGoal,
+    goal_answers,
+    goals_markdown,
+    goals_plain,
+    goals_tree,
+    questions_text,
+)
 
 GOAL = BenchmarkGoal(
     benchmark="t.py::test_gemm",
@@ -15,18 +25,23 @@ GOAL = BenchmarkGoal(
     goal="full speed",
     question="is it fast?",
     action="clean it",
+    metrics=("rate",),
+)
+TEST = "t.py::test_gemm[float32-cuda:0]"
+PLAN = PlannedTest(
+    test=TEST, benchmark="t.py::test_gemm[float32]", device="cuda:0", question="is it fast?"
 )
 MEASURED = Measurement(
-    test="t.py::test_gemm[float32-cuda:0]",
-    benchmark="t.py::test_gemm[float32]",
+    test=TEST,
+    benchmark=PLAN.benchmark,
     component="compute",
     metric=Metric(name="rate", unit="GFLOP/s", better="higher"),
     device="cuda:0",
     values=(1.0,),
 )
 VERDICT = MetricVerdict(
-    outcome=Outcome.FAIL,
-    reason=Reason.BEYOND,
+    outcome=Outcome.PASS,
+    reason=Reason.WITHIN,
     text="",
     benchmark=MEASURED.benchmark,
     metric="rate",
@@ -34,46 +49,111 @@ VERDICT = MetricVerdict(
     device="cuda:0",
     value=6.1,
 )
+GOOD = RunRecord(
+    run="good",
+    node="n1",
+    started="2026-01-31T12:00:00+00:00",
+    planned=(PLAN,),
+    measurements=(MEASURED,),
+    verdicts=(VERDICT,),
+)
+SKIPPED = RunRecord(
+    run="skipped",
+    node="n1",
+    started="2026-02-01T12:00:00+00:00",
+    planned=(PLAN,),
+    results=(
+        TestResult(test=TEST, benchmark=PLAN.benchmark, outcome="skipped", text="no torch here"),
+    ),
+)
+
+
+def tree(*runs: RunRecord, goal: BenchmarkGoal = GOAL) -> str:
+    return "\n".join(goals_tree(goal_answers([goal], runs)))
 
 
 def test_every_metric_stands_under_its_question_and_goal() -> None:
-    assert goals_tree([GOAL], [MEASURED], [VERDICT]) == [
+    assert goals_tree(goal_answers([GOAL], [GOOD])) == [
+        "run good of n1, 2026-01-31 12:00 UTC: 1 of 1 questions answered",
         "goal: full speed",
         "  question: is it fast?",
         "    t.py::test_gemm [compute]",
-        "    metric: rate [float32] in GFLOP/s, higher is better, on cuda:0 -> FAIL (6.1 GFLOP/s)",
+        "    metric: rate [float32] in GFLOP/s, higher is better, on cuda:0 -> PASS (6.1 GFLOP/s)",
         "    when bad: clean it",
     ]
 
 
-def test_benchmarks_of_one_goal_stand_together() -> None:
+def test_what_the_latest_run_skipped_is_not_tested_with_the_reason_and_the_older_verdict_with_its_date() -> (
+    None
+):
+    text = tree(SKIPPED, GOOD)
+    assert "run skipped of n1, 2026-02-01 12:00 UTC: 0 of 1 questions answered" in text
+    assert (
+        "-> NOT_TESTED: skipped (no torch here); before: PASS (6.1 GFLOP/s) on 2026-01-31 in run good"
+    ) in text
+    other = replace(GOOD, node="n2")
+    assert "before:" not in tree(SKIPPED, other)  # another node's answers nothing about this one
+
+
+def test_a_benchmark_that_the_latest_run_left_out_is_not_tested() -> None:
+    elsewhere = replace(PLAN, test="t.py::test_disk", benchmark="t.py::test_disk")
+    latest = replace(SKIPPED, planned=(elsewhere,), results=())
+    disk = replace(GOAL, benchmark="t.py::test_disk")
+    text = "\n".join(goals_tree(goal_answers([GOAL, disk], [latest, GOOD])))
+    assert "-> NOT_TESTED: no part of run skipped; before: PASS (6.1 GFLOP/s) on 2026-01-31" in text
+
+
+def test_a_metric_that_was_declared_and_never_recorded_is_listed() -> None:
+    goal = replace(GOAL, metrics=("rate", "heat"))
+    passed = replace(
+        GOOD, results=(TestResult(test=TEST, benchmark=PLAN.benchmark, outcome="passed"),)
+    )
+    text = tree(passed, goal=goal)
+    assert "metric: heat [float32], on cuda:0 -> NOT_TESTED: declared, but not recorded" in text
+    assert "0 of 1 questions" in text
+    assert "metric: heat -> NOT_TESTED: not measured yet" in tree(goal=goal)
+
+
+def test_what_was_not_judged_says_so_and_the_last_verdict_counts() -> None:
+    assert "-> NOT_JUDGED: not judged in this run" in tree(replace(GOOD, verdicts=()))
+    elsewhere = replace(VERDICT, device="cuda:1")
+    assert "-> NOT_JUDGED" in tree(replace(GOOD, verdicts=(elsewhere,)))
+    later = replace(VERDICT, outcome=Outcome.FAIL, value=7.0)
+    assert "-> FAIL (7 GFLOP/s)" in tree(replace(GOOD, verdicts=(VERDICT, later)))
+
+
+def test_benchmarks_of_one_goal_stand_together_and_one_without_is_listed() -> None:
     other = replace(GOAL, benchmark="t.py::test_disk", goal="no loss")
     last = replace(GOAL, benchmark="t.py::test_dispatch")
-    lines = goals_tree([GOAL, other, last], [], [])
-    heads = [line for line in lines if "goal:" in line or "::" in line]
-    assert heads == [
+    bare = BenchmarkGoal(benchmark="t.py::test_bare")
+    lines = goals_tree(goal_answers([GOAL, other, last, bare], []))
+    assert [line.strip() for line in lines if "goal:" in line or "::" in line] == [
         "goal: full speed",
-        "    t.py::test_gemm [compute]",
-        "    t.py::test_dispatch [compute]",
+        "t.py::test_gemm [compute]",
+        "t.py::test_dispatch [compute]",
         "goal: no loss",
-        "    t.py::test_disk [compute]",
+        "t.py::test_disk [compute]",
+        f"goal: {NO_GOAL}",
+        "t.py::test_bare [no component]",
     ]
 
 
-def test_what_was_not_measured_or_not_judged_says_so() -> None:
-    assert "metric: not measured yet" in "\n".join(goals_tree([GOAL], [], []))
-    assert "-> not judged" in "\n".join(goals_tree([GOAL], [MEASURED], []))
-    elsewhere = replace(VERDICT, device="cuda:1")
-    assert "-> not judged" in "\n".join(goals_tree([GOAL], [MEASURED], [elsewhere]))
+def test_documents_for_readers_and_programs_say_the_same() -> None:
+    odd = replace(VERDICT, value=float("inf"))
+    found = goal_answers([replace(GOAL, question="a | b <c>?")], [replace(GOOD, verdicts=(odd,))])
+    text = "\n".join(goals_markdown(found))
+    assert "### a \\| b &lt;c>?" in text
+    assert "| rate [float32] in GFLOP/s, higher is better, on cuda:0 | PASS (" in text
+    plain = json.loads(json.dumps(goals_plain(found), allow_nan=False))
+    assert (plain["answered"], plain["questions"]) == (1, 1)
+    assert plain["benchmarks"][0]["metrics"][0]["outcome"] == "PASS"
 
 
-def test_the_last_verdict_counts() -> None:
-    later = replace(VERDICT, outcome=Outcome.PASS, value=7.0)
-    assert "-> PASS (7 GFLOP/s)" in "\n".join(goals_tree([GOAL], [MEASURED], [VERDICT, later]))
-
-
-def test_a_benchmark_without_goal_is_still_listed() -> None:
-    bare = BenchmarkGoal(benchmark="t.py::test_bare")
-    text = "\n".join(goals_tree([bare], [], []))
-    assert f"goal: {NO_GOAL}" in text
-    assert "test_bare [no component]" in text
+def test_a_run_says_which_of_its_questions_are_open() -> None:
+    asked = replace(PLAN, benchmark="t.py::test_disk", question="is it safe?")
+    missing = replace(VERDICT, metric="", outcome=Outcome.NOT_TESTED, reason=Reason.NOT_RUN)
+    assert questions_text([PLAN, asked], [VERDICT]) == (
+        "1 of 2 questions answered; not: is it safe?"
+    )
+    assert questions_text([PLAN], [VERDICT, missing]).startswith("0 of 1")
+    assert questions_text([replace(PLAN, question="")], [VERDICT]) == ""

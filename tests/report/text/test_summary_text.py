@@ -93,7 +93,7 @@ def test_next_steps_are_told_once() -> None:
 
 
 def test_lines_with_one_reason_become_one() -> None:
-    assert "  no baseline (2: INCONCLUSIVE t::a x, ...)" in texts()
+    assert "  2 INCONCLUSIVE: no baseline (t::a x, ...)" in texts()
     assert "  INCONCLUSIVE t::b y: no baseline" in texts(1)
     assert grouped(["a: x", "b", "c: y"]) == ["a: x", "b", "c: y"]
 
@@ -117,6 +117,8 @@ def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
         "judged against baseline sha256:0123456789ab: 3 PASS, 1 FAIL; 2 in the way of acceptance; "
         "1 not judged; risk of an incident after what passed: 0.40 %"
     )
+    bounded = replace(NODE, residual_risk=0.004, residual_interval=(0.001, 0.02))
+    assert coverage_text(bounded).endswith(": 0.40 % (95 % within 0.10 % to 2.0 %)")
     assert texts()[-1] == coverage_text(NODE)
     bare = NodeVerdict(node="n", decision=Decision.UNDECIDED, headline="")
     assert coverage_text(bare) == "judged: nothing"

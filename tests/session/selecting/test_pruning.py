@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.journal.journal_reading import read_journal
@@ -87,7 +88,9 @@ def test_the_cheapest_set_within_the_accepted_risk_runs_and_the_node_is_accepted
     record = read_journal(next(Path(story.path).glob(".anubis/runs/*/journal.jsonl")))
     assert record.node_verdict is not None
     assert record.node_verdict.residual_risk == pytest.approx(found["residual_risk"], rel=1e-4)
-    risk = f"accepted at risk {100 * found['residual_risk']:.2g} %"
+    assert record.node_verdict.residual_interval == pytest.approx(found["residual_interval"], 1e-4)
+    low, high = map(percent, found["residual_interval"])
+    risk = f"accepted at risk {100 * found['residual_risk']:.2g} % (95 % within {low} to {high})"
     result.stdout.fnmatch_lines(
         [
             "*selecting by risk: risk of an incident in 720 h * incidents on 60 nodes)*",

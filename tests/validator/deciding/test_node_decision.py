@@ -115,7 +115,14 @@ def test_a_whole_benchmark_that_was_not_run_speaks_for_its_metrics() -> None:
         evidence=RunEvidence(residual_risk=0.02),
     )
     assert risky.decision is Decision.ACCEPTED
-    assert "accepted at risk 2 %" in risky.headline
+    assert "accepted at risk 2 %:" in risky.headline
+    bounded = judge_node(
+        [pruned, kept],
+        baseline=baseline("m", "other", "k"),
+        evidence=RunEvidence(residual_risk=0.02, residual_interval=(0.006, 0.06)),
+    )
+    assert "accepted at risk 2 % (95 % within 0.60 % to 6.0 %):" in bounded.headline
+    assert bounded.residual_interval == (0.006, 0.06)
 
 
 def test_nothing_is_accepted_without_a_baseline_but_it_can_be_rejected() -> None:

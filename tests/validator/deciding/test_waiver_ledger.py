@@ -101,7 +101,7 @@ def test_waivers_that_cover_no_failure_are_told_and_block_nothing() -> None:
     )
     found = decided(replace(PASS, metric="m"), PASS, waivers=waivers, require_all=True)
     assert found.decision is Decision.ACCEPTED
-    says = [line.partition("): ")[2] or line.rpartition(") ")[2] for line in found.listed]
+    says = [line.partition("): ")[2] or line.rpartition(") ")[2] for line in found.noted]
     assert says == [
         "nothing that it covers failed; remove it if it is no longer needed",
         "matches nothing of this run: correct or remove it",
@@ -113,7 +113,7 @@ def test_a_waiver_that_would_have_to_name_what_failed_says_so() -> None:
     wrong = replace(FAIL, better="equal")
     found = decided(wrong, PASS, waivers=(replace(WAIVER, metric="", test="b"),))
     assert found.decision is Decision.REJECTED
-    assert 'it must name metric = "m" to cover the failure of b' in found.listed[-1]
+    assert 'it must name metric = "m" to cover the failure of b' in found.noted[-1]
 
 
 def test_tests_and_devices_without_a_verdict_of_their_own_are_met() -> None:
@@ -125,6 +125,6 @@ def test_tests_and_devices_without_a_verdict_of_their_own_are_met() -> None:
     found = judge_node(
         [replace(PASS, metric="m", device="")], (), node="n1", evidence=evidence, answers=answers
     )
-    assert [line.rpartition(": ")[2] for line in found.listed] == [
+    assert [line.rpartition(": ")[2] for line in found.noted] == [
         "nothing that it covers failed; remove it if it is no longer needed"
     ] * 2

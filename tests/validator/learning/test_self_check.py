@@ -81,6 +81,9 @@ def test_a_promise_is_kept_and_its_cost_is_told() -> None:
     assert noisy.detectable > 0.1
     assert kept.detectable == pytest.approx(0.1)
     assert strict.find("b", "quiet") == plain.find("b", "quiet")
+    # What fails from 10 % on is not said to show no such loss.
+    assert "not-repeatable" in {f.kind for f in plain.findings}
+    assert "not-repeatable" not in {f.kind for f in strict.findings}
     [told] = [f for f in strict.findings if f.kind == "promise"]
     assert "of the healthy nodes" in told.text
     assert learn(*populations, promises={"part.noisy": 0.1}).find("b", "noisy") == kept
@@ -94,6 +97,9 @@ def test_groups_that_cannot_all_be_sick_are_undecided_and_one_batch_is_rejected(
     assert one.self_check is not None
     assert one.self_check.holds
     assert one.self_check.rejected >= 25
+    assert one.self_check.worst[0].metric == "m0"  # although its nodes took no part in the limits
+    assert one.self_check.worst[0].alone >= 25
+    assert "rejects-many" not in {f.kind for f in one.findings}
     for m in range(1, 4):  # each metric has its own quarter
         values[m][25 * m : 25 * m + 25] *= 0.8
     many = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
@@ -101,6 +107,27 @@ def test_groups_that_cannot_all_be_sick_are_undecided_and_one_batch_is_rejected(
     assert many.self_check.rejected <= 5
     second = [c.metric.name for c in many.criteria if c.second is not None and c.scope == "unit"]
     assert second == ["m0", "m1", "m2", "m3"]
+    assert many.undecided == ("m0", "m1", "m2", "m3")
+
+
+def test_a_group_that_nobody_has_decided_about_is_named_by_what_it_is() -> None:
+    slot, driver = rates(1, 40, 0.004), rates(2, 40, 0.004)
+    slot[:, 3] *= 0.8  # one device of four, on every node
+    driver[:18] *= 0.8
+    attributes = {f"n{i:03d}": {"driver": "535" if i < 18 else "550"} for i in range(40)}
+    found = learn(metric("slot", slot), metric("driver", driver), node_attributes=attributes)
+    told = {f.metric: f.text for f in found.findings if f.kind == "undecided-population"}
+    assert told["slot"].startswith("slot: 40 of 160 devices have 79.9")
+    assert told["slot"].endswith("device separates them: d3 against d0, d1, d2")
+    assert told["driver"].startswith("driver: 18 of 40 nodes have 79.9")
+    assert told["driver"].endswith("driver separates them: 535 against 550")
+    criterion = found.find("b", "driver")
+    assert criterion is not None
+    assert criterion.second is not None
+    assert criterion.second.separates == "driver separates them: 535 against 550"
+    decided = learn(metric("driver", driver), promises={"": 0.1})
+    assert decided.undecided == ()
+    assert "undecided-population" not in {f.kind for f in decided.findings}
 
 
 def test_a_rate_that_does_not_hold_is_told_with_its_metrics() -> None:

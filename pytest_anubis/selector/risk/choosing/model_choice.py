@@ -1,10 +1,7 @@
 """Which model does a history deserve? The one that earlier moments of it would have been served best by.
 
-The simplest of the proportional models that no other beats in skill by more than the backtests' own error
-and by more than `SKILL_GAIN`, or the mean of those that cannot be told apart; Cox-Time in their place where
-it ranks better by more than `RANK_GAIN`, again beyond the error, and costs no skill. The margins are there
-because the next shift of a fleet is one more draw: what was only just better over a few origins is as often
-only just worse after the next one.
+Here the models are tried at earlier moments and the chosen one is fitted to all that is known; by which
+rule it is chosen stands in `choice_rule`.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, chosen_models
 from pytest_anubis.selector.risk.choosing.risk_backtest import (
     Intervals,
     Origin,
@@ -35,21 +33,12 @@ from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.risk.models.stacked import Stacked
 from pytest_anubis.selector.selector_error import SelectorError
 
-SIMPLE = ("exponential", "weibull", "cox")
-"""Proportional models, simplest first."""
 SHAPE_FROM = 10
 """Incidents from which on the hazard may change with time."""
 COVARIATES_FROM = 100
 """Incidents from which on covariates are trusted, about ten for each column, and models are compared."""
 NETWORK_FROM = 200
 """Incidents from which on Cox-Time is tried: a third of them are known at the first origin."""
-SKILL_GAIN = 0.01
-"""What a richer proportional model must gain in skill: on public histories less did not last a year."""
-_VAGUE = (
-    0.03  # standard error of a gain in skill beyond which backtests are too unlike to choose by
-)
-RANK_GAIN = 0.005
-"""What Cox-Time must gain in concordance, for the same reason."""
 _BACKTEST_INCIDENTS = 1_500  # that a backtest's network learns from: seconds instead of minutes
 _BACKTEST_NETWORKS = 3  # the fewest that are stopped by stretches of the history
 _FINAL_INCIDENTS = 6_000  # that the kept network learns from, for the same reason
@@ -215,7 +204,8 @@ def choose_model(
         name: tuple(score(h, o) for h, o in zip(each, found, strict=True))
         for name, each in hazards.items()
     }
-    names, reason = _choose(scores, timed=rows.timed)
+    judged = [int(origin.event.sum()) for origin in found]
+    names, reason = chosen_models(scores, judged, timed=rows.timed)
     name = names[0] if len(names) == 1 else "stacked"
     if len(names) > 1:
         together = [
@@ -239,7 +229,7 @@ def choose_model(
         reason=reason,
         horizon=float(np.median([origin.horizon for origin in found])),
         timed=rows.timed,
-        incidents=sum(int(origin.event.sum()) for origin in found),
+        incidents=sum(judged),
         groups=tuple(merged_groups(groups)),
         error=_error(hazards[name], found),
         degrees=len(found),
@@ -314,73 +304,6 @@ def _fitted(name: str, rows: Intervals, seed: int) -> HazardModel:
     if known is not rows:
         model.notes += (f"learned from {known.incidents} of {rows.incidents} incidents, drawn",)
     return model
-
-
-def _gain(losses: Sequence[float], better: Sequence[float]) -> tuple[float, float]:
-    """Return the mean of paired differences over origins, and its standard error."""
-    gains = np.asarray(losses) - np.asarray(better)
-    return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5)
-
-
-def _skills(scores: Sequence[Score], *, levelled: bool = False) -> list[float]:
-    """Return what each origin takes from skill.
-
-    By the mean of the usual scores: that of a quiet stretch is next to nothing and would outweigh all others.
-    """
-    usual = float(np.mean([each.usual for each in scores]))
-    return [(each.levelled if levelled else each.brier) / usual for each in scores]
-
-
-def _simplest(scores: Mapping[str, Sequence[Score]], *, timed: bool) -> tuple[tuple[str, ...], str]:
-    """Return the simplest proportional model that no other beats beyond margin and error, and why.
-
-    Several where the backtests cannot tell them apart, for their error is larger than the margin: their
-    mean is never far from the best of them.
-    """
-    losses = {name: _skills(scores[name]) for name in SIMPLE}
-    best = min(SIMPLE, key=lambda name: float(np.mean(losses[name])))
-    behind = {name: _gain(losses[name], losses[best]) for name in SIMPLE}
-    count = len(losses[best])
-    where = f"over {count} {'earlier moments' if timed else 'parts held back in turn'}"
-    vague = [name for name, (gain, error) in behind.items() if gain <= error > _VAGUE]
-    if vague:
-        names = tuple(name for name in SIMPLE if name in (*vague, best))
-        worst = max(behind[name][1] for name in vague)
-        return names, (
-            f"the mean of {', '.join(names)}: {where} their skills cannot be told apart (± {worst:.2f})"
-        )
-    for name in SIMPLE:
-        gain, error = behind[name]
-        if gain <= max(error, SKILL_GAIN * timed):
-            break
-    if name == SIMPLE[0]:
-        return (name,), f"{name}: no richer one predicted better {where}"
-    gain, error = _gain(losses[SIMPLE[0]], losses[name])
-    return (name,), (f"{name}: its skill beats {SIMPLE[0]}'s by {gain:.3f} (± {error:.3f}) {where}")
-
-
-def _choose(scores: Mapping[str, Sequence[Score]], *, timed: bool) -> tuple[tuple[str, ...], str]:
-    """Return the models whose mean is taken, mostly one, and why."""
-    names, reason = _simplest(scores, timed=timed)
-    if "cox-time" not in scores:
-        return names, reason
-    network = scores["cox-time"]
-    rank, error = _gain(
-        [each.concordance for each in network],
-        np.mean([[each.concordance for each in scores[name]] for name in names], axis=0).tolist(),
-    )
-    cost, doubt = _gain(
-        _skills(network, levelled=True),
-        np.mean([_skills(scores[name], levelled=True) for name in names], axis=0).tolist(),
-    )
-    words = f"cox-time's C against {'theirs' if len(names) > 1 else names[0]} {rank:+.3f} (± {error:.3f})"
-    if rank <= max(error, RANK_GAIN * timed):
-        return names, f"{reason}; {words}: not enough to trust a network with the next shift"
-    if cost > max(doubt, SKILL_GAIN):
-        return names, f"{reason}; {words}, but its skill at equal level is {cost:.3f} worse"
-    return (
-        "cox-time",
-    ), f"{words} over {len(network)} backtests, its skill at equal level {-cost:+.3f}"
 
 
 def _error(hazards: Sequence[Floats], found: Sequence[Origin]) -> float:

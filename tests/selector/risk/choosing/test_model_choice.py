@@ -10,6 +10,7 @@ import pytest
 
 from pytest_anubis.selector import CoxTime, SelectorError, Stacked, load_model
 from pytest_anubis.selector.risk.choosing import model_choice
+from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, chosen_models
 from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals, Score, origins
 
@@ -36,10 +37,13 @@ PLAIN = scores((0.60, 0.10), (0.62, 0.12), (0.61, 0.09), (0.63, 0.11))
 
 
 def chosen(
-    simple: dict[str, tuple[Score, ...]], cox_time: tuple[Score, ...], timed: bool = True
+    simple: dict[str, tuple[Score, ...]],
+    cox_time: tuple[Score, ...],
+    timed: bool = True,
+    judged: int = 400,
 ) -> tuple[tuple[str, ...], str]:
-    every = dict.fromkeys(model_choice.SIMPLE, PLAIN) | simple | {"cox-time": cox_time}
-    return model_choice._choose(every, timed=timed)
+    every = dict.fromkeys(SIMPLE, PLAIN) | simple | {"cox-time": cox_time}
+    return chosen_models(every, [judged] * len(cox_time), timed=timed)
 
 
 def test_a_network_is_believed_beyond_the_error_of_the_backtests_only() -> None:
@@ -69,6 +73,18 @@ def test_a_richer_model_must_gain_and_those_that_nobody_can_tell_apart_are_avera
     names, why = chosen(torn, PLAIN)
     assert names == ("exponential", "weibull", "cox")
     assert "cannot be told apart" in why
+
+
+def test_moments_at_which_no_model_ranks_better_than_chance_say_nothing() -> None:
+    before = ((0.32, -4.0), (0.28, -4.0), (0.31, -3.0))  # a fleet whose early years tell nothing
+    simple = {name: scores(*before, (0.62, 0.01)) for name in SIMPLE}
+    network = scores((0.31, -4.1), (0.2, -5.0), (0.3, -3.1), (0.69, 0.05))
+    names, why = chosen(simple, network)
+    assert names == ("cox-time",)
+    assert "at 3 of 4 no model ranked better than chance: left out" in why
+    assert "cox-time" not in chosen(simple, network, judged=30)[0]  # few incidents came after it
+    never = {name: scores(*before, (0.4, -1.0)) for name in SIMPLE}
+    assert "left out" not in chosen(never, scores(*before, (0.45, -1.0)))[1]
 
 
 def test_the_shape_of_the_hazard_is_found_and_the_choice_repeats() -> None:

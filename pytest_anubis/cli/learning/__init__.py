@@ -1,0 +1,1 @@
+"""Rounds of benchmarks that ``anubis learn`` runs on this machine."""

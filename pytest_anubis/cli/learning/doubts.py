@@ -1,0 +1,47 @@
+"""What makes a learned baseline less than it claims, said in lines that name the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.report.text.numbers import count_text
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.sample import Population
+
+
+def is_doubtful(baseline: Baseline, populations: Sequence[Population], *, accept: bool) -> bool:
+    """Say what makes a baseline less than it claims, and return whether anything does.
+
+    Args:
+        baseline: As learned, with a criterion at least.
+        populations: What it was learned from.
+        accept: The rate that it does hold is accepted.
+    """
+    from pytest_anubis.validator.deciding.ledger import uncovered
+
+    check, doubt = baseline.self_check, bool(baseline.undecided)
+    if check is not None and not check.holds and not accept:
+        say(
+            "the stated error rate does not hold (see above): leave out what breaks it (--without METRIC), "
+            "learn its populations apart, or take the rate as it is with --accept-rate"
+        )
+        doubt = True
+    disturbed = {
+        (population.benchmark, population.metric.name)
+        for population in populations
+        if any(problem.kind == "disturbed" for problem in population.problems.values())
+    }
+    lost = [item for item in baseline.unjudged if (item.benchmark, item.metric) in disturbed]
+    if lost:
+        say(
+            f"{count_text(len(lost), 'metric')} lost to disturbances: "
+            f"{', '.join(item.metric for item in lost)}; learn again when this machine is quiet"
+        )
+        doubt = True
+    for line in (bare := uncovered(baseline)):
+        say(line)
+    return doubt or bool(bare)

@@ -1,0 +1,45 @@
+"""Values of options as people write them: a rate, a duration, a loss, a promise; else argparse's error."""
+
+from __future__ import annotations
+
+import argparse
+
+from pytest_anubis.settings import seconds
+
+
+def rate_of(text: str) -> float | None:
+    """Return a chance, or None for ``none``."""
+    if text.lower() == "none":
+        return None
+    rate = float(text)
+    if not 0 < rate < 1:
+        raise argparse.ArgumentTypeError("must lie between 0 and 1, or be none")
+    return rate
+
+
+def time_of(text: str) -> float:
+    """Return seconds of a duration such as ``5m``."""
+    try:
+        found = seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if found <= 0:
+        raise argparse.ArgumentTypeError("must be more than 0 seconds")
+    return found
+
+
+def loss_of(text: str) -> float:
+    """Return a relative loss, written ``10%`` or ``.1``."""
+    try:
+        loss = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        loss = 0.0
+    if not 0 < loss < 1:
+        raise argparse.ArgumentTypeError("must be a loss between 0 and 100 %, such as 10%")
+    return loss
+
+
+def promise_of(text: str) -> tuple[str, float]:
+    """Return the name (empty for all) and the loss of ``[NAME=]LOSS``."""
+    name, _, size = text.rpartition("=")
+    return name, loss_of(size)

@@ -1,0 +1,179 @@
+"""How often this machine is measured: rounds of a number, or as many short ones as fit into a time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.learning.live_line import LiveLine
+from pytest_anubis.cli.learning.watched_round import Moment, run_round
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.report.text.numbers import count_text, duration_text
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+
+LEAST_ROUNDS = 3
+"""Fewest rounds in which noise can be seen at all."""
+
+LEAST_TIMED = 5
+"""Fewest rounds however short the time: with fewer, nearly nothing can be shown on a noisy machine."""
+
+FOR_ALL = 0.7
+"""Part of the time in which all benchmarks run; the rest goes to those that cannot show enough yet."""
+
+Judge = Callable[[Sequence[Path]], "Baseline | None"]
+"""Learns from some runs; None where nothing can be learned of them."""
+
+
+@dataclass(kw_only=True)
+class Rounds:
+    """The rounds of one learning on this machine.
+
+    Attributes:
+        tests: Files, folders or node ids.
+        store: Folder that keeps runs.
+        profile: Sizes and durations.
+        pytest_args: More of pytest's own arguments.
+    """
+
+    tests: Sequence[str]
+    store: Path
+    profile: str
+    pytest_args: str = ""
+    _stamp: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S"))
+    _records: list[RunRecord] = field(default_factory=list)
+    _paths: list[Path] = field(default_factory=list)
+    _took: list[float] = field(default_factory=list)
+
+    def of_number(self, wanted: int, spoiled: Callable[[list[Path], int], int]) -> list[Path]:
+        """Run so many rounds of full length.
+
+        A sample that was taken while others disturbed the machine teaches nothing, so rounds are added, at
+        most as many again, until every metric has as many quiet samples as rounds were asked for.
+
+        Args:
+            wanted: How many rounds.
+            spoiled: Returns how many metrics have fewer quiet samples than wanted.
+
+        Raises:
+            CommandError: Too few, or a round failed.
+        """
+        if wanted < LEAST_ROUNDS:
+            raise CommandError(
+                f"--rounds {wanted}: at least {LEAST_ROUNDS} are needed to see the noise"
+            )
+        with LiveLine() as line:
+            while len(self._paths) < wanted:
+                left = (wanted - len(self._paths)) * self._each()
+                self._run(
+                    line, f"round {len(self._paths) + 1} of {wanted}", left, self.tests, brief=False
+                )
+            while len(self._paths) < 2 * wanted and (few := spoiled(self._paths, wanted)):
+                line.say(
+                    f"round {len(self._paths) + 1} of at most {2 * wanted}, added: "
+                    f"{count_text(few, 'metric')} without enough quiet samples, because others disturbed "
+                    "this machine"
+                )
+                self._run(
+                    line, f"round {len(self._paths) + 1}", self._each(), self.tests, brief=False
+                )
+        return self._paths
+
+    def within(self, seconds: float, detect: float, judge: Judge) -> list[Path]:
+        """Run short rounds for so long, in the end those of the benchmarks alone that lack power.
+
+        Args:
+            seconds: How long; `LEAST_TIMED` rounds are run however long they take.
+            detect: Loss that every metric is to find, relative.
+            judge: Learns from the rounds so far.
+
+        Raises:
+            CommandError: A round failed.
+        """
+        begin = time.monotonic()
+
+        def left() -> float:
+            return seconds - (time.monotonic() - begin)
+
+        with LiveLine() as line:
+            while len(self._paths) < LEAST_TIMED or (
+                left() > self._each() and left() > (1 - FOR_ALL) * seconds
+            ):
+                number = len(self._paths) + 1
+                most = max(left(), (LEAST_TIMED - number + 1) * self._each())
+                self._run(line, f"round {number}", most, self.tests, brief=True)
+            while left() > 0:
+                line.show("learning what the rounds so far can show")
+                lacking = self._lacking(judge(self._paths), detect)
+                if not lacking:
+                    line.say(
+                        f"every metric can show a loss of {detect:.0%}: no more rounds are needed"
+                    )
+                    break
+                if left() < self._expected(lacking):
+                    break
+                what = f"round {len(self._paths) + 1}, of {count_text(len(lacking), 'test')} that lack power"
+                self._run(line, what, left(), lacking, brief=True)
+        return self._paths
+
+    def _run(
+        self, line: LiveLine, what: str, left: float, tests: Sequence[str], *, brief: bool
+    ) -> None:
+        number = len(self._paths) + 1
+        begin = time.monotonic()
+        until = begin + left if self._took else None
+
+        def tell(moment: Moment) -> None:
+            about = (
+                f", about {duration_text(max(until - time.monotonic(), 0.0))} left" if until else ""
+            )
+            line.show(f"{what}{about}: {moment.text}")
+
+        line.say(what + (f", about {duration_text(left)} left" if until else ""))
+        self._records.append(
+            run_round(
+                tests,
+                store=self.store,
+                profile=self.profile,
+                run_id=f"learn-{self._stamp}-{number:02d}",
+                brief=brief,
+                pytest_args=self.pytest_args,
+                tell=tell,
+            )
+        )
+        self._paths.append(self.store / "runs" / self._records[-1].run)
+        self._took.append(time.monotonic() - begin)
+
+    def _each(self) -> float:
+        """Return the seconds of a round of all tests, as the slowest so far of which there are any."""
+        return max(self._took, default=0.0)
+
+    def _lacking(self, baseline: Baseline | None, detect: float) -> list[str]:
+        """Return the tests with a metric that cannot show a loss of `detect` yet."""
+        if baseline is None:
+            return list(self.tests)
+        shows = {
+            (c.benchmark, c.metric.name)
+            for c in baseline.criteria
+            if c.metric.better == "equal" or (c.shown_loss is not None and c.shown_loss <= detect)
+        }
+        lacking = {
+            one.test: None
+            for record in self._records
+            for one in record.measurements
+            if (one.benchmark, one.metric.name) not in shows
+        }
+        return list(lacking)
+
+    def _expected(self, tests: Iterable[str]) -> float:
+        """Return the seconds that a round of some tests will take, from the first round, which had all."""
+        first = self._records[0]
+        spent = {one.test: one.seconds for one in first.results}
+        chosen = sum(spent.get(test, 0.0) for test in tests)
+        return self._took[0] - sum(spent.values()) + chosen

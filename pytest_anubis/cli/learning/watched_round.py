@@ -1,0 +1,160 @@
+"""One round: the benchmarks in a process of their own, whose journal tells how far they are."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import FollowedJournal, read_journal
+
+LOOK = 1.0
+"""Seconds between two looks at a round's journal: people read no faster, and looking takes from the round."""
+
+KEPT = 400
+"""Lines of a round's output that are shown when it fails: pytest's report of some failures."""
+
+WAITING = "waits for a quiet machine"
+"""What the lines say that tell that a measurement waits (`report.text.headlines.waiting_line`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """How far a round is.
+
+    Attributes:
+        doing: The test that runs and its device; empty before the first.
+        done: Tests that have ended.
+        planned: All that are planned; 0 while that is unknown.
+        failed: Names of those that failed.
+        waiting: What is waited for; empty if nothing is.
+    """
+
+    doing: str = ""
+    done: int = 0
+    planned: int = 0
+    failed: tuple[str, ...] = ()
+    waiting: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it in one line."""
+        parts = [self.waiting or self.doing or "starting"]
+        if self.planned:
+            parts.append(f"{self.done} of {self.planned} done")
+        if self.failed:
+            parts.append(f"{len(self.failed)} failed: {', '.join(self.failed)}")
+        return ", ".join(parts)
+
+
+def moment_of(state: RunState, waiting: str = "") -> Moment:
+    """Return how far the run is of which so much is known."""
+    running = [state.planned.get(test) for test in state.interrupted]
+    doing = [
+        f"{_short(plan.benchmark or plan.test)}{' on ' + plan.device if plan.device else ''}"
+        for plan in running
+        if plan is not None
+    ]
+    return Moment(
+        doing=" and ".join(doing),
+        done=len(state.results),
+        planned=len(state.planned),
+        failed=tuple(
+            _short(one.test) for one in state.results.values() if one.outcome in _FAILURES
+        ),
+        waiting=waiting,
+    )
+
+
+_FAILURES = ("failed", "error", "crashed")
+
+
+def run_round(
+    tests: Sequence[str],
+    *,
+    store: Path,
+    profile: str,
+    run_id: str,
+    brief: bool,
+    pytest_args: str,
+    tell: Callable[[Moment], None],
+) -> RunRecord:
+    """Measure once, in a process and a run of its own.
+
+    Args:
+        tests: Files, folders or node ids.
+        store: Folder that keeps runs.
+        profile: Sizes and durations.
+        run_id: Name of the run.
+        brief: Measure for a moment only.
+        pytest_args: More of pytest's own arguments, as a shell would split them.
+        tell: Hears how far the round is.
+
+    Raises:
+        CommandError: The round failed; what it printed is on stdout.
+    """
+    command = [
+        *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),
+        *("-q", "--no-header", "-p", "no:cacheprovider"),
+        *(["--anubis-brief"] if brief else []),
+        f"--anubis-profile={profile}",
+        f"--anubis-store={store}",
+        f"--anubis-run-id={run_id}",
+        *shlex.split(pytest_args),
+        *tests,
+    ]
+    said: deque[str] = deque(maxlen=KEPT)
+    waiting = [""]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        reader = threading.Thread(target=_listen, args=(process, said, waiting), daemon=True)
+        reader.start()
+        journal = FollowedJournal(path := journal_path(store, run_id))
+        try:
+            while process.poll() is None:
+                tell(_moment(journal, waiting[0]))
+                time.sleep(LOOK)
+        except BaseException:  # an interrupt: the child has had it too, and closes its journal
+            process.wait()
+            raise
+        reader.join(LOOK)
+    if process.returncode != 0:
+        sys.stdout.write("".join(said))
+        raise CommandError(
+            f"a round ended with exit code {process.returncode}; nothing is learned from a run that "
+            "failed: fix what failed, or leave it out with --pytest-args"
+        )
+    return read_journal(path)
+
+
+def _listen(process: subprocess.Popen[str], said: deque[str], waiting: list[str]) -> None:
+    for line in process.stdout or ():
+        said.append(line)
+        waiting[0] = line.strip().rpartition("anubis: ")[2] if WAITING in line else ""
+
+
+def _moment(journal: FollowedJournal, waiting: str) -> Moment:
+    try:
+        return moment_of(journal.look(), waiting)
+    except JournalError:  # whoever reads it at the end says why
+        return Moment(waiting=waiting)
+
+
+def _short(test: str) -> str:
+    return test.rpartition("::")[2]

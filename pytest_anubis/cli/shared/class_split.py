@@ -1,0 +1,103 @@
+"""Hardware classes of collected runs, split by a version or a setting that tells their nodes apart."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.hardware.inventory.hardware_classes import split_by, split_key
+from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
+from pytest_anubis.hardware.inventory.node_attributes import node_facts
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.core.sample import Population
+    from pytest_anubis.store.collected_runs import RunSet
+
+SHOWN = 12
+"""Names of attributes that are offered: more is no list that anybody reads."""
+
+
+def facts_of(run: RunRecord) -> dict[str, str]:
+    """Return what could tell a run's node from others of its class: versions, firmware, settings."""
+    facts = dict(run.attributes)
+    with contextlib.suppress(InventoryError):  # where the inventory is needed, its reader says so
+        if run.inventory:
+            facts |= node_facts(inventory_from_plain(run.inventory, where=run.run))
+    return facts
+
+
+def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
+    """Return the runs with classes that are split by attributes, as ``--anubis-split`` would have named them.
+
+    Args:
+        runs: What was read.
+        names: Names of attributes, as findings tell them; none leaves all as it is.
+
+    Raises:
+        CommandError: No run knows one of them.
+    """
+    if not names:
+        return runs
+    every = {(run.run, run.node): facts_of(run) for run in runs.runs}
+    for name in names:
+        if not any(name in facts for facts in every.values()):
+            known = sorted({name for facts in every.values() for name in facts})
+            more = ", ..." if len(known) > SHOWN else ""
+            raise CommandError(
+                f"--split {name}: none of these runs knows it of its node; they know "
+                f"{', '.join(known[:SHOWN]) or 'nothing of their nodes'}{more}"
+            )
+
+    def apart(run: RunRecord) -> RunRecord:
+        own = split_by([n for n in names if n not in run.attributes], every[run.run, run.node])
+        key = split_key(run.hardware_class, run.attributes, own) if own else run.hardware_class
+        return replace(run, hardware_class=key, attributes={**run.attributes, **own})
+
+    changed = tuple(map(apart, runs.runs))
+    keys = {(run.run, run.node): run.hardware_class for run in changed}
+    populations = [part for one in runs.populations for part in _parts(one, keys)]
+    return replace(
+        runs,
+        runs=changed,
+        journals=tuple(map(apart, runs.journals)),
+        populations=tuple(
+            sorted(
+                populations,
+                key=lambda p: (p.hardware_class, p.benchmark, p.metric.name, p.group),
+            )
+        ),
+    )
+
+
+def _parts(population: Population, keys: dict[tuple[str, str], str]) -> list[Population]:
+    """Return a population's rows by the class of their run."""
+    import numpy as np
+
+    by_class: dict[str, list[int]] = {}
+    for row, unit in enumerate(zip(population.runs, population.nodes, strict=True)):
+        by_class.setdefault(keys.get(unit, population.hardware_class), []).append(row)
+    if list(by_class) == [population.hardware_class]:
+        return [population]
+    offsets, found = np.asarray(population.offsets), []
+    for key, rows in by_class.items():
+        place = {row: number for number, row in enumerate(rows)}
+        values = np.concatenate([np.arange(offsets[row], offsets[row + 1]) for row in rows])
+        found.append(
+            replace(
+                population,
+                hardware_class=key,
+                nodes=tuple(population.nodes[row] for row in rows),
+                devices=tuple(population.devices[row] for row in rows),
+                runs=tuple(population.runs[row] for row in rows),
+                values=population.values[values],
+                offsets=np.concatenate([[0], np.cumsum(np.diff(offsets)[rows])]).astype(np.int64),
+                problems={place[r]: one for r, one in population.problems.items() if r in place},
+                looks={place[r]: one for r, one in population.looks.items() if r in place},
+                paces={kind: seconds[values] for kind, seconds in population.paces.items()},
+            )
+        )
+    return found

@@ -1,0 +1,148 @@
+"""Collected runs and imports, judged: what ``anubis judge`` and ``anubis report`` share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.run import RunEvidence, RunRecord
+from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
+from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
+from pytest_anubis.validator.deciding.run_decision import evidence_of
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.verdict import Waiver
+
+Tell = Callable[..., None]
+
+
+def read_collected(paths: Sequence[Path], tell: Tell) -> RunSet:
+    """Read journals, imports, tables and folders of them; say what was wrong inside, and what is left out.
+
+    Raises:
+        CommandError: A path does not exist, or there is no run in any of them.
+    """
+    with Progress("reading") as progress:
+        try:
+            runs = read_runs(paths, progress=progress.say)
+        except RunsError as error:
+            raise CommandError(str(error)) from error
+    for warning in runs.warnings:
+        tell(f"note: {warning}")
+    for refused in runs.refused:
+        # Without a name the reason says which file it is.
+        what = f"run {refused.run} of {refused.node}: " if refused.run else ""
+        tell(f"left out: {what}{refused.reason}")
+    return runs
+
+
+def judge_collected(
+    runs: RunSet,
+    baselines: dict[str, Baseline],
+    *,
+    fail_on: Literal["fail", "marginal"] = "fail",
+    require_all: bool = False,
+    waivers: tuple[Waiver, ...] | None = None,
+    other_machine: bool = False,
+) -> JudgedFleet:
+    """Judge all nodes of collected runs, as `judge_fleet`, with what their journals say besides samples."""
+    with Progress("judging") as progress:
+        return judge_fleet(
+            runs.populations,
+            baselines,
+            fail_on=fail_on,
+            require_all=require_all,
+            started={(run.run, run.node): run.started for run in runs.runs},
+            evidence=_evidence(runs),
+            waivers=waivers,
+            other_machine=other_machine,
+            progress=progress.count,
+        )
+
+
+def rows_of(judged: JudgedFleet) -> list[NodeRow]:
+    """Return the nodes as the terminal and the page show them, sorted by name."""
+    return [
+        NodeRow(
+            verdict=verdict,
+            told=detail.verdicts,
+            cards=detail.cards,
+            hardware_class=detail.hardware_class,
+        )
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+    ]
+
+
+def node_run(runs: RunSet, judged: JudgedFleet, row: NodeRow) -> RunRecord:
+    """Return what was collected of one node as one run, with the verdicts that it was given now.
+
+    Args:
+        runs: Everything that was read.
+        judged: The verdicts.
+        row: The node.
+    """
+    name, key = row.verdict.node, row.hardware_class
+    measurements: list[Measurement] = []
+    verdicts: list[MetricVerdict] = []
+    for columns in judged.columns:
+        population = columns.population
+        if population.hardware_class != key:
+            continue
+        for place in (i for i, node in enumerate(population.nodes) if node == name):
+            verdict = columns.verdict(place, judged.baselines.get(key))
+            verdicts.append(verdict)
+            if verdict.scope == "unit" and len(values := population.sample(place)):
+                measurements.append(
+                    Measurement(
+                        test=population.benchmark,
+                        benchmark=population.benchmark,
+                        component=population.component,
+                        metric=population.metric,
+                        device=population.devices[place],
+                        group=population.group,
+                        values=tuple(values.tolist()),
+                        disturbance=verdict.disturbance,
+                        looks=population.looks.get(place, 1),
+                    )
+                )
+    judged_ones = {(v.benchmark, v.metric, v.device, v.scope) for v in verdicts}
+    verdicts += [
+        v for v in row.told if (v.benchmark, v.metric, v.device, v.scope) not in judged_ones
+    ]
+    same = [run for run in runs.runs if (run.node, run.hardware_class) == (name, key)]
+    journals = [run for run in runs.journals if (run.node, run.hardware_class) == (name, key)]
+    latest = max([*journals, *same], key=lambda run: run.started)  # of one moment: the journal
+    others = f" and {len(same) - 1} more" if len(same) > 1 else ""
+    return dataclasses.replace(
+        latest,
+        run=f"{latest.run}{others}",
+        measurements=tuple(measurements),
+        verdicts=tuple(verdicts),
+        node_verdict=row.verdict,
+        baseline=row.verdict.baseline,
+        exit_status=None,
+    )
+
+
+def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
+    """Return what the journals of each node say besides samples."""
+    found: dict[tuple[str, str], RunEvidence] = {}
+    for run in runs.journals:
+        key = (run.hardware_class, run.node)
+        said = evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
+        found[key] = found[key].with_more(said) if key in found else said
+    # An import of the same node stands on its own, whatever became of the node's runs.
+    journals = {(run.run, run.node) for run in runs.journals}
+    for run in runs.runs:
+        key = (run.hardware_class, run.node)
+        if (run.run, run.node) not in journals and key in found:
+            found[key] = dataclasses.replace(found[key], broken_off="")
+    return found

@@ -1,0 +1,90 @@
+"""The page of judged nodes: every node in one table, the worst first, and below it what was found on each."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pytest_anubis.core.verdict import Decision, Outcome, Triage
+from pytest_anubis.report.pages import html_blocks as blocks
+from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
+from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.numbers import count_text
+
+ROWS = 2000
+"""Nodes in the table, the worst first; the JSON file has all."""
+DETAILS = 200
+"""Nodes whose findings are shown; a page with thousands would not open on a phone."""
+_BAD = (Outcome.FAIL, Outcome.MARGINAL)
+_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
+
+
+def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence[str]) -> str:
+    """Return the page.
+
+    Args:
+        rows: One a node and hardware class.
+        findings: What concerns a class as a whole, one sentence each.
+        notes: What else is to be known, one sentence each.
+    """
+    ordered = sorted(rows, key=lambda row: row.verdict.severity)
+    counts = Counter(row.verdict.decision for row in ordered)
+    told = " ".join(
+        f"<span class='kv'>{blocks.badge(decision.value)} {counts[decision]}</span>"
+        for decision in _ORDER
+    )
+    shown = [row for row in ordered if row.verdict.decision is not Decision.ACCEPTED or row.told]
+    details = "".join(_node(row, number) for number, row in enumerate(shown[:DETAILS]))
+    left = len(shown) - DETAILS
+    more = f"<p>and {count_text(left, 'node')} more in the JSON file</p>" if left > 0 else ""
+    numbers = {id(row): number for number, row in enumerate(shown[:DETAILS])}
+    body = [
+        f"<header class='banner'><h1>{count_text(len(ordered), 'node')} judged</h1><p>{told}</p></header>",
+        blocks.lines_block("findings", findings, open_=True),
+        blocks.lines_block("notes", notes),
+        f"<h2>Nodes, the worst first</h2>{_table(ordered, numbers)}",
+        f"<h2>What was found</h2>{details}{more}" if details else "",
+    ]
+    return blocks.document(
+        f"{count_text(len(ordered), 'node')} judged", BLOCKS + PAGE, "".join(body)
+    )
+
+
+def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
+    rows = []
+    open_ones = [row for row in ordered if row.verdict.decision is not Decision.ACCEPTED]
+    for row in open_ones[:ROWS]:
+        name = html.escape(row.verdict.node)
+        number = numbers.get(id(row))
+        linked = name if number is None else f"<a href='#n{number}'>{name}</a>"
+        again = ", measure again" if row.verdict.triage is Triage.RETEST else ""
+        rows.append(
+            f"<tr><td>{blocks.badge(row.verdict.decision.value)}</td><td>{linked}</td>"
+            f"<td>{html.escape(row.trouble + again)}</td><td>{html.escape(row.cause)}</td>"
+            f"<td>{html.escape('also ' + row.rest if row.rest else '')}</td></tr>"
+        )
+    left = len(open_ones) - ROWS
+    more = f"<p>and {left} more in the JSON file, none of them worse</p>" if left > 0 else ""
+    names = [row.verdict.node for row in ordered if row.verdict.decision is Decision.ACCEPTED]
+    accepted = blocks.lines_block("accepted", names[:ROWS], count=len(names))
+    head = "<th>decision</th><th>node</th><th>trouble</th><th>worst</th><th>also</th>"
+    inner = f"<table class='brief stack'><tr>{head}</tr>{''.join(rows)}</table>"
+    return (blocks.wide(inner) if rows else "") + more + accepted
+
+
+def _node(row: NodeRow, number: int) -> str:
+    bad = [verdict for verdict in row.told if verdict.outcome in _BAD]
+    verdict = row.verdict
+    rejected = verdict.decision is Decision.REJECTED
+    head = f"{blocks.badge(verdict.decision.value)} <h3>{html.escape(verdict.node)}</h3>"
+    inner = (
+        f"<p class='why'>{html.escape(verdict.headline)}</p>"
+        f"<p class='faint'>{html.escape(row.hardware_class)}</p>"
+        + "".join(blocks.blamed_parts(bad, row.cards))
+        + blocks.lines_block("in the way of acceptance", verdict.blocking, open_=not rejected)
+        + blocks.lines_block("not judged, does not block", verdict.listed)
+        + blocks.lines_block("seen, does not block", verdict.noted)
+    )
+    state = " open" if rejected else ""
+    return f"<details class='case' id='n{number}'{state}><summary>{head}</summary>{inner}</details>"

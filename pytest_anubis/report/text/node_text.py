@@ -1,0 +1,204 @@
+"""Nodes on the terminal: the worst of each first, with device, slot and size; the rest counted by kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reference,
+    Triage,
+    Trouble,
+)
+from pytest_anubis.report.text.failure_text import place_text, summary_sentence
+from pytest_anubis.report.text.numbers import count_text, value_text
+from pytest_anubis.report.text.summary_text import without_folders
+from pytest_anubis.report.text.text_table import plain_line, wrap
+
+SHOWN = 40
+"""Nodes shown without ``-v``: what is read on a screen or two; the worst are first."""
+NAMED = 6
+"""Names of nodes in one line about many."""
+LINES = 3
+"""Lines of one node without ``-v``: a long trace stands in its dossier."""
+_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """One node with what its verdict rests on.
+
+    Attributes:
+        verdict: The decision.
+        told: Its verdicts that are not simply a PASS, in any order.
+        cards: Device -> slot and serial number of its card in words, as far as they are known.
+        hardware_class: That of the node.
+    """
+
+    verdict: NodeVerdict
+    told: Sequence[MetricVerdict] = ()
+    cards: Mapping[str, str] = field(default_factory=dict)
+    hardware_class: str = ""
+
+    @property
+    def worst(self) -> MetricVerdict | None:
+        """The verdict to act on first; None where nothing was found bad, nor left open."""
+        sought = (Outcome.FAIL, Outcome.MARGINAL)
+        if self.verdict.decision is Decision.UNDECIDED:
+            sought = (*sought, Outcome.INCONCLUSIVE)
+        found = [verdict for verdict in self.told if verdict.outcome in sought]
+        return min(found, key=lambda verdict: verdict.severity, default=None)
+
+    @property
+    def trouble(self) -> str:
+        """Kind of the worst trouble, or what an undecided node lacks."""
+        if self.verdict.decision is Decision.REJECTED and self.worst is not None:
+            return self.worst.trouble.value
+        return Trouble.MISSING.value if self.verdict.decision is Decision.UNDECIDED else ""
+
+    @property
+    def rest(self) -> str:
+        """What else is wrong, counted by kind: ``2 slow, 1 missing``; empty if there is nothing."""
+        rejected = self.verdict.decision is Decision.REJECTED
+        bad = [v for v in self.told if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+        counts = Counter(verdict.trouble for verdict in bad)
+        if rejected and self.worst is not None:
+            counts[self.worst.trouble] -= 1
+        open_ones = sum(verdict.outcome is Outcome.INCONCLUSIVE for verdict in self.told)
+        counts[Trouble.UNCLEAR] = open_ones
+        # What was never asked has no verdict, only a line.
+        counts[Trouble.MISSING] = max(0, len(self.verdict.blocking) - open_ones)
+        if not rejected:  # its sentence is the first of them
+            first = Trouble.MISSING if counts[Trouble.MISSING] else Trouble.UNCLEAR
+            counts[first] = max(0, counts[first] - 1)
+        return ", ".join(f"{counts[kind]} {kind.value}" for kind in Trouble if counts[kind] > 0)
+
+    @property
+    def cause(self) -> str:
+        """Why it is not accepted, in one sentence that begins with the part; of an accepted one its basis."""
+        if self.verdict.decision is Decision.REJECTED and self.worst is not None:
+            return worst_text(self.worst, self.cards)
+        if self.verdict.decision is Decision.UNDECIDED and self.verdict.blocking:
+            return without_folders(plain_line(self.verdict.blocking[0]))
+        said = self.verdict.headline.removeprefix(f"node {self.verdict.node} ")
+        return plain_line(said.removeprefix("accepted: "))
+
+
+def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
+    """Return a bad verdict in one sentence: metric, device with slot, loss, values, component.
+
+    Args:
+        verdict: The verdict.
+        cards: Device -> slot and serial number of its card in words.
+    """
+    name = " ".join(filter(None, (verdict.benchmark.rpartition("::")[2], verdict.metric)))
+    name += " of all devices" if verdict.scope == "node" else ""
+    # Of the host itself there is one, and the component says which part of it.
+    where = f" on {place_text(verdict.device, cards)}" if ":" in verdict.device else ""
+    blame = f" [{verdict.component}]" if verdict.component else ""
+    alike, limit = verdict.similarity, verdict.threshold
+    if alike is None or limit is None or alike >= limit or verdict.better == "equal":
+        text = plain_line(verdict.text).removeprefix(f"{verdict.metric} ")
+        text = text.removeprefix(f"{verdict.metric}: ")
+        text = text.removeprefix(f"{verdict.device}: ")
+        return f"{name}{where}: {text}{blame}"
+    told = summary_sentence(verdict)
+    shape = " in its distribution" if " is distributed " in told else ""
+    lost = loss_text(alike, verdict.better, verdict.unit, shape=bool(shape))
+    values = f"{value_text(verdict.value, verdict.unit)}, expected {value_text(verdict.expected)}"
+    near = verdict.reference in (Reference.PEERS, Reference.SELF) and verdict.population
+    by = f" by {verdict.population}" if near else ""
+    return f"{name}{where} {lost}{shape}: {values}{by}{blame}"
+
+
+def fleet_lines(
+    rows: Iterable[NodeRow], *, width: int | None = None, verbosity: int = 0
+) -> list[str]:
+    """Return the lines about many nodes: the worst first, then the count.
+
+    Nodes that lack the same are one line, and so are many that are accepted; ``-v`` has a line for each, and
+    below it everything that was found.
+
+    Args:
+        rows: One a node and hardware class.
+        width: Columns of the terminal; None where nobody knows: then a node is one line.
+        verbosity: From 1 everything.
+    """
+    ordered = sorted(rows, key=lambda row: row.verdict.severity)
+    lines: list[str] = []
+    for group in _groups(ordered, verbosity)[: None if verbosity > 0 else SHOWN]:
+        wrapped = wrap(_row(group), width, indent="    ")
+        most = LINES if verbosity <= 0 else len(wrapped)
+        lines += (
+            [*wrapped[: most - 1], wrapped[most - 1] + " …"] if len(wrapped) > most else wrapped
+        )
+        if verbosity > 0:
+            lines += [
+                part for text in _details(group[0]) for part in wrap(text, width, indent="      ")
+            ]
+    left = _groups(ordered, verbosity)[SHOWN:] if verbosity <= 0 else []
+    if left:
+        nodes = sum(map(len, left))
+        lines.append(f"... and {count_text(nodes, 'node')} more (-v shows all)")
+    counts = Counter(row.verdict.decision for row in ordered)
+    again = sum(
+        row.verdict.decision is Decision.REJECTED and row.verdict.triage is Triage.RETEST
+        for row in ordered
+    )
+    parts = [f"{counts[decision]} {decision.value}" for decision in _ORDER]
+    parts[0] += f" ({again} of them to be measured again first)" if again else ""
+    return [*lines, f"{count_text(len(ordered), 'node')}: {', '.join(parts)}"]
+
+
+def _groups(ordered: Sequence[NodeRow], verbosity: int) -> list[list[NodeRow]]:
+    """Put nodes that are told in one line together, in order; of those that are rejected each has its own."""
+    many = sum(row.verdict.decision is Decision.ACCEPTED for row in ordered) > NAMED
+    groups: dict[tuple[object, ...], list[NodeRow]] = {}
+    for number, row in enumerate(ordered):
+        key: tuple[object, ...] = (number,)
+        if verbosity <= 0 and row.verdict.decision is Decision.UNDECIDED:
+            key = (Decision.UNDECIDED, row.cause, row.rest)
+        elif verbosity <= 0 and many and row.verdict.decision is Decision.ACCEPTED:
+            key = (Decision.ACCEPTED,)
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
+
+
+def _row(group: Sequence[NodeRow]) -> str:
+    first = group[0]
+    names = first.verdict.node
+    if len(group) > 1:
+        shown = ", ".join(row.verdict.node for row in group[:NAMED])
+        more = f", and {len(group) - NAMED} more" if len(group) > NAMED else ""
+        names = f"{len(group)} nodes ({shown}{more})"
+    head = f"{first.verdict.decision.value:9} {first.trouble:10} {names}"
+    if len(group) > 1 and first.verdict.decision is Decision.ACCEPTED:
+        return head
+    rest = f"; also {first.rest}" if first.rest else ""
+    retest = first.verdict.decision is Decision.REJECTED and first.verdict.triage is Triage.RETEST
+    again = "; measure again first" if retest else ""
+    return f"{head}: {first.cause}{rest}{again}"
+
+
+def _details(row: NodeRow) -> list[str]:
+    """Return everything that was found about a node, one line each."""
+    bad = (Outcome.FAIL, Outcome.MARGINAL)
+    found = sorted((v for v in row.told if v.outcome in bad), key=lambda v: v.severity)
+    lines = [
+        f"  {v.outcome.value:8} {v.trouble.value:10} {worst_text(v, row.cards)}" for v in found
+    ]
+    steps = dict.fromkeys(v.action for v in found if v.action)
+    lines += [f"  next step: {plain_line(step)}" for step in steps]
+    for title, texts in (
+        ("in the way of acceptance", row.verdict.blocking),
+        ("not judged, does not block", row.verdict.listed),
+        ("seen, does not block", row.verdict.noted),
+    ):
+        lines += [f"  {title}: {plain_line(text)}" for text in texts]
+    return lines

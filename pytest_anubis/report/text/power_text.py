@@ -1,0 +1,76 @@
+"""What a baseline can show and what it cannot, in a few lines for the end of learning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import percent_text, size_text
+from pytest_anubis.report.text.numbers import count_text
+
+LOSSES = (0.25, 0.5)
+"""Larger losses whose power is told beside the wanted one: one that nobody should miss, and a half."""
+
+NAMED = 4
+"""Metrics with too little power that are named, the weakest first; the table above has all."""
+
+
+def power_lines(baseline: Baseline, detect: float) -> list[str]:
+    """Return what losses the criteria find with 95 % probability, and which metrics lack power.
+
+    Args:
+        baseline: As learned.
+        detect: Loss that every metric is wanted to find, relative.
+    """
+    finds = [(loss, c) for c in baseline.criteria if (loss := c.shown_loss) is not None]
+    if not finds:
+        return []
+    whole = len(finds) + len(baseline.unjudged)
+    told = [loss for loss in LOSSES if loss > detect]
+    larger = "".join(
+        f", of {percent_text(loss)} in {sum(least <= loss for least, _ in finds)}" for loss in told
+    )
+    enough = sum(least <= detect for least, _ in finds)
+    lines = [
+        f"this baseline finds a loss of {percent_text(detect)} in {enough} of "
+        f"{count_text(whole, 'metric')}{larger}"
+    ]
+    weak = sorted((one for one in finds if one[0] > detect), key=lambda one: -one[0])
+    lines += _named(weak)
+    if baseline.unjudged:
+        names = ", ".join(f"{_short(one.benchmark)} {one.metric}" for one in baseline.unjudged)
+        lines.append(f"it cannot show that one of these has halved, and does not judge it: {names}")
+    return lines
+
+
+def next_lines(baseline: Baseline, detect: float, tests: Sequence[str], minutes: int) -> list[str]:
+    """Return what to type next on the machine that was measured.
+
+    Args:
+        baseline: As learned.
+        detect: Loss that every metric is wanted to find.
+        tests: What was measured, as it was given.
+        minutes: A longer time than the machine was measured for.
+    """
+    where = " ".join(tests)
+    lines = []
+    if baseline.unjudged or any((c.shown_loss or 0.0) > detect for c in baseline.criteria):
+        lines.append(
+            f"for more power: stop what else runs here, and anubis learn {where} --for {minutes}m"
+        )
+    return [*lines, f"next: pytest --anubis {where} --html=report.html --self-contained-html"]
+
+
+def _named(weak: Sequence[tuple[float, Criterion]]) -> list[str]:
+    if not weak:
+        return []
+    named = [
+        f"{_short(c.benchmark)} {c.metric.name} {size_text(c.detectable or 0.0, c.metric.better)}"
+        for _, c in weak[:NAMED]
+    ]
+    more = f" and {len(weak) - NAMED} more" if len(weak) > NAMED else ""
+    return [f"weakest, with the smallest loss that each finds: {', '.join(named)}{more}"]
+
+
+def _short(benchmark: str) -> str:
+    return benchmark.rpartition("::")[2]

@@ -1,0 +1,79 @@
+"""What the learning noticed that people should look at, in the order in which a baseline tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_anubis.core.baseline import Criterion, Finding
+from pytest_anubis.core.metric import loss_size, size_text
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
+from pytest_anubis.validator.learning.subpopulations import cluster_finding
+from pytest_anubis.validator.learning.undecided_groups import UNDECIDED
+
+
+def learning_findings(
+    results: Sequence[LearnedCriterion],
+    criteria: Sequence[Criterion],
+    note: str,
+    tightened: Sequence[Finding],
+    node_attributes: Mapping[str, Mapping[str, str]] | None,
+) -> tuple[Finding, ...]:
+    """Return the findings on populations, on what repeats badly, and on how many nodes there are.
+
+    Args:
+        results: What was learned of every metric.
+        criteria: Those that are left of it, with their thresholds.
+        note: What is to be said about the limits as a whole; empty if nothing.
+        tightened: Findings on promises: what they say of a metric's noise is not said again.
+        node_attributes: Node -> attributes, to name what separates a subpopulation.
+    """
+    found: list[Finding] = []
+    groups = [c for c in criteria if c.second is not None and c.second.decided]
+    decided = {(UNDECIDED, c.benchmark, c.metric.name) for c in groups}  # a promise did it
+    for item in results:
+        found.extend(
+            f
+            for f in item.findings
+            if f.kind != "second-population" and (f.kind, f.benchmark, f.metric) not in decided
+        )
+        if item.criterion is None or item.undecided is not None:
+            continue
+        for cluster in item.clusters:
+            middle = item.criterion.typical
+            found.append(
+                cluster_finding(item.population, item.rows, cluster, middle, node_attributes)
+            )
+    promised = {(finding.benchmark, finding.metric) for finding in tightened}
+    for criterion in criteria:
+        if (criterion.benchmark, criterion.metric.name) in promised:
+            continue
+        text = _unrepeatable(criterion)
+        if text:
+            found.append(
+                Finding(
+                    kind="not-repeatable",
+                    benchmark=criterion.benchmark,
+                    metric=criterion.metric.name,
+                    text=text,
+                )
+            )
+    found.sort(key=lambda f: (f.kind, f.benchmark, f.metric, f.text))
+    if note:
+        found.insert(0, Finding(kind="few-nodes", text=note))
+    return tuple(dict.fromkeys(found))
+
+
+def _unrepeatable(criterion: Criterion) -> str:
+    """Say so when a metric cannot show a loss as small as alpha asks for."""
+    if criterion.metric.better == "equal" or criterion.repeatability is None:
+        return ""
+    loose = criterion.learned is not None and criterion.learned < criterion.alpha
+    if criterion.repeatability >= criterion.alpha and not loose:
+        return ""
+    better, detects = criterion.metric.better, ""
+    if criterion.detectable:
+        detects = f"; it shows losses of {size_text(criterion.detectable, better)} and more"
+    return (
+        f"{criterion.metric.name} repeats to {criterion.repeatability:.2%} and cannot show a loss of "
+        f"{loss_size(criterion.alpha, better)}{detects}"
+    )

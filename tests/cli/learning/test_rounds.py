@@ -1,0 +1,110 @@
+"""How many rounds are run, of which tests, for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_anubis.cli.learning import rounds
+from pytest_anubis.cli.learning.rounds import LEAST_TIMED, Rounds
+from pytest_anubis.cli.shared.command_error import CommandError
+
+SECONDS = {"suite.py::test_a": 4.0, "suite.py::test_b": 14.0}
+START = 2.0
+
+
+class Machine:
+    """A stand-in for rounds that take time: a clock that they move, and what they were asked for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.asked: list[tuple[list[str], bool]] = []
+
+    def run_round(self, tests: Sequence[str], *, run_id: str, brief: bool, **_: Any) -> Any:
+        ran = list(SECONDS) if tests == ["suite.py"] else list(tests)
+        self.asked.append((list(tests), brief))
+        self.now += START + sum(SECONDS[test] for test in ran)
+        return SimpleNamespace(
+            run=run_id,
+            results=[SimpleNamespace(test=test, seconds=SECONDS[test]) for test in ran],
+            measurements=[
+                SimpleNamespace(test=test, benchmark=test, metric=SimpleNamespace(name="rate"))
+                for test in ran
+            ],
+        )
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(rounds, "run_round", machine.run_round)
+    monkeypatch.setattr(rounds.time, "monotonic", lambda: machine.now)
+    return machine
+
+
+def of_suite(tmp_path: Path) -> Rounds:
+    return Rounds(tests=["suite.py"], store=tmp_path, profile="smoke")
+
+
+def showing(**losses: float) -> Callable[[Sequence[Path]], Any]:
+    """Return a baseline whose criteria find such losses, whatever it was learned from."""
+    criteria = [
+        SimpleNamespace(
+            benchmark=f"suite.py::test_{name}",
+            metric=SimpleNamespace(name="rate", better="higher"),
+            shown_loss=loss,
+        )
+        for name, loss in losses.items()
+    ]
+    return lambda paths: SimpleNamespace(criteria=criteria)
+
+
+def test_time_is_spent_where_power_is_lacking(machine: Machine, tmp_path: Path) -> None:
+    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3, b=0.05))
+    # Seven tenths of the time: seven rounds of 20 s; then 6 s a round of the test that lacks power.
+    assert machine.asked == [(["suite.py"], True)] * 7 + [(["suite.py::test_a"], True)] * 10
+    assert machine.now == 200.0
+
+
+def test_nothing_more_is_run_once_every_metric_shows_enough(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.1, b=0.05))
+    assert machine.now == 140.0
+    assert "every metric can show a loss of 10%" in capsys.readouterr().out
+
+
+def test_what_cannot_be_learned_yet_runs_again_as_a_whole(machine: Machine, tmp_path: Path) -> None:
+    of_suite(tmp_path).within(200.0, 0.1, lambda paths: None)
+    assert machine.asked == [(["suite.py"], True)] * 10
+
+
+def test_short_time_still_has_the_fewest_rounds(machine: Machine, tmp_path: Path) -> None:
+    of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3))
+    assert len(machine.asked) == LEAST_TIMED
+
+
+def test_rounds_of_a_number_are_long_and_more_where_others_disturbed(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = of_suite(tmp_path).of_number(3, lambda paths, wanted: max(0, wanted + 2 - len(paths)))
+    assert machine.asked == [(["suite.py"], False)] * 5
+    assert [path.name[-2:] for path in found] == ["01", "02", "03", "04", "05"]
+    said = capsys.readouterr().out
+    assert "round 2 of 3, about 40.0 s left" in said
+    assert "round 4 of at most 6, added: 2 metrics without enough quiet samples" in said
+
+
+def test_machine_that_is_never_quiet_gets_twice_the_rounds_at_most(
+    machine: Machine, tmp_path: Path
+) -> None:
+    assert len(of_suite(tmp_path).of_number(3, lambda paths, wanted: 1)) == 6
+
+
+def test_too_few_rounds_are_refused(machine: Machine, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="at least 3 are needed"):
+        of_suite(tmp_path).of_number(2, lambda paths, wanted: 0)

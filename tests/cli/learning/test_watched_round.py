@@ -1,0 +1,75 @@
+"""What is told of a round while it runs, and what of one that fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.learning import watched_round
+from pytest_anubis.cli.learning.watched_round import Moment, moment_of, run_round
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.events import RunStarted, TestFinished, TestsPlanned, TestStarted
+from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.run_state import RunState
+
+PLANNED = tuple(
+    PlannedTest(test=f"s.py::test_{name}[cpu]", benchmark=f"s.py::test_{name}", device="cpu")
+    for name in ("gemm", "stream", "disk")
+)
+
+
+def test_moment_says_what_runs_where_and_what_failed() -> None:
+    state = RunState()
+    assert moment_of(state).text == "starting"
+    for event in (
+        RunStarted(run="r", node="n", hardware_class="c", started="2026-01-01T00:00:00+00:00"),
+        TestsPlanned(tests=PLANNED),
+        TestStarted(test=PLANNED[0].test),
+        TestFinished(result=TestResult(test=PLANNED[0].test, benchmark="", outcome="failed")),
+        TestStarted(test=PLANNED[1].test),
+    ):
+        state.apply(event)
+    assert moment_of(state).text == "test_stream on cpu, 1 of 3 done, 1 failed: test_gemm[cpu]"
+    waiting = moment_of(state, "s.py::test_stream[cpu] waits for a quiet machine, at most 10 s")
+    assert waiting.text.startswith(
+        "s.py::test_stream[cpu] waits for a quiet machine, at most 10 s, 1"
+    )
+
+
+def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(watched_round, "LOOK", 0.05)
+    suite = tmp_path / "test_suite.py"
+    suite.write_text(
+        "import time\n"
+        "def test_speed(anubis_metric):\n"
+        "    anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')\n"
+        "    time.sleep(0.3)\n",
+        encoding="utf-8",
+    )
+    seen: list[Moment] = []
+    rest = {"store": tmp_path / "store", "profile": "smoke", "brief": True, "pytest_args": "-n0"}
+    record = run_round(["test_suite.py"], run_id="r1", tell=seen.append, **rest)  # type: ignore[arg-type]
+    assert [one.metric.name for one in record.measurements] == ["speed"]
+    assert record.settings["brief"] is True
+    assert any(one.doing == "test_speed on node" or one.doing == "test_speed" for one in seen)
+    assert max(one.planned for one in seen) == 1
+
+
+def test_round_that_fails_shows_what_it_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test_bad.py").write_text("import no_such_module_here\n", encoding="utf-8")
+    with pytest.raises(CommandError, match=r"a round ended with exit code \d"):
+        run_round(
+            ["test_bad.py"],
+            store=tmp_path / "store",
+            profile="smoke",
+            run_id="r1",
+            brief=False,
+            pytest_args="-n0",
+            tell=lambda moment: None,
+        )
+    assert "no_such_module_here" in capsys.readouterr().out
