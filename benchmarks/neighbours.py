@@ -287,7 +287,8 @@ def _row(
                 lines = [x for x in printed.splitlines() if "test_toy.py::" in x]
                 line = next((x for x in lines if neighbour.refused in x), "")
                 if said.status == REFUSED and line and "Traceback" not in printed:
-                    refusals.add(re.sub(r"^.*test_toy.py::\w+(\[.*?\])?: ", "", line))
+                    said_why = re.sub(r"^.*test_toy.py::\w+(\[.*?\])?: ", "", line)
+                    refusals.add(said_why.partition(";")[0])
                     continue
             if given and neighbour.again:
                 kept = tuple(pair for pair in said.verdicts if pair[0] != "MARGINAL")

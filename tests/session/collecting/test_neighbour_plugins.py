@@ -52,7 +52,8 @@ def timed_item(**option: bool) -> pytest.Item:
     benchmark.__module__ = "pytest_benchmark.plugin"
     info = SimpleNamespace(name2fixturedefs={"benchmark": [SimpleNamespace(func=benchmark)]})
     config = SimpleNamespace(option=SimpleNamespace(**option))
-    return cast(Any, SimpleNamespace(nodeid="t.py::t", config=config, _fixtureinfo=info))
+    item: Any = SimpleNamespace(nodeid="t.py::t", config=config, _fixtureinfo=info)
+    return cast(pytest.Item, item)
 
 
 def test_what_pytest_benchmark_cannot_time_in_a_worker_is_refused() -> None:
