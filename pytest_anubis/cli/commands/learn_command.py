@@ -164,7 +164,7 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"{path}: no such file or folder")
     runs = [holds_runs(path, options.store) for path in paths]
     if all(runs):
-        return _learn(options, paths)
+        return _learn(options, paths, measured=False)
     if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
     return _learn(options, _measure(options), measured=True)

@@ -369,8 +369,7 @@ class Recorder:
         from pytest_anubis.core.measurement import Measurement
 
         if not isinstance(group, str):  # a stage's number, say: the journal takes text only
-            text = f"{self._test}: metric {metric.name!r}: group must be text, found {group!r}"
-            raise MetricUsageError(text)
+            raise MetricUsageError(f"{self._test}: {metric.name}: group must be text: {group!r}")
         return Measurement(
             test=self._test,
             benchmark=self._benchmark,
