@@ -164,10 +164,10 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"{path}: no such file or folder")
     runs = [holds_runs(path, options.store) for path in paths]
     if all(runs):
-        return _learn(options, paths)
+        return _learn(options, paths, measured=False)
     if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
-    return _learn(options, _measure(options))
+    return _learn(options, _measure(options), measured=True)
 
 
 def _measure(options: argparse.Namespace) -> list[Path]:
@@ -209,7 +209,7 @@ def _spoiled(runs: Sequence[Path], wanted: int) -> int:
     return sum(len(population) - len(population.problems) < wanted for population in populations)
 
 
-def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
+def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = False) -> int:
     runs = split_classes(_read(paths), options.split)
     by_class: dict[str, list[Population]] = {}
     names = {population.metric.name for population in runs.populations}
@@ -243,7 +243,7 @@ def _learn(options: argparse.Namespace, paths: list[Path]) -> int:
             without.append(key)
             continue
         doubtful += is_doubtful(baseline, populations, accept=options.accept_rate)
-        if not all(_is_run(Path(source)) for source in options.sources):
+        if measured:
             longer = math.ceil(LONGER * (options.time or SMOKE_TIME) / 60)
             for line in power_lines(baseline, options.detect):
                 say(line)

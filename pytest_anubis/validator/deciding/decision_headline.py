@@ -161,11 +161,8 @@ def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> l
         if names:
             count = f"{len(names)} " if reason is Reason.WAIVED else ""
             found.append(f"{count}{what}: {', '.join(names)}")
-    unusual = [
-        verdict
-        for verdict in sorted(verdicts, key=lambda verdict: verdict.severity)
-        if verdict.outcome is Outcome.MARGINAL and verdict.reason in _UNUSUAL
-    ]
+    marginal = (v for v in verdicts if v.outcome is Outcome.MARGINAL and v.reason in _UNUSUAL)
+    unusual = sorted(marginal, key=lambda verdict: verdict.severity)
     if unusual:
         first, more = unusual[0], f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         how = "changed within its run"

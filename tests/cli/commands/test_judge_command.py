@@ -261,7 +261,7 @@ def test_a_folder_of_one_baseline_stands_for_it(here: Path) -> None:
     assert "+2.0 %" in anubis("baseline", "diff", "old", "new").stdout
     past = anubis("baseline", "backtest", "old.csv", "--new", "new", "--baseline", "old")
     assert past.returncode == 0, past.stderr
-    assert "8 node runs: 0 rejected before, 0 now" in past.stdout
+    assert "8 nodes in 8 runs: 0 rejected before, 0 now" in past.stdout
     (here / "old" / "second.json").write_text("{}")
     refused = anubis("baseline", "show", "old")
     assert refused.returncode == 2
