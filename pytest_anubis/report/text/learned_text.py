@@ -68,7 +68,7 @@ def _findings(findings: Sequence[Finding]) -> list[str]:
             lines.append(f"finding: {_place(finding)}{finding.text}")
     more = {kind: count - ALIKE for kind, count in told.items() if count > ALIKE}
     return lines + [
-        f"finding: {count} more {kind.replace('-', ' ')}, all in the file"
+        f"finding: {count} more of this kind: {kind.replace('-', ' ')}"
         for kind, count in more.items()
     ]
 
