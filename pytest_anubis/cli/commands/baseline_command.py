@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import shutil
 import statistics
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import learned_lines, population_lines
-from pytest_anubis.report.text.numbers import similarity_text, value_text
+from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
 from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
@@ -221,24 +222,36 @@ def _changed(old: Criterion, new: Criterion) -> list[str]:
 
 def _promote(options: argparse.Namespace) -> None:
     baseline = load_baseline(options.file, sealed=False)
-    target = save_baseline(
-        dataclasses.replace(baseline, digest=""), options.to or options.file.parent
-    )
+    folder = options.to or options.file.parent
+    before = find_baseline(folder, baseline.hardware_class) if folder.is_dir() else None
+    if before is not None and not before.samefile(options.file):
+        try:
+            kept = _free_place(before)
+            shutil.copy2(before, kept)
+        except OSError as error:
+            raise CommandError(f"{before}: cannot be kept ({error.strerror})") from error
+        say(f"replaced, kept as {kept}")
+    target = save_baseline(dataclasses.replace(baseline, digest=""), folder)
     say(f"in use: {target}: {baseline_line(load_baseline(target))}")
 
 
 def _expire(options: argparse.Namespace) -> None:
     if not options.file.is_file():
         raise CommandError(f"{options.file}: no such baseline")
-    folder = options.file.parent / EXPIRED
-    folder.mkdir(exist_ok=True)
-    target = folder / options.file.name
-    number = 1
-    while target.exists():
-        number += 1
-        target = folder / f"{options.file.stem}.{number}.json"
+    target = _free_place(options.file)
     options.file.rename(target)
     say(f"out of use, kept as {target}")
+
+
+def _free_place(path: Path) -> Path:
+    """Return where a baseline that goes out of use is kept: in a folder beside it, whose files stay."""
+    folder = path.parent / EXPIRED
+    folder.mkdir(exist_ok=True)
+    target, number = folder / path.name, 1
+    while target.exists():
+        number += 1
+        target = folder / f"{path.stem}.{number}.json"
+    return target
 
 
 def _populations(options: argparse.Namespace) -> None:
@@ -318,8 +331,8 @@ def _backtest(options: argparse.Namespace) -> int:
 
 def _show_backtest(result: Backtest) -> None:
     say(
-        f"{result.nodes} node runs: {result.rejected_before} rejected before, "
-        f"{result.rejected_after} now"
+        f"{count_text(result.nodes, 'node')} in {count_text(result.runs, 'run')}: "
+        f"{result.rejected_before} rejected before, {result.rejected_after} now"
     )
     for name in result.newly_rejected[:SHOWN]:
         say(f"only the new one rejects {name}")

@@ -9,6 +9,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import loss_text, percent_text
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
+    HOST,
     Decision,
     MetricVerdict,
     Outcome,
@@ -90,8 +91,7 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
     card = evidence.cards.get(verdict.device, "")
     if verdict.text.startswith(f"{verdict.device}: "):
         return f"{card}: " if card else ""
-    # Of the host itself and of pooled values there is nothing to tell apart.
-    one_of_several = ":" in verdict.device
+    one_of_several = verdict.device not in HOST
     return (
         f"{verdict.device} ({card}): " if card else f"{verdict.device}: " if one_of_several else ""
     )
