@@ -150,19 +150,19 @@ class Tail(NamedTuple):
             mean: Shape (n,) or (1,), mean of the excesses.
             shape: The same, of the tail.
         """
-        chance = np.zeros(excess.shape)
-        for place, share in PLACES:
-            xi = np.clip(shape + place * self.error, 0.0, HEAVIEST)
-            for other, part in PLACES:
-                x = excess / np.maximum(mean * math.exp(other * self.doubt) * (1 - xi), FLOOR)
-                heavy = np.log1p(xi * x) / np.where(xi > 0, xi, 1.0)
-                chance += share * part * np.exp(-np.where(xi > 0, heavy, x))
+        xi = np.clip(shape + _PLACE[:, None] * self.error, 0.0, HEAVIEST)[:, None]
+        means = mean * np.exp(_PLACE * self.doubt)[:, None]
+        x = excess / np.maximum(means * (1 - xi), FLOOR)  # (shapes, means, n)
+        heavy = np.log1p(xi * x) / np.where(xi > 0, xi, 1.0)
+        chance = np.tensordot(_WEIGHTS, np.exp(-np.where(xi > 0, heavy, x)), 2)
         return np.asarray(-np.log(np.maximum(chance, 1e-300)))
 
 
 PLACES = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
 """Places, in standard errors, and weights of the three values that stand for a normal error
 (Gauss-Hermite quadrature)."""
+_PLACE = np.array([place for place, _ in PLACES])
+_WEIGHTS = np.multiply.outer(*[[share for _, share in PLACES]] * 2)
 
 
 def _beyond(excess: float, open_ones: list[tuple[float, float, float]]) -> float:
