@@ -25,12 +25,14 @@ class NodeRecord:
         hardware_class: Its class in its latest run; empty when unknown.
         since: When it was first seen or put into service.
         state: Its latest state.
+        changed: Since when it is in that state; None where nobody told of any.
     """
 
     name: str
     hardware_class: str = ""
     since: float = 0.0
     state: str = "in service"
+    changed: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,9 +84,12 @@ def test_old_names_are_refused_with_one_line_that_says_the_new_one(
 def test_old_names_are_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["history", "incidence"])
-    assert "(choose from 'incident', 'defect', 'state', 'file')" in capsys.readouterr().err.replace(
-        "choose from incident, defect, state, file",
-        "choose from 'incident', 'defect', 'state', 'file'",
+    assert (
+        "(choose from 'incident', 'defect', 'nodes', 'state', 'file')"
+        in capsys.readouterr().err.replace(
+            "choose from incident, defect, nodes, state, file",
+            "choose from 'incident', 'defect', 'nodes', 'state', 'file'",
+        )
     )
 
 

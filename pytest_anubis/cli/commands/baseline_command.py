@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import shutil
 import statistics
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import learned_lines, population_lines
-from pytest_anubis.report.text.numbers import similarity_text, value_text
+from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
 from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.judging.backtest import Backtest
 
 EXPIRED = "expired"
+ALL = "all"
+"""Stands for every metric that nobody has decided about."""
 SHOWN = 40
 """Lines of one list shown; backtests of a fleet have thousands."""
 
@@ -85,14 +88,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="METRIC",
-        help="accept both groups of this metric; can be given again",
+        help="accept both groups of this metric, or of all that are undecided (all); can be given again",
     )
     groups.add_argument(
         "--faster",
         action="append",
         default=[],
         metavar="METRIC",
-        help="accept the faster group of this metric only: the slower one fails; can be given again",
+        help="accept the faster group of this metric only, or of all that are undecided (all): the slower "
+        "one fails; can be given again",
     )
     back = add_action(
         actions, "backtest", _backtest, "show which past verdicts a new baseline would change"
@@ -218,24 +222,36 @@ def _changed(old: Criterion, new: Criterion) -> list[str]:
 
 def _promote(options: argparse.Namespace) -> None:
     baseline = load_baseline(options.file, sealed=False)
-    target = save_baseline(
-        dataclasses.replace(baseline, digest=""), options.to or options.file.parent
-    )
+    folder = options.to or options.file.parent
+    before = find_baseline(folder, baseline.hardware_class) if folder.is_dir() else None
+    if before is not None and not before.samefile(options.file):
+        try:
+            kept = _free_place(before)
+            shutil.copy2(before, kept)
+        except OSError as error:
+            raise CommandError(f"{before}: cannot be kept ({error.strerror})") from error
+        say(f"replaced, kept as {kept}")
+    target = save_baseline(dataclasses.replace(baseline, digest=""), folder)
     say(f"in use: {target}: {baseline_line(load_baseline(target))}")
 
 
 def _expire(options: argparse.Namespace) -> None:
     if not options.file.is_file():
         raise CommandError(f"{options.file}: no such baseline")
-    folder = options.file.parent / EXPIRED
-    folder.mkdir(exist_ok=True)
-    target = folder / options.file.name
-    number = 1
-    while target.exists():
-        number += 1
-        target = folder / f"{options.file.stem}.{number}.json"
+    target = _free_place(options.file)
     options.file.rename(target)
     say(f"out of use, kept as {target}")
+
+
+def _free_place(path: Path) -> Path:
+    """Return where a baseline that goes out of use is kept: in a folder beside it, whose files stay."""
+    folder = path.parent / EXPIRED
+    folder.mkdir(exist_ok=True)
+    target, number = folder / path.name, 1
+    while target.exists():
+        number += 1
+        target = folder / f"{path.stem}.{number}.json"
+    return target
 
 
 def _populations(options: argparse.Namespace) -> None:
@@ -247,8 +263,16 @@ def _populations(options: argparse.Namespace) -> None:
     groups = [criterion for criterion in baseline.criteria if criterion.second is not None]
     if not groups:
         say(f"{path.name}: no metric has a slower group that anybody must decide about")
-    wanted: dict[str, Literal["both", "faster"]] = dict.fromkeys(options.both, "both")
-    for name in options.faster:
+    if ALL in options.both and ALL in options.faster:
+        raise CommandError(f"{ALL}: named with --both and with --faster; name it once")
+    named = {*options.both, *options.faster}
+    rest = [name for name in baseline.undecided if name not in named]
+    both, faster = (
+        [name for one in names for name in (rest if one == ALL else [one])]
+        for names in (options.both, options.faster)
+    )
+    wanted: dict[str, Literal["both", "faster"]] = dict.fromkeys(both, "both")
+    for name in faster:
         if name in wanted:
             raise CommandError(f"{name}: named with --both and with --faster; name it once")
         wanted[name] = "faster"
@@ -307,8 +331,8 @@ def _backtest(options: argparse.Namespace) -> int:
 
 def _show_backtest(result: Backtest) -> None:
     say(
-        f"{result.nodes} node runs: {result.rejected_before} rejected before, "
-        f"{result.rejected_after} now"
+        f"{count_text(result.nodes, 'node')} in {count_text(result.runs, 'run')}: "
+        f"{result.rejected_before} rejected before, {result.rejected_after} now"
     )
     for name in result.newly_rejected[:SHOWN]:
         say(f"only the new one rejects {name}")

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.cli.commands.history.node_actions import add_nodes, add_state
 from pytest_anubis.cli.shared.arguments import add_action, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, use
@@ -16,12 +17,6 @@ from pytest_anubis.report.text.numbers import count_text, duration_text, similar
 from pytest_anubis.report.text.text_table import clip, table
 from pytest_anubis.store.history.waiting_runs import WAITING, waiting, waiting_for
 
-NODE_STATES = {
-    "in-service": "in service",
-    "drained": "drained",
-    "repair": "repair",
-    "removed": "removed",
-}
 STATES = {"confirmed": "confirmed", "false-alarm": "false alarm", "open": "open"}
 
 
@@ -49,7 +44,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     nouns = parser.add_subparsers(metavar="NOUN")
     _add_incident(_noun(nouns, "incident", "what users suffered: enter, list, take out"))
     _add_defect(_noun(nouns, "defect", "what validation found bad: list, enter by hand, close"))
-    _add_state(nouns)
+    add_nodes(nouns)
+    add_state(nouns)
     _add_file(nouns)
     add_renamed_actions(nouns, "history", RENAMED)
 
@@ -104,6 +100,9 @@ def _add_defect(actions: Any) -> None:
         metavar="ID",
         help="a benchmark that exposed it, as pytest names it, without the device; repeat for more",
     )
+    found.add_argument(
+        "--new-benchmark", action="store_true", help="the benchmark has not run here yet"
+    )
     found.add_argument("--component", default="", help="the part to blame, e.g. network.loopback")
     found.add_argument("--kind", default="", help="kind of incident that it leads to, e.g. nic")
     found.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
@@ -125,23 +124,6 @@ def _add_defect(actions: Any) -> None:
     close.add_argument("--note", default="", help="words for people")
     for action in (show, found, close):
         add_history(action, inherited=True)
-
-
-def _add_state(nouns: Any) -> None:
-    state = add_action(
-        nouns, "state", _state, "note that a node was drained, repaired, removed, put into service"
-    )
-    state.add_argument("--node", required=True, help="whose state it is")
-    state.add_argument(
-        "--as",
-        dest="state",
-        choices=tuple(NODE_STATES),
-        required=True,
-        help="what became of it; a node that was removed has no risk",
-    )
-    state.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
-    state.add_argument("--note", default="", help="words for people")
-    add_history(state, inherited=True)
 
 
 def _add_file(nouns: Any) -> None:
@@ -186,8 +168,17 @@ def _show(options: argparse.Namespace) -> None:
         for line in _node_lines(node, state, runs):
             say(line)
         return
-    rows = [["node", "state", "hardware class", "in service since"]]
-    rows += [[n.name, n.state, n.hardware_class, _time(n.since)] for n in nodes]
+    rows = [["node", "state", "since", "hardware class", "in service since"]]
+    rows += [
+        [
+            n.name,
+            n.state,
+            "-" if n.changed is None else _time(n.changed),
+            n.hardware_class,
+            _time(n.since),
+        ]
+        for n in nodes
+    ]
     say(*table(rows).splitlines())
     say("one node: anubis history --node NAME")
 
@@ -246,7 +237,7 @@ def _import(options: argparse.Namespace) -> None:
         say(line)
     say(
         f"{result.added} incidents added, {result.known} known already, "
-        f"{len(result.wrong)} lines left out"
+        f"{result.left_out} lines left out"
     )
     if result.wrong and not result.added and not result.known:
         raise CommandError(f"{options.file}: no good line")
@@ -297,21 +288,6 @@ def _withdraw(options: argparse.Namespace) -> None:
     say(f"incident {options.number}: taken out")
 
 
-def _state(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.database import moment_of
-
-    use(
-        options.store,
-        lambda history: history.set_state(
-            options.node,
-            NODE_STATES[options.state],
-            at=moment_of(options.on) if options.on else None,
-            note=options.note,
-        ),
-    )
-    say(f"node {options.node}: {NODE_STATES[options.state]}")
-
-
 def _defects(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.defect_records import defects
 
@@ -349,6 +325,7 @@ def _found(options: argparse.Namespace) -> None:
             kind=options.kind,
             found=moment_of(options.on) if options.on else None,
             note=options.note,
+            known_benchmarks=not options.new_benchmark,
         ),
     )
     say(f"defect {number} recorded as confirmed")

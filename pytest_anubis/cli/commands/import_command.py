@@ -23,9 +23,15 @@ KINDS = {
     "fio": "JSON output of fio",
 }
 CODES = (
-    "Exit codes: 0 done, also where lines were wrong, which are listed; 2 wrong usage or a file of which "
-    "nothing could be imported."
+    "Exit codes: 0 all of it was imported; 1 some of it was left out, which is listed (0 with --lenient); 2 "
+    "wrong usage or a file of which nothing could be imported."
 )
+CELLS = {
+    "failed": "failed",
+    "missing": "missing",
+    "invalid": "invalid",
+}
+"""Kinds of units under test without values, in words."""
 SHOWN = 20
 """Wrong lines that are named; all are counted."""
 
@@ -47,18 +53,31 @@ def add(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--class", dest="hardware_class", default="", metavar="KEY",
                          help="hardware class of what names none")  # fmt: skip
         sub.add_argument("--run", default="", metavar="ID", help="default: the file's name")
+        sub.add_argument(
+            "--lenient", action="store_true", help="exit code 0 also where something was left out"
+        )
+        if kind in ("table", "superbench"):
+            sub.add_argument(
+                "--map",
+                type=Path,
+                metavar="FILE.csv",
+                help="what metrics are: columns benchmark, metric (both with * for anything), unit, better, "
+                "component; asked before the one that is built in",
+            )
         if kind in ("nccl", "fio"):
             sub.add_argument("--node", default=platform.node(), help="node that it comes from")
         add_store(sub)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Import every file; wrong lines are listed, the good ones are kept."""
+    """Import every file; what is wrong is listed, what is good kept; 1 if something was left out."""
     from pytest_anubis.store.importers.import_result import DoubleImportError, save_import
 
-    left_out = 0
+    again = lost = 0
     for path in options.files:
         imported = _import(options, path)
+        lost += imported.lost
+        say(f"{path}: {_counts(imported)}")
         for line in imported.wrong[:SHOWN]:
             say(f"{path}: {line}")
         if imported.wrong_count > SHOWN:
@@ -71,20 +90,34 @@ def run(options: argparse.Namespace) -> int:
             target = save_import(imported, options.store)
         except DoubleImportError as error:
             say(str(error))
-            left_out += 1
+            again += 1
             continue
         except OSError as error:
             raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
-        nodes = {node for p in imported.populations for node in p.nodes}
-        say(
-            f"{path}: {imported.values:,} value{'s' if imported.values != 1 else ''} of "
-            f"{count_text(len(nodes), 'node')}, {count_text(len(imported.populations), 'metric')}, "
-            f"{count_text(imported.wrong_count, 'wrong line')}"
-        )
         say(f"written: {target}")
-    if left_out == len(options.files):
+    if again == len(options.files):
         raise CommandError("nothing was imported: all of it is there already, see above")
-    return 0
+    return 1 if lost and not options.lenient else 0
+
+
+def _counts(imported: Imported) -> str:
+    """Say in one line what was kept, what failed or is missing, and what was left out."""
+    nodes = {node for p in imported.populations for node in p.nodes}
+    cells = imported.cells
+    parts = [
+        f"{imported.values:,} value{'s' if imported.values != 1 else ''} of "
+        f"{count_text(len(nodes), 'node')}",
+        count_text(len(imported.populations), "metric"),
+        *(
+            f"{count_text(cells[kind], 'cell')} {words}"
+            for kind, words in CELLS.items()
+            if cells.get(kind)
+        ),
+        count_text(imported.wrong_count, "wrong line"),
+    ]
+    if imported.left_out:
+        parts.append(f"{count_text(imported.left_out, 'value')} of unknown direction left out")
+    return ", ".join(parts)
 
 
 def _import(options: argparse.Namespace, path: Path) -> Imported:
@@ -94,6 +127,10 @@ def _import(options: argparse.Namespace, path: Path) -> Imported:
     if options.hardware_class:
         given["hardware_class"] = options.hardware_class
     try:
+        if getattr(options, "map", None) is not None:
+            from pytest_anubis.store.importers.metric_map import known_metrics, read_metric_map
+
+            given["known"] = read_metric_map(options.map).before(known_metrics())
         with Progress("importing") as progress:
             if options.kind == "table":
                 from pytest_anubis.store.importers.table import import_table

@@ -37,7 +37,7 @@ from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
-from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
+from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline, seal
 from pytest_anubis.validator.deciding.machine_identity import machine_marks
 from pytest_anubis.validator.learning.plain_checks import plain_checks
 
@@ -209,7 +209,7 @@ def _spoiled(runs: Sequence[Path], wanted: int) -> int:
     return sum(len(population) - len(population.problems) < wanted for population in populations)
 
 
-def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool) -> int:
+def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = False) -> int:
     runs = split_classes(_read(paths), options.split)
     by_class: dict[str, list[Population]] = {}
     names = {population.metric.name for population in runs.populations}
@@ -376,4 +376,4 @@ def _golden(runs: RunSet, key: str) -> dict[str, Any]:
 def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:
     from pytest_anubis.report.pages.learned_page import learn_page
 
-    write_file(path, learn_page(baseline, populations))
+    write_file(path, learn_page(seal(baseline), populations))  # under the name that its file has

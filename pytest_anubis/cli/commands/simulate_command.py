@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +27,13 @@ if TYPE_CHECKING:
     from pytest_anubis.selector.simulation.hidden_defects import Rates
     from pytest_anubis.selector.simulation.policies import Policy
     from pytest_anubis.selector.simulation.policy_comparison import Figures
+    from pytest_anubis.selector.simulation.scenarios import Own
     from pytest_anubis.selector.simulation.simulated_fleet import Outcome, Scenario
 
 SWEEP = "0.3,0.1,0.05,0.02,0.01,0.005"
 PAST_HOURS = 90 * 24.0
+OWN = ("history", "costs", "wear", "manifest", "stays", "defective")
+"""Options that tell of a fleet of one's own."""
 PAST_SHARE = 0.25
 """The past that rates are learned from: another fleet, of whose nodes this share had the full set before a
 job."""
@@ -56,6 +61,29 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="A: fast wear, half of the repairs help; B: slow wear, defects persist; C: slower "
         "still (default: B)",
     )
+    own = parser.add_argument_group("a fleet of your own, in place of the scenario's figures")
+    own.add_argument(
+        "--history",
+        default="",
+        metavar="DIR|URL",
+        help="durations, defects and the rate of incidents of this history",
+    )
+    own.add_argument(
+        "--costs",
+        type=Path,
+        metavar="FILE.csv",
+        help="columns benchmark, time (e.g. 90s, 5m), share (of defects that it finds, in any unit)",
+    )
+    for name, text in (
+        ("wear", "time in use until a node gets a hidden defect, e.g. 2000h"),
+        ("manifest", "time in use until a hidden defect becomes an incident, e.g. 12h"),
+    ):
+        own.add_argument(f"--{name}", type=histories.duration, metavar="TIME", help=text)
+    for name, text in (
+        ("stays", "share of repairs after an incident that leave the cause"),
+        ("defective", "share of nodes with a hidden defect at first"),
+    ):
+        own.add_argument(f"--{name}", type=histories.probability, metavar="SHARE", help=text)
     parser.add_argument("--nodes", type=int, default=400, help="size of the fleet (default: 400)")
     parser.add_argument(
         "--time",
@@ -89,11 +117,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Simulate and show."""
-    from pytest_anubis.selector.simulation.scenarios import scenario
+    from pytest_anubis.selector.simulation.scenarios import scenario, with_own
 
     _check(options)
     world = scenario(options.scenario, kind_known=options.kinds_seen)
     try:
+        world = with_own(world, _own(options))
         rates = _learned(world, options.nodes)
         outcomes = _all_runs(world, _policies(options, world, rates), options)
     except SelectorError as error:
@@ -117,6 +146,48 @@ def _check(options: argparse.Namespace) -> None:
             raise CommandError(f"--{name} {getattr(options, name)}: at least {least}")
     if options.jobs < 0:
         raise CommandError(f"--jobs {options.jobs}: 0 or more")
+
+
+def _own(options: argparse.Namespace) -> Own:
+    """Return what the options tell of a fleet of one's own; what is named by itself goes before a history."""
+    from pytest_anubis.selector.simulation.scenarios import Own, own_of
+
+    own = Own()
+    if options.history:
+        from pytest_anubis.store.history.fleet_history import read_fleet
+
+        own = own_of(histories.read(options.history, read_fleet), time.time())
+    given = {
+        "tests": _costs(options.costs) if options.costs is not None else None,
+        "wear": options.wear and options.wear / 3600,
+        "manifest": options.manifest and options.manifest / 3600,
+        "stays": options.stays,
+        "initial": options.defective,
+    }
+    return replace(own, **{name: value for name, value in given.items() if value is not None})
+
+
+def _costs(path: Path) -> dict[str, tuple[float, float]]:
+    """Read what benchmarks take and find: (share, hours) by name."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            if {"benchmark", "time", "share"} - {
+                str(name).strip() for name in rows.fieldnames or ()
+            }:
+                raise CommandError(f"{path}: needs the columns benchmark, time, share")
+            found = {}
+            for row in rows:
+                try:
+                    share = float(row["share"])
+                    found[row["benchmark"]] = (share, histories.duration(row["time"]) / 3600)
+                except (TypeError, ValueError, argparse.ArgumentTypeError) as error:
+                    raise CommandError(f"{path} line {rows.line_num}: {error}") from None
+    except (OSError, UnicodeError, csv.Error) as error:
+        raise CommandError(f"{path}: cannot be read ({error})") from error
+    if not found:
+        raise CommandError(f"{path}: names no benchmark")
+    return found
 
 
 def _sweep(text: str) -> tuple[float, ...]:
@@ -212,8 +283,10 @@ def _figures(outcomes: dict[Key, list[Outcome]]) -> list[Figures]:
 
 def _title(options: argparse.Namespace) -> str:
     seen = "seen" if options.kinds_seen else "not seen"
+    own = [f"--{name}" for name in OWN if getattr(options, name) not in (None, "")]
+    with_own = f" with your own {', '.join(own)}" if own else ""
     return (
-        f"scenario {options.scenario}, {options.nodes} nodes for {options.time / 86400:g} days, "
+        f"scenario {options.scenario}{with_own}, {options.nodes} nodes for {options.time / 86400:g} days, "
         f"{count_text(options.seeds, 'seed')}, kinds of incidents {seen}"
     )
 

@@ -9,6 +9,9 @@ from typing import Any
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import table
 
+FEW = 3
+"""Defects below which a coverage is called what it is: of two of which one is exposed, the share of
+all may be anything from 1 to 99 % (95 % interval)."""
 _DAMAGE = (TypeError, KeyError, ValueError, AttributeError)  # of a journal that was edited
 
 
@@ -50,6 +53,9 @@ def _how_many(event: Mapping[str, Any], total: int, full: str) -> str:
     if not event["pruned"]:
         return f"the full set runs, {count_text(total, 'benchmark')}, {full}"
     share = f", exposing {percent(event['coverage'])} of known defects" if event["defects"] else ""
+    if 0 < event["defects"] < FEW:
+        only = "defect alone" if event["defects"] == 1 else "defects"
+        share += f" (known from {event['defects']} {only}, which says little about others)"
     return (
         f"{len(event['chosen'])} of {count_text(total, 'benchmark')}, "
         f"{duration_text(event['cost'])} of {full}{share}"
@@ -79,11 +85,13 @@ def _interval(event: Mapping[str, Any]) -> str:
 
 def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list[str]:
     """Return one line for every benchmark: those that run, and those left out with their reasons."""
+    reasons = {item["benchmark"]: item["reason"] for item in event.get("picked") or ()}
     runs = [["runs", "because"]]
     for name in event["chosen"]:
         why = "named on the command line, or an open defect" if name in event["pinned"] else ""
         why = why or ("drawn by chance" if name in event["explored"] else "chosen")
-        runs.append([name, why])
+        told = reasons.get(name, "")
+        runs.append([name, told if why == "chosen" and told else f"{why}; {told}" if told else why])
     out = [["left out", "takes", "because"]]
     out += [
         [item["benchmark"], duration_text(item["cost_seconds"]), item["reason"]]
@@ -127,6 +135,21 @@ def selection_block(event: Mapping[str, Any] | None) -> str:
     except _DAMAGE:
         return "<p>The journal's record of the choice of benchmarks is damaged.</p>"
     text = "<br>".join(html.escape(str(line)) for line in said if line)
+    try:
+        chosen = "".join(
+            f"<tr><td>{html.escape(str(item['benchmark']))}</td>"
+            f"<td class='n'>{html.escape(duration_text(item['cost_seconds']))}</td>"
+            f"<td>{html.escape(str(item['reason']))}</td></tr>"
+            for item in event.get("picked") or ()
+        )
+    except _DAMAGE:
+        chosen = ""
+    if chosen:
+        top = "<tr><th>runs</th><th class='n'>takes</th><th>because</th></tr>"
+        text += (
+            f"</p><details><summary><b>chosen</b> ({len(event['chosen'])})</summary>"
+            f"<div class='wide'><table>{top}{chosen}</table></div></details><p>"
+        )
     if not rows:
         return f"<p>{text}</p>"
     head = "<tr><th>left out</th><th class='n'>takes</th><th>because</th></tr>"

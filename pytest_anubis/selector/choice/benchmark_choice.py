@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pytest_anubis.selector.choice.candidates import Candidate, Group, grouped
 from pytest_anubis.selector.choice.choice_plan import MODES, Method, Mode, Plan
-from pytest_anubis.selector.choice.choice_reasons import explain, summarise
+from pytest_anubis.selector.choice.choice_reasons import explain, picked, summarise
 from pytest_anubis.selector.choice.cover_problem import (
     WEIGHT,
     Problem,
@@ -307,6 +307,7 @@ def _plan(
         defects=question.defects,
     )
     plan = replace(plan, pruned=explain(problem, question.groups, final, plan, question.residual))
+    plan = replace(plan, picked=picked(problem, question.groups, final))
     return replace(plan, summary=summarise(plan, len(question.nodes)))
 
 

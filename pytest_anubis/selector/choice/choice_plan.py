@@ -29,12 +29,28 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Picked:
+    """A benchmark that runs.
+
+    Attributes:
+        benchmark: Its id.
+        cost_seconds: What its run costs.
+        reason: What it exposes, by itself and beside the others, one phrase.
+    """
+
+    benchmark: str
+    cost_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A choice of benchmarks with everything that explains it.
 
     Attributes:
         chosen: Benchmark ids that run, sorted; pinned and explored ones included.
         pruned: Those that do not, sorted by id.
+        picked: What each chosen one is good for, and its price, sorted by id.
         explored: Benchmark ids that run only so that later learning stays unbiased.
         mode: What was asked for.
         method: How it was found: ``exact``, ``greedy``, or without any choice.
@@ -58,6 +74,7 @@ class Plan:
 
     chosen: tuple[str, ...]
     pruned: tuple[Pruned, ...]
+    picked: tuple[Picked, ...] = ()
     explored: tuple[str, ...] = ()
     mode: str = "risk"
     method: Method = "exact"

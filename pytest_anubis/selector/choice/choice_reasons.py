@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.selector.choice.candidates import Group
-from pytest_anubis.selector.choice.choice_plan import Plan, Pruned
+from pytest_anubis.selector.choice.choice_plan import Picked, Plan, Pruned
 from pytest_anubis.selector.choice.cover_problem import WEIGHT, Problem
 
 
@@ -45,6 +45,34 @@ def explain(
             for name in groups[run].members
         ]
     return tuple(sorted(pruned, key=lambda item: item.benchmark))
+
+
+def picked(
+    problem: Problem, groups: Sequence[Group], chosen: npt.NDArray[np.bool_]
+) -> tuple[Picked, ...]:
+    """Return what each chosen benchmark exposes, by itself and as the only one, and its price, by id.
+
+    Args:
+        problem: What there was to choose from.
+        groups: The runs, in the order of the problem.
+        chosen: Shape (g,): the runs that are made.
+    """
+    own = problem.gains(np.zeros(len(problem.weights), dtype=np.bool_))
+    often = np.bincount(problem.rows[chosen[problem.columns]], minlength=len(problem.weights))
+    alone = problem.gains(often != 1)  # of what one chosen run exposes; others gain nothing from it
+    found = []
+    for run in np.flatnonzero(chosen).tolist():
+        what = "no known defect was exposed by it yet"
+        if own[run]:
+            what = f"exposes {shown(int(own[run]) / WEIGHT)} of defects"
+            only = int(alone[run])
+            what += f", {shown(only / WEIGHT)} as the only one of these" if only else ", others too"
+        cost = int(problem.costs[run]) / 1000
+        found += [
+            Picked(benchmark=name, cost_seconds=cost, reason=f"{what}, in {lasting(cost)}")
+            for name in groups[run].members
+        ]
+    return tuple(sorted(found, key=lambda item: item.benchmark))
 
 
 def _reason(own: int, gain: int, less: float, group: Group, plan: Plan) -> str:

@@ -44,6 +44,7 @@ def choice_record(
         "chosen": plan.chosen,
         "explored": plan.explored,
         "pruned": plan.pruned,
+        "picked": plan.picked,
         "method": plan.method,
         "optimal": plan.optimal,
         "reached": plan.reached,

@@ -6,8 +6,13 @@ benchmark each; durations are those published with the project's reports for an 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
 import numpy as np
 
+from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.selector.simulation.hidden_defects import Rates
 from pytest_anubis.selector.simulation.simulated_fleet import Scenario
@@ -36,6 +41,82 @@ _LIVES = {
     "B": (5_000.0, 12.0, 0.1),
     "C": (20_000.0, 6.0, 0.05),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What somebody knows of a fleet of his own, in place of a scenario's figures.
+
+    Attributes:
+        tests: Benchmark -> (share of defects that it finds, in any unit; hours that it takes); empty: the
+            scenario's.
+        wear: Hours of use until a node gets a hidden defect; None: the scenario's.
+        manifest: Hours of use until a hidden defect becomes an incident.
+        stays: Share of repairs after an incident that leave the cause.
+        initial: Share of nodes with a hidden defect at first.
+    """
+
+    tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    wear: float | None = None
+    manifest: float | None = None
+    stays: float | None = None
+    initial: float | None = None
+
+
+def with_own(world: Scenario, own: Own) -> Scenario:
+    """Return a scenario with what is known of a fleet of one's own.
+
+    Raises:
+        SelectorError: Shares or times are negative, not finite, or all nothing.
+    """
+    rates, hours = world.rates, world.benchmark_hours
+    if own.tests:
+        shares = np.array([share for share, _ in own.tests.values()])
+        hours = np.array([took for _, took in own.tests.values()])
+        fine = np.isfinite([*shares, *hours]).all() and shares.min() >= 0 and hours.min() >= 0
+        if not fine or not shares.sum() > 0 or not hours.sum() > 0:
+            raise SelectorError(
+                "shares and times of benchmarks must be 0 or more, and some of them more"
+            )
+        rates = replace(rates, shares=shares / shares.sum())
+    if any(time is not None and not time > 0 for time in (own.wear, own.manifest)):
+        raise SelectorError("the hours until a defect comes and shows must be more than 0")
+    rates = replace(
+        rates,
+        wear=rates.wear if own.wear is None else 1 / own.wear,
+        manifest=rates.manifest if own.manifest is None else 1 / own.manifest,
+        stays=rates.stays if own.stays is None else own.stays,
+        initial=rates.initial if own.initial is None else own.initial,
+    )
+    return replace(world, rates=rates, benchmark_hours=hours)
+
+
+def own_of(fleet: FleetHistory, now: float) -> Own:
+    """Return what a history knows: what benchmarks take, which defects they found, how often incidents come.
+
+    Every benchmark gets one defect more than it found, so that one which has found nothing yet counts too.
+    Incidents stand for defects that appear: where repairs leave the cause they come more often than that.
+
+    Args:
+        fleet: The history.
+        now: The present, seconds since 1970.
+
+    Raises:
+        SelectorError: It knows no benchmark's duration.
+    """
+    found: Counter[str] = Counter()
+    for defect in fleet.defects:
+        if defect.state != "false alarm":
+            found.update(name for name in defect.benchmarks if name in fleet.durations)
+    if not fleet.durations or not sum(fleet.durations.values()) > 0:
+        raise SelectorError(
+            "the history knows no benchmark's duration; run 'pytest --anubis suites/' first"
+        )
+    hours = sum(max(0.0, fleet.gone.get(n.name, now) - n.since) for n in fleet.nodes) / 3600
+    return Own(
+        tests={name: (1.0 + found[name], took / 3600) for name, took in fleet.durations.items()},
+        wear=hours / len(fleet.incidents) if fleet.incidents and hours > 0 else None,
+    )
 
 
 def scenario(name: str, *, kind_known: bool = False) -> Scenario:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.load.ambient_load import Ambient
-    from pytest_anubis.hardware.timing import Clock, RoundPlan
+    from pytest_anubis.hardware.round_plans import RoundPlan
+    from pytest_anubis.hardware.timing import Clock
 
 
 class Recorder:
@@ -248,8 +249,6 @@ class Recorder:
         """Take note that the test's body has ended."""
         if self._surroundings is not None:
             self._surroundings.body_ended()
-
-    # What follows is shared by the three ways of recording.
 
     def _take(
         self,

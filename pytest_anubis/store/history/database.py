@@ -183,10 +183,11 @@ class History:
         """Return all nodes, sorted by name."""
         table, states = schema.nodes, schema.states
         with self.reading() as connection:
-            latest: dict[int, str] = {
-                row.node_id: row.state
+            columns = (states.c.node_id, states.c.state, states.c.at)
+            latest = {
+                row.node_id: (row.state, row.at)
                 for row in connection.execute(
-                    sa.select(states.c.node_id, states.c.state).order_by(states.c.at, states.c.id)
+                    sa.select(*columns).order_by(states.c.at, states.c.id)
                 )
             }
             rows = connection.execute(sa.select(table).order_by(table.c.name)).all()
@@ -195,7 +196,8 @@ class History:
                 name=row.name,
                 hardware_class=row.hardware_class,
                 since=row.since,
-                state=latest.get(row.id, "in service"),
+                state=latest.get(row.id, ("in service", None))[0],
+                changed=latest.get(row.id, ("", None))[1],
             )
             for row in rows
         )
@@ -324,8 +326,8 @@ def known_node(connection: sa.Connection, name: str) -> int:
 def unknown_node(name: str) -> str:
     """Return the words about a node that the history does not know."""
     return (
-        f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or --add-nodes "
-        "of 'anubis history incident add' and 'import', makes it known"
+        f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it makes it known, as "
+        "do 'anubis history nodes import' and --add-nodes of 'incident add', 'incident import' and 'state'"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,9 +23,12 @@ def add_defect(
     found: float | None = None,
     state: str = "confirmed",
     note: str = "",
+    known_benchmarks: bool = False,
     now: float | None = None,
 ) -> int:
     """Record a defect by hand, e.g. from an older system, and return its number.
+
+    With `known_benchmarks` each must have run on some node: a misspelt one would never be chosen.
 
     Raises:
         HistoryError: The node or the state is unknown, no benchmark is named, or the time lies ahead.
@@ -36,6 +40,8 @@ def add_defect(
     moment = past(found, now)
     with history.writing() as connection:
         number = known_node(connection, node)
+        if known_benchmarks:
+            _check_benchmarks(connection, exposed)
         nodes = schema.nodes
         key = connection.execute(
             schema.defects.insert().values(
@@ -136,6 +142,21 @@ def _defect(row: Any, exposed: Iterable[str]) -> Defect:
         closed=row.closed,
         note=row.note,
     )
+
+
+def _check_benchmarks(connection: sa.Connection, names: Iterable[str]) -> None:
+    """Refuse a benchmark that no run and no defect of the history knows."""
+    known: set[str] = set()
+    for table in (schema.durations, schema.benchmarks, schema.defect_benchmarks):
+        known.update(connection.execute(sa.select(table.c.benchmark).distinct()).scalars())
+    for name in names:
+        if name not in known:
+            alike = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+            hint = f"; did you mean {alike[0]!r}?" if alike else ""
+            raise HistoryError(
+                f"no run of this history knows the benchmark {name[:120]!r}{hint} (--new-benchmark: it has "
+                "not run here yet)"
+            )
 
 
 def _check_state(state: str) -> None:

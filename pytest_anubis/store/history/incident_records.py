@@ -29,6 +29,8 @@ from pytest_anubis.store.history.database import (
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 3600.0}
 _NEEDED = ("node", "kind", "started")
+_NAMED = 5
+"""Unknown nodes that are named; all are counted."""
 _MAY_BE = ("duration", "component", "note")
 
 
@@ -39,12 +41,14 @@ class IncidentImport:
     Attributes:
         added: How many are new.
         known: How many were in the history already.
-        wrong: One line for each that was left out, with its number.
+        wrong: One line for each that was left out, with its number; for all of unknown nodes, one.
+        left_out: How many lines of the file were left out.
     """
 
     added: int
     known: int
     wrong: tuple[str, ...] = ()
+    left_out: int = 0
 
 
 def add_incident(
@@ -112,6 +116,7 @@ def import_incidents(
     present = time.time() if now is None else now
     wrong: list[tuple[int, str]] = []
     good: list[tuple[int, Incident]] = []
+    unknown: dict[str, list[int]] = {}  # node -> its lines
     for line, row in _lines(path):
         try:
             good.append((line, _incident(row, present)))
@@ -129,7 +134,7 @@ def import_incidents(
         known = 0
         for line, item in good:
             if item.node not in nodes:
-                wrong.append((line, unknown_node(item.node)))
+                unknown.setdefault(item.node, []).append(line)
                 continue
             key = (nodes[item.node], item.kind, item.started)
             if key not in there:
@@ -142,8 +147,26 @@ def import_incidents(
                 _set_duration(connection, number, item.duration)
         if rows:
             connection.execute(table.insert(), rows)
+    if sum(map(len, unknown.values())) == 1:
+        ((node, (line,)),) = unknown.items()
+        wrong.append((line, unknown_node(node)))
+        unknown.clear()
     lines = tuple(f"{path} line {line}: {text}" for line, text in sorted(wrong))
-    return IncidentImport(added=len(rows), known=known, wrong=lines)
+    left_out = len(wrong) + sum(map(len, unknown.values()))
+    if unknown:
+        lines += (f"{path}: {_unknown(unknown)}",)
+    return IncidentImport(added=len(rows), known=known, wrong=lines, left_out=left_out)
+
+
+def _unknown(nodes: Mapping[str, Sequence[int]]) -> str:
+    """Return one line about all nodes that the history does not know."""
+    count = sum(map(len, nodes.values()))
+    names = ", ".join(name[:80] for name in list(nodes)[:_NAMED])
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    return (
+        f"{count} lines left out, of {len(nodes)} unknown nodes: {names}{more}; --add-nodes adds them, or "
+        "'anubis history nodes import' registers all nodes, healthy ones too"
+    )
 
 
 def withdraw_incident(history: History, number: int) -> None:

@@ -67,7 +67,7 @@ def import_fio(
         node=node,
         hardware_class=hardware_class,
         run=run,
-        component="disk",
+        component="storage.disk",
         lines=jobs,
         wrong=wrong,
     )

@@ -19,6 +19,7 @@ _KEY = ("class", "benchmark", "metric", "group")
 _UNIT = ("node", "device", "run")
 
 MISSING = Problem(kind="missing", text="not in the results, although most nodes have it")
+EMPTY = Problem(kind="missing", text="named in the results, but without a value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ def _cut(
     text = {column: np.array(names[column], dtype=object) for column in _UNIT}
     offsets = np.concatenate([[0], np.cumsum(units.count)]).astype(np.int64)
     marked = marked | invalid_rows(values, offsets, marked)
+    marked |= {row: EMPTY for row in np.flatnonzero(units.count == 0).tolist() if row not in marked}
     by_row = sorted(marked)
     bounds = np.searchsorted(units.key, np.arange(len(key_parts) + 1))
     gaps = _Gaps(key_parts, units, bounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -83,6 +84,7 @@ class Imported:
         wrong: The first thousand wrong lines.
         wrong_count: How many lines were wrong.
         notes: What else people should know, one line each.
+        left_out: How many values were left out besides wrong lines.
     """
 
     source: Path
@@ -93,6 +95,23 @@ class Imported:
     wrong: tuple[WrongLine, ...] = ()
     wrong_count: int = 0
     notes: tuple[str, ...] = ()
+    left_out: int = 0
+
+    @property
+    def lost(self) -> int:
+        """How many lines and values of the file are in no population."""
+        return self.wrong_count + self.left_out
+
+    @property
+    def cells(self) -> dict[str, int]:
+        """How many units under test have no values, by kind: ``failed``, ``missing``, ``invalid``."""
+        return dict(
+            Counter(
+                problem.kind
+                for population in self.populations
+                for problem in population.problems.values()
+            )
+        )
 
 
 def save_import(imported: Imported, store: Path) -> Path:

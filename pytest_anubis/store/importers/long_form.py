@@ -18,6 +18,7 @@ from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_
 from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
+from pytest_anubis.store.importers.metric_map import MetricMap
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
 # Columns that may be absent or empty, with what then holds.
@@ -25,8 +26,11 @@ OPTIONAL = {"device": "node", "class": UNCLASSIFIED, "group": "", "component": "
 TEXTS = (*NEEDED, *OPTIONAL)
 NUMBERS = ("value", "time", "return_code")
 
-NAMES_MAY_BE = 200
-"""Characters: the longest test ids have some hundred, and a name stands in every table."""
+NAMES_MAY_BE = 1000
+"""Characters: SuperBench puts all arguments of a function into a metric's name, some three hundred."""
+
+_FILLED = ("unit", "better", "component")
+"""Columns that a metric map fills where they are empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,19 +70,27 @@ class LongForm:
         wrong: Where to list wrong lines.
         hardware_class: The class of rows that name none.
         run: The run of rows that name none.
+        known: What units, directions and components are where the file does not say them.
 
     Raises:
         ImportFileError: A needed column is missing, or one stands twice.
     """
 
     def __init__(
-        self, columns: Sequence[str], wrong: WrongLines, *, hardware_class: str, run: str
+        self,
+        columns: Sequence[str],
+        wrong: WrongLines,
+        *,
+        hardware_class: str,
+        run: str,
+        known: MetricMap | None = None,
     ) -> None:
         self.columns = [str(name).strip().lower() for name in columns]
         self._wrong = wrong
         self._defaults = OPTIONAL | {"class": hardware_class, "run": run}
+        self._known = known
         for name in (*NEEDED, "value"):
-            if name not in self.columns:
+            if name not in self.columns and (known is None or name not in _FILLED):
                 raise ImportFileError(
                     f"column {name!r} is missing; needed are {', '.join((*NEEDED, 'value'))}"
                 )
@@ -118,7 +130,7 @@ class LongForm:
                 codes = map(numbers.__getitem__, by_name[name])
                 chunk[name] = np.fromiter(codes, dtype=np.int32, count=count)
             else:
-                chunk[name] = np.full(count, numbers[self._defaults[name]], dtype=np.int32)
+                chunk[name] = np.full(count, numbers[self._defaults.get(name, "")], dtype=np.int32)
         good = np.ones(count, dtype=bool)
         values, missing = self._numbers(by_name["value"], "value", lines, good)
         chunk["value"], chunk["missing"] = values, missing
@@ -149,6 +161,8 @@ class LongForm:
                 return_codes=empty,
             )
         good = joined["good"]
+        if self._known is not None:
+            self._fill(joined, self._known)
         names: dict[str, list[str]] = {}
         for name in TEXTS:
             names[name] = self._check_names(name, joined, good)
@@ -160,6 +174,32 @@ class LongForm:
             times=joined["time"][good] if self._has_times else None,
             return_codes=joined["return_code"][good],
         )
+
+    def _fill(self, joined: dict[str, Any], known: MetricMap) -> None:
+        """Fill empty units, directions and components with what a metric map knows."""
+        empty = {
+            column: np.array([not str(name or "").strip() for name in self._names[column]])[
+                joined[column]
+            ]
+            for column in _FILLED
+        }
+        rows = np.flatnonzero(np.logical_or.reduce(list(empty.values())))
+        if not len(rows):
+            return
+        benchmarks, metrics = list(self._names["benchmark"]), list(self._names["metric"])
+        pairs = np.stack([joined["benchmark"][rows], joined["metric"][rows]])
+        distinct, which = np.unique(pairs, axis=1, return_inverse=True)
+        rules = [
+            known.find(str(benchmarks[b] or "").strip(), str(metrics[m] or "").strip())
+            for b, m in distinct.T.tolist()
+        ]
+        for column in _FILLED:
+            numbers = self._names[column]
+            codes = np.array(
+                [-1 if rule is None else numbers[getattr(rule, column)] for rule in rules]
+            )[which.ravel()]
+            fill = (codes >= 0) & empty[column][rows]
+            joined[column][rows[fill]] = codes[fill]
 
     def _check_names(self, column: str, joined: Mapping[str, Any], good: Any) -> list[str]:
         names: list[str] = []
@@ -215,7 +255,8 @@ def check_rows(count: int) -> None:
 
 def _complaint(column: str, name: str) -> str:
     if column in NEEDED and not name:
-        return f"{column} is empty"
+        more = ", and no metric map knows the metric (--map FILE)" if column in _FILLED else ""
+        return f"{column} is empty{more}"
     if not name.isprintable() or len(name) > NAMES_MAY_BE:
         return f"{column} {name[:40]!r} is unprintable or longer than {NAMES_MAY_BE} characters"
     if column == "better" and name not in DIRECTIONS:

@@ -1,7 +1,8 @@
 """SuperBench summaries: ``results-summary.jsonl``, one flat object per node.
 
 A key reads ``{benchmark}[:annotation]/[{run}/]{metric}[:{rank}]`` and holds a number; the file names neither
-units nor directions, so both come from a table of the metrics that the tool is known to write.
+units nor directions, so both come from a map of the metrics that the tool is known to write, and else from
+the words in their names.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pytest_anubis.store.importers.import_result import (
     runs_of,
 )
 from pytest_anubis.store.importers.long_form import LongForm
+from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 
 # No pattern takes more than linear time, whatever the name: only one end is open, or it is tied to the
 # beginning. First match decides; matched against the metric's name without rank, ignoring case.
@@ -49,7 +51,8 @@ DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
 _KEY = re.compile(r"(?P<benchmark>.+?)/(?:(?P<run>\d+)/)?(?P<metric>[^/]+?)(?::(?P<rank>\d+))?")
 
 _COLUMNS = (
-    "benchmark", "metric", "device", "unit", "better", "time", "node", "run", "value", "return_code",
+    "benchmark", "metric", "device", "unit", "better", "component", "time", "node", "run", "value",
+    "return_code",
 )  # fmt: skip
 
 # Why a key's values are not taken.
@@ -59,17 +62,22 @@ _UNKNOWN = "of unknown direction"
 _NO_METRIC = "not benchmark/metric"
 
 
+_Columns = tuple[str, str, str, str, str, str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
     """One key of the file, taken apart once.
 
     Attributes:
-        columns: Benchmark, metric, device, unit, direction, number of the run within the benchmark.
+        columns: Benchmark, metric, device, unit, direction, component, number of the run in the benchmark.
         problem: Why its values are not taken; empty when they are.
+        guessed: No map knows the metric: unit and direction are what words in its name suggest.
     """
 
-    columns: tuple[str, str, str, str, str, int]
+    columns: _Columns
     problem: str = ""
+    guessed: bool = False
 
 
 def import_superbench(
@@ -77,7 +85,7 @@ def import_superbench(
     *,
     hardware_class: str = UNCLASSIFIED,
     run: str = "",
-    directions: Mapping[str, tuple[str, Direction]] | None = None,
+    known: MetricMap | None = None,
     progress: Progress | None = None,
 ) -> Imported:
     """Read a SuperBench summary.
@@ -90,7 +98,7 @@ def import_superbench(
         path: The ``.jsonl`` file.
         hardware_class: The class of all nodes in it.
         run: The run's id; default: the file's name.
-        directions: Regular expression on the metric's name -> (unit, direction), tried first.
+        known: The metric map; default: the one that comes with the package.
         progress: Called with one short line now and then.
 
     Raises:
@@ -99,7 +107,7 @@ def import_superbench(
     run = run or run_name(path)
     wrong = WrongLines()
     form = LongForm(_COLUMNS, wrong, hardware_class=hardware_class, run=run)
-    reader = _Reader(form, wrong, run, directions or {})
+    reader = _Reader(form, wrong, run, known or known_metrics())
     try:
         for number, line in enumerate(read_lines(path), start=1):
             if line.strip():
@@ -122,6 +130,7 @@ def import_superbench(
         wrong=tuple(reader.wrong.lines),
         wrong_count=reader.wrong.count,
         notes=tuple(reader.notes()),
+        left_out=reader.left_out,
     )
 
 
@@ -133,15 +142,17 @@ class _Reader:
         form: LongForm,
         wrong: WrongLines,
         run: str,
-        directions: Mapping[str, tuple[str, Direction]],
+        known: MetricMap,
     ) -> None:
         self.wrong = wrong
         self.lines = 0
         self.nodes: dict[str, int] = {}  # node -> how often it stood there
         self._form = form
         self._run = run
-        self._rules = [(re.compile(p, re.IGNORECASE), u, d) for p, (u, d) in directions.items()]
-        self._rules += [(re.compile(p, re.IGNORECASE), u, d) for p, u, d in DIRECTIONS]
+        self._known = known
+        self.left_out = 0
+        self._again: list[str] = []
+        self._rules = [(re.compile(p, re.IGNORECASE), u, d) for p, u, d in DIRECTIONS]
         # (line, node, run) -> (benchmark, device) -> return code
         self._failed: dict[tuple[int, str, str], dict[tuple[str, str], int]] = {}
         self._keys: dict[str, _Key] = {}
@@ -161,24 +172,29 @@ class _Reader:
         times = self.nodes[node] = self.nodes.get(node, 0) + 1
         run = self._run if times == 1 else f"{self._run}-{times}"
         if times > 1:
-            self.wrong.add(number, f"node {node} stands there again; kept as run {run}")
+            self._again.append(f"node {node} stands there again; kept as run {run}")
         self._take(number, node, run, data)
 
     def _take(self, number: int, node: str, run: str, data: Mapping[str, Any]) -> None:
         keys = self._keys
         failed: dict[tuple[str, str], int] = {}
-        rows: list[tuple[str, str, str, str, str, int]] = []
-        values: list[float] = []
+        rows: list[_Columns] = []
+        values: list[float | None] = []
         for name, value in data.items():
             key = keys.get(name) or self._key(name)
-            if type(value) not in (int, float):
-                if value is not None:  # null: the tool had no result, so it is missing
+            if value is None and not key.problem:  # null: the tool had no result, so it is missing
+                rows.append(key.columns)
+                values.append(None)
+            elif type(value) not in (int, float):
+                if value is not None:
                     self.wrong.add(number, f"{name[:80]}: {str(value)[:20]!r} is not a number")
             elif not key.problem:
                 rows.append(key.columns)
                 values.append(value if abs(value) < 1e300 else float("inf"))
             elif key.problem == _RETURN_CODE and value != 0:
                 failed[key.columns[0], key.columns[2]] = int(value) if abs(value) < 2**31 else -1
+            elif key.problem == _UNKNOWN:
+                self.left_out += 1
             elif key.problem == _NO_METRIC:
                 self.wrong.add(number, f"{name[:80]!r} is {_NO_METRIC}")
         if failed:
@@ -191,7 +207,7 @@ class _Reader:
         number: int,
         node: str,
         run: str,
-        rows: Sequence[tuple[str, str, str, str, str, int]],
+        rows: Sequence[_Columns],
         values: Sequence[float | None],
         codes: Sequence[int],
     ) -> None:
@@ -202,10 +218,10 @@ class _Reader:
 
     def add_failed(self) -> None:
         """Give failed benchmarks a row in every metric that any node has of them."""
-        units: dict[str, dict[tuple[str, str, str, str, str, int], None]] = {}
+        units: dict[str, dict[_Columns, None]] = {}
         for key in self._keys.values():
             if not key.problem:
-                units.setdefault(key.columns[0], {})[(*key.columns[:5], 0)] = None
+                units.setdefault(key.columns[0], {})[(*key.columns[:6], 0)] = None
         for (number, node, run), failed in self._failed.items():
             for benchmark in {benchmark for benchmark, _ in failed}:
                 rows = [row for row in units.get(benchmark, ()) if _code(row, failed)]
@@ -215,34 +231,49 @@ class _Reader:
     def _key(self, name: str) -> _Key:
         match = _KEY.fullmatch(name)
         if match is None or not name.isprintable():
-            key = _Key(("", "", "", "", "", 0), _NO_METRIC)
+            key = _Key(("", "", "", "", "", "", 0), _NO_METRIC)
         else:
             device = "node" if match["rank"] is None else f"rank{match['rank']}"
-            rule = next((rule for rule in self._rules if rule[0].search(match["metric"])), None)
-            problem = _UNKNOWN if rule is None else ""
+            rule = self._known.find(match["benchmark"], match["metric"])
+            told = (
+                (rule.unit, rule.better, rule.component) if rule else self._guess(match["metric"])
+            )
+            problem = "" if told else _UNKNOWN
             if match["metric"] == "return_code":
                 problem = _RETURN_CODE
             elif name.startswith("monitor/"):
                 problem = _MONITOR
-            unit, better = (rule[1], rule[2]) if rule else ("", "")
             number = int((match["run"] or "0")[:9])
-            key = _Key((match["benchmark"], match["metric"], device, unit, better, number), problem)
+            place = (match["benchmark"], match["metric"], device)
+            key = _Key((*place, *(told or ("", "", "")), number), problem, guessed=rule is None)
         self._keys[name] = key
         return key
 
+    def _guess(self, metric: str) -> tuple[str, str, str] | None:
+        rule = next((rule for rule in self._rules if rule[0].search(metric)), None)
+        return (rule[1], rule[2], "") if rule else None
+
     def notes(self) -> list[str]:
         """Say what was left out, one line each."""
+        taken = [key for key in self._keys.values() if not key.problem]
+        guessed = sorted({"/".join(key.columns[:2]) for key in taken if key.guessed})
         unknown = {key.columns[1] for key in self._keys.values() if key.problem == _UNKNOWN}
         found = [
-            f"metric {name[:80]!r}: direction unknown, left out; say whether higher or lower is better"
+            f"metric {name[:80]!r}: direction unknown, left out; name it in a metric map (--map FILE)"
             for name in sorted(unknown)
         ]
+        found += self._again
+        if guessed:
+            found.append(
+                f"{len(guessed)} metrics are in no metric map (--map FILE); unit and direction are what "
+                f"their names suggest: {guessed[0][:80]}{', ...' if len(guessed) > 1 else ''}"
+            )
         monitor = sum(key.problem == _MONITOR for key in self._keys.values())
         if monitor:
             found.append(f"{monitor} monitor readings are no benchmark and were left out")
         return found
 
 
-def _code(row: tuple[str, str, str, str, str, int], failed: Mapping[tuple[str, str], int]) -> int:
+def _code(row: _Columns, failed: Mapping[tuple[str, str], int]) -> int:
     # A return code without a rank speaks for all ranks, one with a rank for its own.
     return failed.get((row[0], row[2])) or failed.get((row[0], "node")) or 0

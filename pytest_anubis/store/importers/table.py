@@ -23,6 +23,7 @@ from pytest_anubis.store.importers.import_result import (
     runs_of,
 )
 from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, LongForm, Rows, check_rows
+from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 
 _CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
 _SHORT = (
@@ -40,18 +41,21 @@ def import_table(
     *,
     hardware_class: str = UNCLASSIFIED,
     run: str = "",
+    known: MetricMap | None = None,
     progress: Progress | None = None,
 ) -> Imported:
     """Read a table with one row a value.
 
     Columns, in any order: ``node, benchmark, metric, unit, better, value`` and, if wanted, ``device``
     (else ``node``), ``time`` (seconds or ISO 8601), ``class``, ``group``, ``component``, ``run`` and
-    ``return_code``. Wrong lines are listed and left out.
+    ``return_code``. Where unit, direction or component are empty, or their columns are missing, a metric map
+    may know them. Wrong lines are listed and left out.
 
     Args:
         path: A ``.parquet`` file, else CSV with a head (comma, semicolon or tab).
         hardware_class: The class of rows that name none.
         run: The run of rows that name none; default: the file's name.
+        known: The metric map; default: the one that comes with the package.
         progress: Called with one short line now and then.
 
     Raises:
@@ -61,7 +65,13 @@ def import_table(
     wrong = WrongLines()
     reader = _Parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _Csv(path, wrong)
     try:
-        form = LongForm(reader.columns, wrong, hardware_class=hardware_class, run=run)
+        form = LongForm(
+            reader.columns,
+            wrong,
+            hardware_class=hardware_class,
+            run=run,
+            known=known or known_metrics(),
+        )
         for lines, columns in reader.chunks():
             form.add(lines, columns)
             if progress is not None and reader.lines % _TELL < _CHUNK:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.core.baseline import Baseline
@@ -35,9 +35,10 @@ class Backtest:
 
     Attributes:
         changes: Verdicts that change, ordered by benchmark, metric, node, device, run.
-        nodes: How many node runs were judged.
-        rejected_before: Node runs with a FAIL under the old baseline.
-        rejected_after: Node runs with a FAIL under the new one.
+        nodes: How many nodes were judged, each once as `anubis judge` counts them.
+        runs: How many runs of nodes they are.
+        rejected_before: Nodes with a FAIL in any of their runs under the old baseline.
+        rejected_after: Nodes with a FAIL in any of their runs under the new one.
         newly_rejected: Names of the nodes that only the new one rejects.
         newly_passed: Names of the nodes that only the old one rejects.
         per_thousand: Rejections in a thousand node runs that the old baseline did not reject: an upper
@@ -47,6 +48,7 @@ class Backtest:
 
     changes: tuple[VerdictChange, ...]
     nodes: int
+    runs: int
     rejected_before: int
     rejected_after: int
     newly_rejected: tuple[str, ...]
@@ -79,16 +81,21 @@ def backtest(populations: Sequence[Population], old: Baseline, new: Baseline) ->
         changes=tuple(
             sorted(changes, key=lambda c: (c.benchmark, c.metric, c.node, c.device, c.run, c.scope))
         ),
-        nodes=len(everyone),
-        rejected_before=len(before),
-        rejected_after=len(after),
-        newly_rejected=tuple(sorted({node for node, _ in after - before})),
-        newly_passed=tuple(sorted({node for node, _ in before - after})),
+        nodes=len(_nodes(everyone)),
+        runs=len(everyone),
+        rejected_before=len(_nodes(before)),
+        rejected_after=len(_nodes(after)),
+        newly_rejected=tuple(sorted(_nodes(after) - _nodes(before))),
+        newly_passed=tuple(sorted(_nodes(before) - _nodes(after))),
         per_thousand=1000 * len(after & sound) / len(sound) if sound else None,
         stated=1000 * new.error_rate
         if new.error_rate is not None and new.factor is not None
         else None,
     )
+
+
+def _nodes(runs: Iterable[tuple[str, str]]) -> set[str]:
+    return {node for node, _ in runs}
 
 
 def _changes(

@@ -163,7 +163,16 @@ def test_simulate_compares_policies(here: Path, capsys: pytest.CaptureFixture[st
 def test_defects_are_recorded_listed_and_closed(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = ("history", "defect", "add", "--node", "n05", "--benchmark", "a.py::test_a")
+    found = (
+        "history",
+        "defect",
+        "add",
+        "--node",
+        "n05",
+        "--benchmark",
+        "a.py::test_a",
+        "--new-benchmark",
+    )
     assert main([*found, "--component", "storage.disk", "--on", "2026-01-02"]) == 0
     number = said(capsys).split()[1]
     assert main(["history", "defect", "close", number, "--as", "false-alarm"]) == 0
@@ -231,7 +240,14 @@ def test_a_fleets_database_serves_all_commands(
     Path("i.csv").write_text("\n".join(["node,kind,started,duration", *dict.fromkeys(lines)]))
     assert main(["history", "incident", "import", "i.csv", "--add-nodes", *there]) == 0
     for name in ("a", "b", "a"):
-        found = ("history", "defect", "add", "--node", "n1", "--benchmark", f"t.py::test_{name}")
+        found = (
+            "history",
+            "defect",
+            "add",
+            "--node=n1",
+            "--new-benchmark",
+            f"--benchmark=t.py::test_{name}",
+        )
         assert main([*found, "--component", "network.loopback", "--kind", "nic", *there]) == 0
     assert main(["history", "defect", "close", "2", "--as", "false-alarm", *there]) == 0
     assert main(["history", "state", "--node", "n2", "--as", "removed", *there]) == 0

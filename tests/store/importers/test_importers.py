@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_result import ImportFileError
+from pytest_anubis.store.importers.metric_map import read_metric_map
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
@@ -167,7 +168,7 @@ def test_what_most_nodes_report_and_one_lacks_is_missing(tmp_path: Path) -> None
     ("text", "said"),
     [
         ("", "column 'node' is missing"),
-        ("node,benchmark,metric,unit,value\n", "column 'better' is missing"),
+        ("node,benchmark,unit,better,value\n", "column 'metric' is missing"),
         (f"{HEAD},value\n", "column 'value' stands twice"),
     ],
 )
@@ -311,12 +312,18 @@ def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Pat
     assert unit(time, "n1") == ([1.0, 2.0], "")
     assert sorted(time.runs) == ["s"] * 5 + ["s-2"]
     said = [str(line) for line in found.wrong]
-    assert [text.split(":")[0] for text in said] == ["line 6"] * 3 + ["line 7", "line 8", "line 9"]
-    assert "stands there again" in said[0]
+    assert [text.split(":")[0] for text in said] == ["line 6"] * 2 + ["line 7", "line 8", "line 9"]
+    assert any("stands there again" in note for note in found.notes)  # nothing of it is lost
+    assert found.left_out == 1
+    assert found.lost == 6
+    assert found.cells == {"failed": 3, "missing": 1}
     assert any("'frobs': direction unknown" in note for note in found.notes)
     assert any("1 monitor readings" in note for note in found.notes)
-    told = import_superbench(path, directions={"^frobs$": ("count", "higher")})
-    assert "frobs" in {p.metric.name for p in told.populations}
+    mine = tmp_path / "map.csv"
+    mine.write_text("benchmark,metric,unit,better,component\nodd,FROB*,count,higher,odd.part\n")
+    told = import_superbench(path, known=read_metric_map(mine))
+    (frobs,) = [p for p in told.populations if p.metric.name == "frobs"]
+    assert (frobs.metric.unit, frobs.component, told.left_out) == ("count", "odd.part", 0)
     with pytest.raises(ImportFileError, match="no node in it"):
         import_superbench(table(tmp_path, "{}\n", "x.jsonl"))
 

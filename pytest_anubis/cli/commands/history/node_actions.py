@@ -1,0 +1,86 @@
+"""``anubis history nodes`` and ``anubis history state``: which nodes there are, and what became of them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.cli.shared.arguments import add_action
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import add_history, use
+from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.report.text.numbers import count_text
+
+NODE_STATES = {
+    "in-service": "in service",
+    "drained": "drained",
+    "repair": "repair",
+    "removed": "removed",
+}
+"""States as options name them, and as the history keeps them."""
+
+
+def add_nodes(nouns: Any) -> None:
+    """Declare ``nodes import``."""
+    text = "nodes of the fleet, healthy ones too: register them from a table"
+    noun = nouns.add_parser("nodes", help=text, description=text[0].upper() + text[1:] + ".")
+    actions = noun.add_subparsers(metavar="ACTION", required=True)
+    load = add_action(
+        actions, "import", _import, "register nodes from CSV, or tell more of known ones"
+    )
+    load.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE.csv",
+        help="column node; if you like class, since (in service), state, on (of the state), note",
+    )
+    add_history(load, inherited=True)
+
+
+def add_state(nouns: Any) -> None:
+    """Declare ``state``."""
+    state = add_action(
+        nouns, "state", _state, "note that a node was drained, repaired, removed, put into service"
+    )
+    state.add_argument("--node", required=True, help="whose state it is")
+    state.add_argument(
+        "--as",
+        dest="state",
+        choices=tuple(NODE_STATES),
+        required=True,
+        help="what became of it; a node that was removed has no risk",
+    )
+    state.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
+    state.add_argument("--note", default="", help="words for people")
+    state.add_argument("--add-nodes", action="store_true", help="add the node if it is unknown")
+    add_history(state, inherited=True)
+
+
+def _import(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.node_records import import_nodes
+
+    result = use(options.store, lambda history: import_nodes(history, options.file))
+    for line in result.wrong:
+        say(line)
+    say(
+        f"{count_text(result.added, 'node')} added, {result.known} known already, "
+        f"{count_text(len(result.wrong), 'line')} left out"
+    )
+    if result.wrong and not result.added and not result.known:
+        raise CommandError(f"{options.file}: no good line")
+
+
+def _state(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.database import History, moment_of, shown_time
+
+    state = NODE_STATES[options.state]
+    at = moment_of(options.on) if options.on else None
+
+    def enter(history: History) -> None:
+        if options.add_nodes and options.node not in {node.name for node in history.nodes()}:
+            history.add_node(options.node, since=at)
+        history.set_state(options.node, state, at=at, note=options.note)
+
+    use(options.store, enter)
+    say(f"node {options.node}: {state}{f' since {shown_time(at)}' if at is not None else ''}")

@@ -1,0 +1,135 @@
+"""What other tools' metrics are: unit, direction and component, out of a small table that people review.
+
+`known_metrics.csv` beside this file holds the names that SuperBench, nccl-tests, nvbandwidth and fio write; a
+user's own table of the same form is asked first.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pytest_anubis.core.metric import DIRECTIONS
+from pytest_anubis.store.importers.import_result import ImportFileError, read_text
+
+COLUMNS = ("benchmark", "metric", "unit", "better", "component")
+_KNOWN = Path(__file__).with_name("known_metrics.csv")
+_MOST = 10_000
+"""Lines of a map: every one is tried for every new name; the tools' own take some sixty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRule:
+    """One line of a map.
+
+    Attributes:
+        benchmark: Name of the benchmark in small letters, cut at its ``*``.
+        metric: Name of the metric, likewise.
+        unit: Its unit.
+        better: Its direction.
+        component: The part of the node that it exercises; may be empty.
+    """
+
+    benchmark: tuple[str, ...]
+    metric: tuple[str, ...]
+    unit: str
+    better: str
+    component: str
+
+
+class MetricMap:
+    """Finds a metric's rule; the first that fits decides.
+
+    Args:
+        rules: In the order in which they are asked.
+    """
+
+    def __init__(self, rules: Sequence[MetricRule]) -> None:
+        self._rules = tuple(rules)
+        self._found: dict[tuple[str, str], MetricRule | None] = {}
+
+    def find(self, benchmark: str, metric: str) -> MetricRule | None:
+        """Return what is known of a metric; None if nothing is. Small and capital letters are alike."""
+        key = (benchmark, metric)
+        if key not in self._found:
+            one, other = benchmark.lower(), metric.lower()
+            self._found[key] = next(
+                (r for r in self._rules if _fits(r.benchmark, one) and _fits(r.metric, other)), None
+            )
+        return self._found[key]
+
+    def before(self, other: MetricMap) -> MetricMap:
+        """Return a map that asks this one first."""
+        return MetricMap((*self._rules, *other._rules))
+
+
+def read_metric_map(path: Path) -> MetricMap:
+    """Read a map: CSV with the columns ``benchmark, metric, unit, better, component``.
+
+    Benchmark and metric may hold ``*`` for any characters. A SuperBench benchmark is what stands before the
+    last ``/`` of its key.
+
+    Raises:
+        ImportFileError: It cannot be read, or a line is wrong; the message names the line.
+    """
+    rows = csv.reader(io.StringIO(read_text(path)))
+    rules = []
+    try:
+        head = [name.strip().lower() for name in next(rows, [])]
+        if head != list(COLUMNS):
+            raise ImportFileError(f"{path}: the first line must be {','.join(COLUMNS)}")
+        for row in rows:
+            if not row:
+                continue
+            cells = [cell.strip() for cell in row]
+            if len(cells) != len(COLUMNS) or not all(cells[:4]) or cells[3] not in DIRECTIONS:
+                raise ImportFileError(
+                    f"{path} line {rows.line_num}: needs {', '.join(COLUMNS)}, of which the first four are "
+                    f"not empty and better is one of {', '.join(DIRECTIONS)}"
+                )
+            if not "".join(cells).isprintable() or len(rules) == _MOST:
+                what = (
+                    "more lines than"
+                    if len(rules) == _MOST
+                    else "unprintable text; a map has at most"
+                )
+                raise ImportFileError(f"{path} line {rows.line_num}: {what} {_MOST:,} plain lines")
+            benchmark, metric = (tuple(cell.lower().split("*")) for cell in cells[:2])
+            rules.append(
+                MetricRule(
+                    benchmark=benchmark,
+                    metric=metric,
+                    unit=cells[2],
+                    better=cells[3],
+                    component=cells[4],
+                )
+            )
+    except csv.Error as error:
+        raise ImportFileError(f"{path} line {rows.line_num}: not CSV ({error})") from None
+    return MetricMap(rules)
+
+
+@cache
+def known_metrics() -> MetricMap:
+    """Return the map that comes with the package."""
+    return read_metric_map(_KNOWN)
+
+
+def _fits(parts: tuple[str, ...], text: str) -> bool:
+    """Say whether a text fits a pattern that was cut at its ``*``, in time linear in the text."""
+    if len(parts) == 1:
+        return text == parts[0]
+    first, *inner, last = parts
+    if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in inner:
+        at = text.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True

@@ -1,0 +1,120 @@
+"""Nodes as the history keeps them: registered from a table, healthy ones too, with states and their dates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.report.pages.choice_report import choice_lines
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.fleet_history import read_fleet
+from tests.cli.command_line import anubis
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_fleet_is_registered_with_its_healthy_nodes(here: Path) -> None:
+    table = here / "nodes.csv"
+    table.write_text(
+        "node,class,since,state,on,note\n"
+        "n1,h100,2025-01-01,in service,,\n"
+        "n2,h100,2025-02-01,drained,2025-03-01,PSU\n"
+        "n3,,,,,\n"
+        "n4,h100,2125-01-01,,,\n"
+        "n5,,,asleep,,\n"
+    )
+    done = anubis("history", "nodes", "import", "nodes.csv")
+    assert done.returncode == 0, done.stderr
+    assert "line 5: " in done.stdout
+    assert "line 6: state 'asleep' is none of" in done.stdout
+    assert "3 nodes added, 0 known already, 2 lines left out" in done.stdout
+    listed = anubis("history").stdout
+    assert "drained" in listed
+    assert "2025-03-01" in listed
+    again = anubis("history", "nodes", "import", "nodes.csv")
+    assert "0 nodes added, 3 known already" in again.stdout
+    anubis("history", "incident", "add", "--node=n1", "--kind=nic", "--started=2025-06-01")
+    with History(here / ".anubis") as history:
+        fleet = read_fleet(history)
+    assert [(n.name, n.hardware_class, n.state) for n in fleet.nodes] == [
+        ("n1", "h100", "in service"),
+        ("n2", "h100", "drained"),
+        ("n3", "", "in service"),
+    ]
+    assert {n.since for n in fleet.nodes} >= {1735689600.0, 1738368000.0}  # healthy ones count
+    (here / "odd.csv").write_text("node,hostname\nn1,x\n")
+    assert "no column 'hostname'" in anubis("history", "nodes", "import", "odd.csv").stderr
+
+
+def test_unknown_nodes_are_one_line(here: Path) -> None:
+    rows = "".join(f"n{i},nic,2025-01-0{1 + i % 9}\n" for i in range(228))
+    (here / "incidents.csv").write_text(f"node,kind,started\n{rows}")
+    done = anubis("history", "incident", "import", "incidents.csv")
+    assert len(done.stdout.splitlines()) == 2
+    assert (
+        "228 lines left out, of 228 unknown nodes: n0, n1, n2, n3, n4 and 223 more" in done.stdout
+    )
+    assert "--add-nodes" in done.stdout
+    assert done.returncode == 2
+    assert (
+        "228 incidents added"
+        in anubis("history", "incident", "import", "incidents.csv", "--add-nodes").stdout
+    )
+
+
+def test_a_state_takes_what_its_message_recommends_and_keeps_its_date(here: Path) -> None:
+    asked = ("history", "state", "--node=n9", "--as=repair", "--on=2025-05-05")
+    refused = anubis(*asked)
+    assert refused.returncode == 2
+    assert "--add-nodes" in refused.stderr
+    done = anubis(*asked, "--add-nodes")
+    assert done.returncode == 0, done.stderr
+    assert "repair since 2025-05-05T00:00:00+00:00" in done.stdout
+    with History(here / ".anubis") as history:
+        (node,) = history.nodes()
+    assert (node.state, node.changed, node.since) == ("repair", 1746403200.0, 1746403200.0)
+
+
+def test_a_defect_names_a_benchmark_that_exists(here: Path) -> None:
+    anubis("history", "state", "--node=n1", "--as=drained", "--add-nodes")
+    asked = ("history", "defect", "add", "--node=n1", "--component=network.loopback")
+    new = anubis(*asked, "--benchmark=t.py::test_tcp_rate", "--new-benchmark")
+    assert new.returncode == 0, new.stderr
+    wrong = anubis(*asked, "--benchmark=t.py::test_tpc_rate")
+    assert wrong.returncode == 2
+    assert "did you mean 't.py::test_tcp_rate'" in wrong.stderr
+    assert anubis(*asked, "--benchmark=t.py::test_tcp_rate").returncode == 0
+    chosen = anubis("select", "--node=n1", "--by=all", "--explain")
+    assert "exposes 75 % of defects, 75 % as the only one of these, in 1 min" in chosen.stdout
+
+
+def test_coverage_of_one_or_two_defects_is_called_that() -> None:
+    event = {
+        "chosen": ["a"], "pruned": [{}], "cost": 1.0, "full_cost": 2.0, "coverage": 0.6, "defects": 1,
+        "method": "exact", "lacking": (), "risk_before": None, "target": None, "explored": (),
+        "unpriced": (), "optimal": True, "reached": True,
+    }  # fmt: skip
+    assert "(known from 1 defect alone, which says little about others)" in choice_lines(event)[0]
+    assert "known from" not in choice_lines(event | {"defects": 3})[0]
+
+
+def test_promote_keeps_the_baseline_that_it_replaces(here: Path) -> None:
+    head = "node,device,benchmark,metric,unit,better,value\n"
+    for name, level in (("old", 100), ("new", 90)):
+        rows = [f"n{i},cuda:0,copy,rate,GB/s,higher,{level + i / 10}" for i in range(8)]
+        (here / f"{name}.csv").write_text(head + "\n".join(rows) + "\n")
+        asked = ("learn", f"{name}.csv", "--error-rate=none", f"--output={name}")
+        assert anubis(*asked).returncode == 0
+    (old,), (new,) = (list((here / name).glob("*.json")) for name in ("old", "new"))
+    before = old.read_bytes()
+    done = anubis("baseline", "promote", str(new), "--to=old")
+    assert "replaced, kept as old/expired/" in done.stdout
+    assert [path.read_bytes() for path in (here / "old" / "expired").iterdir()] == [before]
+    assert old.read_bytes() == new.read_bytes()
+    again = anubis("baseline", "promote", str(old))  # itself: nothing is replaced
+    assert "replaced" not in again.stdout

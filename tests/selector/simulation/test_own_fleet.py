@@ -1,0 +1,62 @@
+"""A simulation of one's own fleet: its benchmarks, its rates, its history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord
+from pytest_anubis.selector.selector_error import SelectorError
+from pytest_anubis.selector.simulation.scenarios import Own, own_of, scenario, with_own
+from tests.cli.command_line import anubis
+
+HOUR = 3600.0
+
+
+def test_what_is_told_replaces_the_scenarios_figures() -> None:
+    world = with_own(
+        scenario("B"),
+        Own(tests={"a": (3, 0.5), "b": (1, 2)}, wear=100, manifest=5, stays=0.2, initial=0.0),
+    )
+    assert world.rates.shares.tolist() == [0.75, 0.25]
+    assert world.benchmark_hours.tolist() == [0.5, 2]
+    assert (world.rates.wear, world.rates.manifest) == (0.01, 0.2)
+    assert (world.rates.stays, world.rates.initial) == (0.2, 0.0)
+    same = with_own(scenario("B"), Own())
+    assert same.rates.wear == scenario("B").rates.wear
+    for wrong in (Own(tests={"a": (0, 1)}), Own(tests={"a": (-1, 1), "b": (2, 1)}), Own(wear=0)):
+        with pytest.raises(SelectorError):
+            with_own(scenario("B"), wrong)
+
+
+def test_a_history_tells_costs_shares_and_the_rate_of_incidents() -> None:
+    fleet = FleetHistory(
+        nodes=(NodeRecord(name="n1", since=0.0), NodeRecord(name="n2", since=0.0)),
+        incidents=(Incident(node="n1", kind="nic", started=10 * HOUR),),
+        defects=(
+            Defect(number=1, node="n1", found=1.0, benchmarks=("a",), state="confirmed"),
+            Defect(number=2, node="n1", found=1.0, benchmarks=("b",), state="false alarm"),
+        ),
+        durations={"a": HOUR, "b": 2 * HOUR},
+        gone={"n2": 100 * HOUR},
+    )
+    own = own_of(fleet, now=400 * HOUR)
+    assert own.tests == {"a": (2.0, 1.0), "b": (1.0, 2.0)}
+    assert own.wear == 500
+    with pytest.raises(SelectorError, match="no benchmark's duration"):
+        own_of(FleetHistory(), now=0.0)
+
+
+def test_the_command_takes_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ("--nodes=64", "--time=5d", "--seeds=1", "--risk=0.1", "--jobs=1")
+    Path("costs.csv").write_text("benchmark,time,share\na,5m,3\nb,90s,1\n")
+    done = anubis("simulate", *small, "--costs=costs.csv", "--wear=500h", "--stays=0.3")
+    assert done.returncode == 0, done.stderr
+    assert "with your own --costs, --wear, --stays" in done.stdout
+    assert "(500) h of use" in done.stdout
+    assert "(30%) of repairs" in done.stdout
+    Path("costs.csv").write_text("benchmark,time,share\na,soon,3\n")
+    assert "costs.csv line 2" in anubis("simulate", *small, "--costs=costs.csv").stderr
+    assert "no history yet" in anubis("simulate", *small, "--history=elsewhere").stderr
