@@ -56,13 +56,8 @@ class JUnitDecision:
             if hasattr(plugin, "add_global_property"):  # pytest's own, which has no public name
                 plugin.add_global_property("anubis.decision", verdict.decision.value)
                 plugin.add_global_property("anubis.headline", verdict.headline)
-                if self._says_more(verdict):
+                if verdict.decision is not Decision.ACCEPTED and not self._failed:
                     self._add_case(plugin, f"{verdict.decision.value}: {verdict.headline}")
-
-    def _says_more(self, verdict: NodeVerdict) -> bool:
-        """Return whether the test cases alone would give another picture of the node."""
-        rejected = verdict.decision is Decision.REJECTED
-        return verdict.decision is Decision.UNDECIDED or (rejected and not self._failed)
 
     def _add_case(self, plugin: Any, headline: str) -> None:
         location = ("anubis", None, "acceptance")
