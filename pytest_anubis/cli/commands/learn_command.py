@@ -183,7 +183,7 @@ def _measure(options: argparse.Namespace) -> list[Path]:
     if options.rounds is None and options.time is None and options.profile == "smoke":
         options.time = SMOKE_TIME
     if options.time is not None:
-        return rounds.within(options.time, options.detect, partial(_preview, options))
+        return rounds.within(options.time, options.detect, partial(_preview, options), _spoiled)
     return rounds.of_number(DEFAULT_ROUNDS if options.rounds is None else options.rounds, _spoiled)
 
 

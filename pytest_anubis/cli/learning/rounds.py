@@ -28,6 +28,9 @@ LEAST_TIMED = 5
 FOR_ALL = 0.7
 """Part of the time in which all benchmarks run; the rest goes to those that cannot show enough yet."""
 
+Spoiled = Callable[[Sequence[Path], int], int]
+"""Returns how many metrics have fewer quiet samples than wanted, after some runs."""
+
 Judge = Callable[[Sequence[Path]], "Baseline | None"]
 """Learns from some runs; None where nothing can be learned of them."""
 
@@ -52,7 +55,7 @@ class Rounds:
     _paths: list[Path] = field(default_factory=list)
     _took: list[float] = field(default_factory=list)
 
-    def of_number(self, wanted: int, spoiled: Callable[[list[Path], int], int]) -> list[Path]:
+    def of_number(self, wanted: int, spoiled: Spoiled) -> list[Path]:
         """Run so many rounds of full length.
 
         A sample that was taken while others disturbed the machine teaches nothing, so rounds are added, at
@@ -75,24 +78,30 @@ class Rounds:
                 self._run(
                     line, f"round {len(self._paths) + 1} of {wanted}", left, self.tests, brief=False
                 )
-            while len(self._paths) < 2 * wanted and (few := spoiled(self._paths, wanted)):
-                line.say(
-                    f"round {len(self._paths) + 1} of at most {2 * wanted}, added: "
-                    f"{count_text(few, 'metric')} without enough quiet samples, because others disturbed "
-                    "this machine"
-                )
-                self._run(
-                    line, f"round {len(self._paths) + 1}", self._each(), self.tests, brief=False
-                )
+            self._add(line, wanted, spoiled, brief=False)
         return self._paths
 
-    def within(self, seconds: float, detect: float, judge: Judge) -> list[Path]:
+    def _add(self, line: LiveLine, wanted: int, spoiled: Spoiled, *, brief: bool) -> None:
+        while len(self._paths) < 2 * wanted and (few := spoiled(self._paths, wanted)):
+            line.say(
+                f"round {len(self._paths) + 1} of at most {2 * wanted}, added: "
+                f"{count_text(few, 'metric')} without enough quiet samples, because others disturbed "
+                "this machine"
+            )
+            name = f"round {len(self._paths) + 1}"
+            self._run(line, name, self._each(), self.tests, brief=brief)
+
+    def within(self, seconds: float, detect: float, judge: Judge, spoiled: Spoiled) -> list[Path]:
         """Run short rounds for so long, in the end those of the benchmarks alone that lack power.
+
+        Rounds are added as by `of_number` where others disturbed so many that some metric has fewer than
+        `LEAST_TIMED` quiet samples.
 
         Args:
             seconds: How long; `LEAST_TIMED` rounds are run however long they take.
             detect: Loss that every metric is to find, relative.
             judge: Learns from the rounds so far.
+            spoiled: Returns how many metrics have fewer quiet samples than wanted.
 
         Raises:
             CommandError: A round failed.
@@ -121,6 +130,7 @@ class Rounds:
                     break
                 what = f"round {len(self._paths) + 1}, of {count_text(len(lacking), 'test')} that lack power"
                 self._run(line, what, left(), lacking, brief=True)
+            self._add(line, LEAST_TIMED, spoiled, brief=True)
         return self._paths
 
     def _run(

@@ -50,6 +50,11 @@ def of_suite(tmp_path: Path) -> Rounds:
     return Rounds(tests=["suite.py"], store=tmp_path, profile="smoke")
 
 
+def quiet(paths: Sequence[Path], wanted: int) -> int:
+    """Say that nobody disturbed any metric."""
+    return 0
+
+
 def showing(**losses: float) -> Callable[[Sequence[Path]], Any]:
     """Return a baseline whose criteria find such losses, whatever it was learned from."""
     criteria = [
@@ -64,7 +69,7 @@ def showing(**losses: float) -> Callable[[Sequence[Path]], Any]:
 
 
 def test_time_is_spent_where_power_is_lacking(machine: Machine, tmp_path: Path) -> None:
-    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3, b=0.05))
+    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3, b=0.05), quiet)
     # Seven tenths of the time: seven rounds of 20 s; then 6 s a round of the test that lacks power.
     assert machine.asked == [(["suite.py"], True)] * 7 + [(["suite.py::test_a"], True)] * 10
     assert machine.now == 200.0
@@ -73,19 +78,26 @@ def test_time_is_spent_where_power_is_lacking(machine: Machine, tmp_path: Path) 
 def test_nothing_more_is_run_once_every_metric_shows_enough(
     machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.1, b=0.05))
+    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.1, b=0.05), quiet)
     assert machine.now == 140.0
     assert "every metric can show a loss of 10%" in capsys.readouterr().out
 
 
 def test_what_cannot_be_learned_yet_runs_again_as_a_whole(machine: Machine, tmp_path: Path) -> None:
-    of_suite(tmp_path).within(200.0, 0.1, lambda paths: None)
+    of_suite(tmp_path).within(200.0, 0.1, lambda paths: None, quiet)
     assert machine.asked == [(["suite.py"], True)] * 10
 
 
 def test_short_time_still_has_the_fewest_rounds(machine: Machine, tmp_path: Path) -> None:
-    of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3))
+    of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), quiet)
     assert len(machine.asked) == LEAST_TIMED
+
+
+def test_rounds_are_added_where_others_disturbed_the_timed_ones(
+    machine: Machine, tmp_path: Path
+) -> None:
+    of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), lambda paths, wanted: len(paths) < 7)
+    assert machine.asked == [(["suite.py"], True)] * 7
 
 
 def test_rounds_of_a_number_are_long_and_more_where_others_disturbed(
