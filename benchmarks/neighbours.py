@@ -66,7 +66,7 @@ NEIGHBOURS = {
     "pytest-mock": Neighbour(own="def test_own(mocker):\n    assert mocker.Mock()(1)\n"),
     "pytest-timeout": Neighbour(("--timeout=60",)),
     "pytest-rerunfailures": Neighbour(("--reruns=1",), again=True),
-    "pytest-randomly": Neighbour(("-p", "randomly", "--randomly-seed=3")),
+    "pytest-randomly": Neighbour(("--randomly-seed=3",)),
     "pytest-sugar": Neighbour(),
     "pytest-benchmark": Neighbour(
         own="def test_own(benchmark):\n    benchmark(lambda: 1)\n    assert benchmark.stats is not None\n",
@@ -287,7 +287,8 @@ def _row(
                 lines = [x for x in printed.splitlines() if "test_toy.py::" in x]
                 line = next((x for x in lines if neighbour.refused in x), "")
                 if said.status == REFUSED and line and "Traceback" not in printed:
-                    refusals.add(re.sub(r"^.*test_toy.py::\w+(\[.*?\])?: ", "", line))
+                    said_why = re.sub(r"^.*test_toy.py::\w+(\[.*?\])?: ", "", line)
+                    refusals.add(said_why.partition(";")[0])
                     continue
             if given and neighbour.again:
                 kept = tuple(pair for pair in said.verdicts if pair[0] != "MARGINAL")

@@ -36,7 +36,8 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.hardware.host_pace import Pace, Pacer, kinds_for
-from pytest_anubis.hardware.timing import PLANS, HostClock, RoundPlan, rounds, warm_up
+from pytest_anubis.hardware.round_plans import PLANS, RoundPlan
+from pytest_anubis.hardware.timing import HostClock, rounds, warm_up
 from pytest_anubis.session.measuring.attempts import LOOK_PAUSE
 from pytest_anubis.session.measuring.conditions import joined
 from pytest_anubis.store.journal.journal_reading import read_journal

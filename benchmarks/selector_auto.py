@@ -88,9 +88,9 @@ class Judged:
     ratio: float
     incidents: int
     seconds: float
+    draws: Draws
     chosen: str = ""
     held: tuple[bool, ...] = ()
-    draws: Draws | None = None
 
 
 def main() -> None:
@@ -268,15 +268,11 @@ def table(name: str, found: dict[str, list[Judged]]) -> None:
         flush=True,
     )
     for number, one in enumerate(splits):
-        each = [found[model][number].draws for model in (*SINGLE, "auto")]
-        known = one.draws
-        if known is None or any(draws is None for draws in each):
-            continue
-        hazard = np.stack([draws.hazard for draws in each if draws is not None])
-        drawn = paired(hazard, known.follow, known.event, known.unit)
+        hazard = np.stack([found[model][number].draws.hazard for model in (*SINGLE, "auto")])
+        drawn = paired(hazard, one.draws.follow, one.draws.event, one.draws.unit)
         print(
-            f"  draws of {len(np.unique(known.unit))} units: lag +- {drawn.error:.4f} ({drawn.low:+.4f} to "
-            f"{drawn.high:+.4f}), within .003 in {drawn.near:.0%}, calibration among the two best in "
+            f"  draws of {len(np.unique(one.draws.unit))} units: lag +- {drawn.error:.4f} ({drawn.low:+.4f} "
+            f"to {drawn.high:+.4f}), within .003 in {drawn.near:.0%}, calibration among the two best in "
             f"{drawn.second:.0%}",
             flush=True,
         )

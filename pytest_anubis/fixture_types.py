@@ -95,7 +95,12 @@ class DeviceFixture(Protocol):
 
     @property
     def index(self) -> int:
-        """Number of the device among those of its kind; 0 for the CPU."""
+        """Number of the device among those of its kind on this node; 0 for the CPU."""
+        ...
+
+    @property
+    def pci(self) -> str:
+        """PCI address of its card, e.g. ``0000:1b:00.0``; empty where it is not known."""
         ...
 
     @property
@@ -109,6 +114,10 @@ class DeviceFixture(Protocol):
 
     def energy(self) -> float | None:
         """Return the joules that the device has used so far; None where it does not count them."""
+        ...
+
+    def load(self) -> tuple[float, float] | None:
+        """Return clock (MHz) and power (W) at this moment; None where one cannot be read."""
         ...
 
 

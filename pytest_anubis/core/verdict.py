@@ -241,6 +241,9 @@ class MetricVerdict:
         )
 
 
+HOST = ("", "cpu", "node")
+"""Devices of which a node has one: nothing to tell apart, and the component says which part it is."""
+
 LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)  # of what was not judged at all
 _OF_REASON = {
     Reason.DISTURBED: Triage.RETEST,

@@ -12,9 +12,11 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
+
+from pytest_anubis.hardware.round_plans import RoundPlan
 
 if TYPE_CHECKING:
     from pytest_anubis.hardware.host_pace import Pacer
@@ -98,145 +100,6 @@ class BusyClock:
         finally:
             self.seconds += time.perf_counter() - begin
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundPlan:
-    """How long and how often to measure.
-
-    Attributes:
-        rounds: Values wanted.
-        round_seconds: Aimed length of one round.
-        warmup_seconds: Longest warm-up.
-        budget_seconds: No further round begins after this, once `least` are there; pauses not counted.
-        least: Fewest rounds, whatever they take.
-        bursts: Into how many bursts the rounds are split. What slows a shared host (neighbours, clocks)
-            lasts a second or so, and rounds in one burst all see the same of it.
-        pause_seconds: Pause between two bursts.
-        settle_seconds: Least time of load before the rate counts as steady, and over how long steadiness is
-            looked at; 0: three batches, which is enough for caches and lazy initialisation.
-        wake_seconds: Load before the first round that is no part of the measurement: sensors are read
-            between warm-up and rounds, and a card that rests meanwhile begins cool.
-    """
-
-    rounds: int
-    round_seconds: float
-    warmup_seconds: float
-    budget_seconds: float
-    least: int = 5
-    bursts: int = 1
-    pause_seconds: float = 0.0
-    settle_seconds: float = 0.0
-    wake_seconds: float = 0.0
-
-    def look(self) -> RoundPlan:
-        """Return the plan of one burst more, for looking again at a close call."""
-        return replace(
-            self,
-            rounds=max(1, self.rounds // BURSTS),
-            least=max(1, self.least // BURSTS),
-            budget_seconds=self.budget_seconds / BURSTS,
-            bursts=1,
-        )
-
-    def brief(self) -> RoundPlan:
-        """Return the plan of one of many short runs: what the pauses show, the other runs show better."""
-        return replace(
-            self,
-            budget_seconds=self.budget_seconds * BRIEF,
-            warmup_seconds=self.warmup_seconds * BRIEF,
-            bursts=min(self.bursts, BRIEF_BURSTS),
-            pause_seconds=self.pause_seconds * BRIEF,
-        )
-
-    def on_accelerator(self, settle: Settle) -> RoundPlan:
-        """Return the plan for a device that slows down under load and would clock down in a pause."""
-        return replace(
-            self,
-            bursts=1,
-            pause_seconds=0.0,
-            warmup_seconds=settle.most,
-            settle_seconds=settle.least,
-            wake_seconds=settle.wake,
-        )
-
-    def short_load(self) -> RoundPlan:
-        """Return the plan for the rate of a rested device: a few short rounds, with rests between them."""
-        return replace(
-            self,
-            rounds=SHORT_ROUNDS,
-            least=SHORT_ROUNDS,
-            round_seconds=SHORT_ROUND,
-            warmup_seconds=0.0,
-            settle_seconds=0.0,
-            wake_seconds=0.0,
-            bursts=SHORT_BURSTS,
-            pause_seconds=REST,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settle:
-    """How long an accelerator is loaded until its rate counts.
-
-    Attributes:
-        least: Seconds of load before it can count as steady.
-        most: Seconds after which it is measured, steady or not.
-        wake: Seconds of load between the reading of sensors and the first round.
-    """
-
-    least: float
-    most: float
-    wake: float
-
-
-SETTLE: dict[str, Settle] = {
-    "smoke": Settle(least=1.0, most=4.0, wake=0.3),
-    "standard": Settle(least=3.0, most=15.0, wake=1.0),
-    "soak": Settle(least=10.0, most=60.0, wake=1.0),
-}
-"""Under full load a card's clock falls from its boost to what its power limit allows within a second or so,
-and further with the temperature for some more."""
-
-REST = 0.3
-"""Seconds of rest before each burst of short load: several times what a card's power controller averages
-over, and too short for its clock to be lowered."""
-
-SHORT_ROUND = 0.02
-"""Seconds of a round of short load."""
-
-SHORT_ROUNDS = 8
-"""Rounds of short load: few enough that no search for changes is made in them, as they may well fall."""
-
-SHORT_BURSTS = 2
-"""Bursts of short load: 80 ms each, over before power is limited."""
-
-BRIEF, BRIEF_BURSTS = 0.3, 2
-"""Part of the profile's warm-up, budget and pauses that a brief run takes, and its bursts. What makes a
-shared host noisy lasts for minutes too: on one such machine the means of runs of a third of the length spread
-no further, and how far runs spread is known from how many there are."""
-
-BURSTS = 5
-"""Bursts of one measurement on a host, and how many of its rounds make one further look."""
-
-PLANS: dict[str, RoundPlan] = {
-    "smoke": RoundPlan(
-        rounds=30,
-        round_seconds=0.02,
-        warmup_seconds=0.5,
-        budget_seconds=2.0,
-        bursts=BURSTS,
-        pause_seconds=0.3,
-    ),
-    "standard": RoundPlan(
-        rounds=60,
-        round_seconds=0.2,
-        warmup_seconds=5.0,
-        budget_seconds=30.0,
-        bursts=BURSTS,
-        pause_seconds=1.0,
-    ),
-    "soak": RoundPlan(rounds=600, round_seconds=1.0, warmup_seconds=30.0, budget_seconds=3600.0),
-}
 
 STEADY = 0.02
 """Two successive spans of the warm-up may differ by this share to count as steady: in rate, clock, power."""

@@ -181,6 +181,7 @@ NOT_OF_OLD = {
     *("telemetry", "misuse", "busy", "environment", "left_out", "in_process", "devices", "cause"),
     *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest", "pace"),
     *("quiet_limits", "quiet_wait", "allowed_processes", "waivers"),
+    *("brief", "junit", "other_machine", "split"),
 }
 """Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others."""
 
@@ -191,7 +192,7 @@ def timeless(value: Any) -> Any:
         return {
             key: "<fleeting>" if key in FLEETING else timeless(item)
             for key, item in value.items()
-            if key not in NOT_OF_OLD
+            if key not in NOT_OF_OLD and not (key == "question" and "metrics" in value)
         }
     return [timeless(item) for item in value] if isinstance(value, list) else value
 
@@ -268,6 +269,8 @@ OTHERWISE = {
     "selected",
     # The metrics of a failure stand in the order of what to act on first.
     "slow-many",
+    # A failure's text begins with the loss, and names slot and serial number of the card.
+    *("cards-slow", "waived"),
 }
 """Runs made again that tell something else on purpose: what they tell is an expected file."""
 
@@ -284,6 +287,14 @@ def unworded(text: str) -> str:
     text = re.sub(rf"(: |became ){size}", r"\1<loss>", text)
     text = re.sub(r"degraded by [\d.]+% from", "became <loss> from", text)
     text = re.sub(rf" is ({size} than the expected|[\d.]+ % (below|above)) ", " is <loss> ", text)
+    # A failure began with the name of its exception and with the value, and did not say which card it was.
+    text = re.sub(
+        r"AcceptanceFailure: (\w+) (\S+ \S+) is <loss> (\S+) \(",
+        r"\1 <loss>: \2, expected \3 (",
+        text,
+    )
+    text = re.sub(rf'"(\w+) {size}: (\S+ \S+), expected', r'"\1 <loss>: \5, expected', text)
+    text = re.sub(r" on cuda:\d \(slot [^)]*\)", "", text)
     text = re.sub(
         r" \(medians\); its distribution: <loss>|; its distribution is .*?, its median \w+",
         ": <loss>",

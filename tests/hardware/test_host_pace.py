@@ -11,8 +11,9 @@ import pytest
 
 from pytest_anubis.hardware import host_pace
 from pytest_anubis.hardware.host_pace import PROBES, SHARE, STALE, WAITING, Pacer, kinds_for
+from pytest_anubis.hardware.round_plans import RoundPlan
 from pytest_anubis.hardware.text_files import Files
-from pytest_anubis.hardware.timing import RoundPlan, rounds
+from pytest_anubis.hardware.timing import rounds
 
 PLAN = RoundPlan(rounds=6, round_seconds=0.02, warmup_seconds=0, budget_seconds=9, bursts=2)
 

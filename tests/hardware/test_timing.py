@@ -12,17 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.hardware.rate_units import in_unit
-from pytest_anubis.hardware.timing import (
-    MAX_CALLS,
-    PLANS,
-    SETTLE,
-    BusyClock,
-    HostClock,
-    RoundPlan,
-    repeats,
-    rounds,
-    warm_up,
-)
+from pytest_anubis.hardware.round_plans import PLANS, SETTLE, RoundPlan
+from pytest_anubis.hardware.timing import MAX_CALLS, BusyClock, HostClock, repeats, rounds, warm_up
 
 PLAN = RoundPlan(rounds=12, round_seconds=0.02, warmup_seconds=0.2, budget_seconds=1e9)
 

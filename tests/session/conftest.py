@@ -14,7 +14,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
-from pytest_anubis.hardware import timing
+from pytest_anubis.hardware import round_plans
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.store.baselines.baseline_files import save_baseline
@@ -52,8 +52,8 @@ def in_workers() -> None:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let in-process runs measure without the pauses between bursts."""
-    plans = {name: replace(plan, pause_seconds=0.0) for name, plan in timing.PLANS.items()}
-    monkeypatch.setattr(timing, "PLANS", plans)
+    plans = {name: replace(plan, pause_seconds=0.0) for name, plan in round_plans.PLANS.items()}
+    monkeypatch.setattr(round_plans, "PLANS", plans)
 
 
 @pytest.fixture

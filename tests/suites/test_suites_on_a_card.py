@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_anubis.hardware import timing
-from pytest_anubis.hardware.timing import Settle
+from pytest_anubis.hardware import round_plans
+from pytest_anubis.hardware.round_plans import Settle
 from pytest_anubis.session.collecting.device_parameters import Device
 from suites import accelerators
 from suites.children import ROOT
@@ -385,7 +385,7 @@ def test_run_on_a_card_tells_its_duty(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = Settle(least=0.1, most=0.5, wake=0.05)
-    monkeypatch.setattr(timing, "SETTLE", dict.fromkeys(timing.SETTLE, quick))
+    monkeypatch.setattr(round_plans, "SETTLE", dict.fromkeys(round_plans.SETTLE, quick))
     node = ROOT / "tests/data/recorded_8gpu.json"
     result = pytester.runpytest(
         *("--anubis", "--anubis-in-process", "--anubis-gate=off", f"--anubis-inventory={node}"),

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pytest_anubis.validator.judging.backtest import Backtest
 
 EXPIRED = "expired"
+ALL = "all"
+"""Stands for every metric that nobody has decided about."""
 SHOWN = 40
 """Lines of one list shown; backtests of a fleet have thousands."""
 
@@ -86,14 +88,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="METRIC",
-        help="accept both groups of this metric; can be given again",
+        help="accept both groups of this metric, or of all that are undecided (all); can be given again",
     )
     groups.add_argument(
         "--faster",
         action="append",
         default=[],
         metavar="METRIC",
-        help="accept the faster group of this metric only: the slower one fails; can be given again",
+        help="accept the faster group of this metric only, or of all that are undecided (all): the slower "
+        "one fails; can be given again",
     )
     back = add_action(
         actions, "backtest", _backtest, "show which past verdicts a new baseline would change"
@@ -260,8 +263,16 @@ def _populations(options: argparse.Namespace) -> None:
     groups = [criterion for criterion in baseline.criteria if criterion.second is not None]
     if not groups:
         say(f"{path.name}: no metric has a slower group that anybody must decide about")
-    wanted: dict[str, Literal["both", "faster"]] = dict.fromkeys(options.both, "both")
-    for name in options.faster:
+    if ALL in options.both and ALL in options.faster:
+        raise CommandError(f"{ALL}: named with --both and with --faster; name it once")
+    named = {*options.both, *options.faster}
+    rest = [name for name in baseline.undecided if name not in named]
+    both, faster = (
+        [name for one in names for name in (rest if one == ALL else [one])]
+        for names in (options.both, options.faster)
+    )
+    wanted: dict[str, Literal["both", "faster"]] = dict.fromkeys(both, "both")
+    for name in faster:
         if name in wanted:
             raise CommandError(f"{name}: named with --both and with --faster; name it once")
         wanted[name] = "faster"

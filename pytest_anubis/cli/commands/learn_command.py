@@ -37,7 +37,7 @@ from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
-from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline
+from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline, seal
 from pytest_anubis.validator.deciding.machine_identity import machine_marks
 from pytest_anubis.validator.learning.plain_checks import plain_checks
 
@@ -164,7 +164,7 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"{path}: no such file or folder")
     runs = [holds_runs(path, options.store) for path in paths]
     if all(runs):
-        return _learn(options, paths)
+        return _learn(options, paths, measured=False)
     if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
     return _learn(options, _measure(options), measured=True)
@@ -376,4 +376,4 @@ def _golden(runs: RunSet, key: str) -> dict[str, Any]:
 def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:
     from pytest_anubis.report.pages.learned_page import learn_page
 
-    write_file(path, learn_page(baseline, populations))
+    write_file(path, learn_page(seal(baseline), populations))  # under the name that its file has

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.validator.deciding.ledger import uncovered
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -21,8 +22,6 @@ def is_doubtful(baseline: Baseline, populations: Sequence[Population], *, accept
         populations: What it was learned from.
         accept: The rate that it does hold is accepted.
     """
-    from pytest_anubis.validator.deciding.ledger import uncovered
-
     check, doubt = baseline.self_check, bool(baseline.undecided)
     if check is not None and not check.holds and not accept:
         say(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.live_line import LiveLine
@@ -151,8 +152,8 @@ class Rounds:
         self._took.append(time.monotonic() - begin)
 
     def _each(self) -> float:
-        """Return the seconds of a round of all tests, as the slowest so far of which there are any."""
-        return max(self._took, default=0.0)
+        """Return the seconds that a round of all tests takes, by the median of those so far."""
+        return median(self._took) if self._took else 0.0
 
     def _lacking(self, baseline: Baseline | None, detect: float) -> list[str]:
         """Return the tests with a metric that cannot show a loss of `detect` yet."""

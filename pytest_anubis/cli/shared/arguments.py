@@ -124,12 +124,9 @@ def add_json(parser: argparse.ArgumentParser, what: str, *, bare: bool = False) 
         what: What is written, e.g. ``the inventory``.
         bare: The option alone prints too, as it did before it took a file.
     """
-    parser.add_argument(
-        "--json",
-        metavar="FILE",
-        help=f"write {what} as JSON; - prints it",
-        **({"nargs": "?", "const": "-"} if bare else {}),
-    )
+    more: dict[str, Any] = {"nargs": "?", "const": "-"} if bare else {}
+    help_text = f"write {what} as JSON; - prints it"
+    parser.add_argument("--json", metavar="FILE", help=help_text, **more)
 
 
 def add_pytest_args(parser: argparse.ArgumentParser) -> None:

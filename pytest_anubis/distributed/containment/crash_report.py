@@ -12,6 +12,7 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.distributed.containment.processes import Death
 from pytest_anubis.distributed.containment.watchdog import Overdue
 from pytest_anubis.distributed.dispatch.tasks import Task
+from pytest_anubis.report.text.numbers import value_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ def crash_text(
         if blind:
             lines.append(f"it could not be looked for everywhere: {blind}")
     for one in kept:
-        last = f", last {one.values[-1]:g} {one.metric.unit}" if one.values else ""
+        last = f", last {value_text(one.values[-1], one.metric.unit)}" if one.values else ""
         lines.append(f"measured before: {one.metric.name}, {len(one.values)} values{last}")
     if attempts:
         phrases = ", ".join(dict.fromkeys(p for one in attempts for p in one.disturbance))

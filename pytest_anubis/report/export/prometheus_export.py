@@ -48,7 +48,7 @@ Family = tuple[str, str, dict[Labels, float]]
 
 
 def _run(run: RunRecord) -> list[Family]:
-    node = (("node", run.node),)
+    node: Labels = (("node", run.node),)
     started, ended = _seconds(run.started), _seconds(run.ended)
     info: Labels = (
         *node,
@@ -56,7 +56,7 @@ def _run(run: RunRecord) -> list[Family]:
         ("class", run.hardware_class),
         ("profile", run.profile),
     )
-    took = {} if started is None or ended is None else {node: ended - started}
+    took: dict[Labels, float] = {} if started is None or ended is None else {node: ended - started}
     return [
         (
             "anubis_run_info",

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.core.verdict import HOST, Outcome
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.device_comparison import peers_section
@@ -188,7 +188,7 @@ def _wrong(record: RunRecord) -> str:
     bad = [v for v in record.told if v.outcome is Outcome.FAIL]
     unusual = [v for v in record.told if v.outcome is Outcome.MARGINAL]
     # What is only unusual stands in the box of its card, where there is one.
-    failed = {v.device for v in bad if ":" in v.device}
+    failed = {v.device for v in bad} - set(HOST)
     bad += [v for v in unusual if v.device in failed]
     unusual = [v for v in unusual if v.device not in failed]
     parts = []

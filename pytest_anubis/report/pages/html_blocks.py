@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
+from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdict, Outcome, Triage
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.device_identity import identity_text
@@ -174,8 +174,8 @@ def blamed_parts(
     """
     parts: dict[tuple[str, str], list[MetricVerdict]] = {}
     for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
-        one_piece = ":" in verdict.device  # cuda:3; a CPU and a node have many parts
-        blamed = "" if one_piece else verdict.component or verdict.benchmark
+        many_parts = verdict.device in HOST or verdict.scope == "node"
+        blamed = (verdict.component or verdict.benchmark) if many_parts else ""
         parts.setdefault((verdict.device, blamed), []).append(verdict)
     return [_part(found, cards, inventory) for found in parts.values()]
 
@@ -185,8 +185,7 @@ def _part(
 ) -> str:
     worst = found[0]
     blamed = list(dict.fromkeys(v.component or v.benchmark for v in found))
-    # Of the host there is one, and its component says which part of it.
-    place = f"{worst.device}: " if ":" in worst.device else ""
+    place = f"{worst.device}: " if worst.device not in HOST else ""
     place = "all devices: " if worst.scope == "node" else place
     lines = [f"<h3>{badge(worst.outcome.value)} {html.escape(place + ', '.join(blamed))}</h3>"]
     known = identity_text(worst.device, inventory) or cards.get(worst.device, "")

@@ -13,7 +13,7 @@ from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.plots.distribution_plots import fan_plot
 from pytest_anubis.report.text.headlines import baseline_line
-from pytest_anubis.report.text.numbers import lost_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
 
 PLOTS = 150
 """Metrics with a plot; a page with thousands would not open."""
@@ -67,7 +67,8 @@ def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
         own = findings.get(key, [])
         body.append(_section(number, criterion, population, excluded.get(key, []), own))
     body.append("</div>")
-    return blocks.document(baseline.hardware_class, BLOCKS + PAGE, "".join(body))
+    title = f"{baseline.hardware_class}: baseline {baseline.digest}".removesuffix(": baseline ")
+    return blocks.document(title, BLOCKS + PAGE, "".join(body))
 
 
 def _capped(count: int) -> str:
@@ -149,7 +150,7 @@ def _section(
     metric = criterion.metric
     facts = [
         f"centre {value_text(_middle(criterion), metric.unit)}",
-        f"{criterion.units} units of {criterion.nodes} nodes",
+        _counted(criterion),
         f"repeatability {similarity_text(criterion.repeatability)}",
         f"practical threshold {similarity_text(criterion.alpha)}, "
         f"learned threshold {similarity_text(criterion.learned)}",
@@ -168,6 +169,13 @@ def _section(
     )
 
 
+def _counted(criterion: Criterion) -> str:
+    """Say how many healthy units a criterion rests on, as the terminal counts them."""
+    if criterion.nodes == 1:  # a machine's units are its runs, or its devices
+        return count_text(criterion.units, "unit") + " of one node"
+    return f"{count_text(criterion.units, 'unit')} of {criterion.nodes} nodes"
+
+
 def _fan(criterion: Criterion, population: Population, excluded: Sequence[Exclusion]) -> str:
     names = {(e.node, e.device) for e in excluded}
     good: list[int] = []
@@ -181,6 +189,9 @@ def _fan(criterion: Criterion, population: Population, excluded: Sequence[Exclus
         else:
             good.append(row)
     step = max(1, -(-len(good) // UNITS))
+    counted = _counted(criterion)
+    if len(good) != criterion.units:  # a unit may have several runs
+        counted += f", {count_text(len(good), 'sample')}"
     more = f" ({len(good[::step])} of them drawn)" if step > 1 else ""
     left = f", {len(bad)} left out" if bad else ""
     return fan_plot(
@@ -190,7 +201,8 @@ def _fan(criterion: Criterion, population: Population, excluded: Sequence[Exclus
         bad=bad,
         better=population.metric.better,
         limit=_limit(criterion),
-        label=f"{population.metric.name}: {len(good)} units{more}{left}",
+        label=f"{population.metric.name}: {counted}{more}{left}",
+        counted=counted,
     )
 
 

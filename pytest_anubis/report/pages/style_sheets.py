@@ -27,6 +27,7 @@ background:#5c5c5c;font-size:.88em;font-weight:600;letter-spacing:.02em;white-sp
 .anubis summary{cursor:pointer}
 .anubis ul{margin:.3em 0;padding-left:1.4em}
 .anubis .faint{opacity:.72}
+@media print{.anubis .wide{overflow:visible}.anubis :is(td,th,.n){white-space:normal;padding-right:.5em}}
 .anubis .kv{display:inline-block;margin-right:1.1em}
 .anubis .kv i{font-style:normal;opacity:.65}
 """
@@ -71,6 +72,7 @@ h2+.case,h2+p+.case{{border-top:0}}
 body.anubis{{padding:1em .8em 3em}}}}
 @media (prefers-color-scheme:dark){{body.anubis{{--ink:#e4e4e2;background:#16181b}}
 a{{color:#8ec7f0}}{_DARK_PLOTS}}}
+@page{{margin:12mm}}
 @media print{{body.anubis{{padding:0;max-width:none;font-size:11px;background:#fff;--ink:#000}}
 .verdict,.banner,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 details::details-content{{content-visibility:visible;block-size:auto}}summary{{list-style:none}}

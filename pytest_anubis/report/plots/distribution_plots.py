@@ -28,6 +28,8 @@ STEPS = 90
 """Most steps of one curve, which is about 300 pixels wide."""
 EDGE = 32
 """Most steps of the edge of the shaded area."""
+POINTS = 120
+"""Units of a single value that are drawn as points; of more, so many of them."""
 NAMED = 12
 """Units of a fan that are drawn one by one when they were left out."""
 LINES = 24
@@ -88,11 +90,12 @@ def fan_plot(
     better: str = "",
     limit: float | None = None,
     label: str = "",
+    counted: str = "",
 ) -> str:
     """Return the distributions of many units, those left out by name, and their centre.
 
     Up to 24 units are thin lines; more become two bands, within which all of them and the middle 80 %
-    of them lie.
+    of them lie. Where every unit has a single value, units are points, one above the other by rank.
 
     Args:
         samples: One sequence of values per unit that took part.
@@ -102,6 +105,7 @@ def fan_plot(
         better: Direction of the metric.
         limit: Median at which a uniformly worse unit just crosses the threshold.
         label: What the picture shows.
+        counted: How many units it shows, in words; empty counts the samples.
     """
     good = [ordered for sample in samples if (ordered := sorted(finite(sample)))]
     out = {name: ordered for name, s in (bad or {}).items() if (ordered := sorted(finite(s)))}
@@ -114,16 +118,21 @@ def fan_plot(
     frame = _fan_frame(good, drawn, [*_inner(edge), *expected])
     parts = [_limit(frame, better, limits[0], unit, edge)] if limits else []
     parts.append(axes(frame, unit))
-    parts.append(_bands(frame, good) if len(good) > LINES else _lines(frame, good))
+    single = all(len(sample) == 1 for sample in good)
+    draw = _points if single else _bands if len(good) > LINES else _lines
+    parts.append(draw(frame, good))
     if expected:
         parts.append(_curve(frame, expected, CENTRE, f"centre: {_median(expected, unit)}", "9 6"))
     for name, sample in drawn.items():
-        parts.append(
-            _curve(frame, sample, BAD, f"left out: {name}, {_median(sample, unit)}", "3 3")
-        )
+        words = f"left out: {name}, {_median(sample, unit)}"
+        if single and len(sample) == 1:
+            parts.append(_dots([(frame.x(sample[0]), frame.y(0.5))], BAD, words))
+        else:
+            parts.append(_curve(frame, sample, BAD, words, "3 3"))
     more = f", {len(out)} left out" if out else ""
-    parts.append(text(frame.left, 20, f"{len(good)} units{more}; dashed: centre"))
-    about = label or f"distributions of {len(good)} units and their centre{more}"
+    counted = counted or f"{len(good)} units"
+    parts.append(text(frame.left, 20, f"{counted}{more}; dashed: centre"))
+    about = label or f"distributions of {counted} and their centre{more}"
     return picture(frame.width, frame.height, about, "".join(parts))
 
 
@@ -244,6 +253,22 @@ def _lines(frame: Frame, samples: Sequence[Sequence[float]]) -> str:
         f"<path d='{_steps(frame, sample, 24)}' fill='none' stroke='{SAMPLE}' stroke-width='1.5' "
         "stroke-opacity='.5'/>"
         for sample in samples
+    )
+
+
+def _points(frame: Frame, samples: Sequence[Sequence[float]]) -> str:
+    """Return units with a single value as points, in order: a curve of one value is only a step."""
+    ordered = sorted(sample[0] for sample in samples)
+    kept = _thinned(ordered, POINTS)
+    rise = 0.5 / max(1, len(ordered))  # to the middle of a unit's share
+    return _dots([(frame.x(value), frame.y(share - rise)) for value, share in kept], SAMPLE, "")
+
+
+def _dots(places: Sequence[tuple[int, int]], colour: str, words: str) -> str:
+    path = "".join(f"M{x} {y}h0" for x, y in places)  # a line of no length with round ends
+    return (
+        f"<path d='{path}' stroke='{colour}' stroke-width='9' stroke-linecap='round' "
+        f"stroke-opacity='.7'>{tip(words) if words else ''}</path>"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_anubis.core.metric import loss_text
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reference
+from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reference
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     comparison_text,
@@ -156,9 +156,7 @@ def summary_sentence(verdict: MetricVerdict) -> str:
 def _first_line(bad: Sequence[MetricVerdict], total: int, cards: Mapping[str, str]) -> str:
     """Say the worst loss first: a short summary is cut where the terminal ends."""
     worst = bad[0]
-    # Of the host itself and of pooled values there is nothing to tell apart.
-    told = bool(cards.get(worst.device)) or ":" in worst.device
-    where = f" on {place_text(worst.device, cards)}" if told else ""
+    where = f" on {place_text(worst.device, cards)}" if worst.device not in HOST else ""
     names = list(dict.fromkeys(verdict.metric or verdict.benchmark for verdict in bad[1:]))
     more = f"; {len(bad)} of {total} metrics are bad, also {', '.join(names)}" if names else ""
     return f"{summary_sentence(worst)}{where}{more}"

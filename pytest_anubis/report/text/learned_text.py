@@ -89,7 +89,7 @@ def population_lines(groups: Sequence[Criterion]) -> list[str]:
             + (f"; {second.separates}" if second.separates else "")
         )
     if any(c.second is not None and not c.second.decided for c in groups):
-        lines.append("decide with --both METRIC or --faster METRIC")
+        lines.append("decide with --both METRIC or --faster METRIC (all: every one that is left)")
         names = (
             c.second.separates.partition(SEPARATES)[:2] for c in groups if c.second is not None
         )

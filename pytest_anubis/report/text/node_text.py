@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.verdict import (
+    HOST,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -60,7 +61,14 @@ class NodeRow:
         """Kind of the worst trouble, or what an undecided node lacks."""
         if self.verdict.decision is Decision.REJECTED and self.worst is not None:
             return self.worst.trouble.value
-        return Trouble.MISSING.value if self.verdict.decision is Decision.UNDECIDED else ""
+        return self._lacks.value if self.verdict.decision is Decision.UNDECIDED else ""
+
+    @property
+    def _lacks(self) -> Trouble:
+        """Kind of an undecided node's first blocker, which its sentence tells."""
+        first = self.verdict.blocking[0] if self.verdict.blocking else ""
+        unclear = first.startswith(Outcome.INCONCLUSIVE.value)
+        return Trouble.UNCLEAR if unclear else Trouble.MISSING
 
     @property
     def rest(self) -> str:
@@ -74,9 +82,8 @@ class NodeRow:
         counts[Trouble.UNCLEAR] = open_ones
         # What was never asked has no verdict, only a line.
         counts[Trouble.MISSING] = max(0, len(self.verdict.blocking) - open_ones)
-        if not rejected:  # its sentence is the first of them
-            first = Trouble.MISSING if counts[Trouble.MISSING] else Trouble.UNCLEAR
-            counts[first] = max(0, counts[first] - 1)
+        if self.verdict.decision is Decision.UNDECIDED:
+            counts[self._lacks] = max(0, counts[self._lacks] - 1)
         return ", ".join(f"{counts[kind]} {kind.value}" for kind in Trouble if counts[kind] > 0)
 
     @property
@@ -99,8 +106,7 @@ def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
     """
     name = " ".join(filter(None, (verdict.benchmark.rpartition("::")[2], verdict.metric)))
     name += " of all devices" if verdict.scope == "node" else ""
-    # Of the host itself there is one, and the component says which part of it.
-    where = f" on {place_text(verdict.device, cards)}" if ":" in verdict.device else ""
+    where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
     blame = f" [{verdict.component}]" if verdict.component else ""
     alike, limit = verdict.similarity, verdict.threshold
     if alike is None or limit is None or alike >= limit or verdict.better == "equal":

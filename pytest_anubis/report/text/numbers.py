@@ -10,12 +10,12 @@ from pytest_anubis.core.metric import percent_text, size_text
 def value_text(value: float | None, unit: str = "") -> str:
     """Return a measured value with four significant digits, and its unit if one is given.
 
-    A missing value is a dash; NaN and the infinities are written as such.
+    A missing value is a dash; of numbers that are none there is one spelling: NaN, Infinity, -Infinity.
     """
     if value is None:
         return "-"
     if not math.isfinite(value):
-        text = str(value)
+        text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     elif value == 0:
         text = "0"
     elif 1e-4 <= abs(value) < 1e7:
@@ -69,7 +69,7 @@ def lost_text(loss: float | None, better: str) -> str:
 def duration_text(seconds: float) -> str:
     """Return a duration for people: ``350 ms``, ``12.3 s``, ``4 min 05 s``, ``2 h 10 min``."""
     if not math.isfinite(seconds):
-        return f"{seconds} s"
+        return value_text(seconds, "s")
     if seconds < 0.9995:
         return f"{1000 * seconds:.0f} ms"
     if seconds < 59.95:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-_NUMBER = re.compile(r"-|nan|-?inf|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?")
+_NUMBER = re.compile(r"-|NaN|-?Infinity|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?")
 _LEAST = 12
 """Narrowest that a column is cut to."""
 

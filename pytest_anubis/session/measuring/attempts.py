@@ -14,7 +14,7 @@ from pytest_anubis.session.measuring.conditions import Seen, Surroundings
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.hardware.host_pace import Pacer
-    from pytest_anubis.hardware.timing import RoundPlan
+    from pytest_anubis.hardware.round_plans import RoundPlan
 
 ATTEMPTS = 3
 """How often a measurement on a machine that is not quiet is taken, at most."""

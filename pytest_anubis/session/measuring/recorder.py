@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.load.ambient_load import Ambient
-    from pytest_anubis.hardware.timing import Clock, RoundPlan
+    from pytest_anubis.hardware.round_plans import RoundPlan
+    from pytest_anubis.hardware.timing import Clock
 
 
 class Recorder:
@@ -249,8 +250,6 @@ class Recorder:
         if self._surroundings is not None:
             self._surroundings.body_ended()
 
-    # What follows is shared by the three ways of recording.
-
     def _take(
         self,
         metric: Metric,
@@ -370,8 +369,7 @@ class Recorder:
         from pytest_anubis.core.measurement import Measurement
 
         if not isinstance(group, str):  # a stage's number, say: the journal takes text only
-            text = f"{self._test}: metric {metric.name!r}: group must be text, found {group!r}"
-            raise MetricUsageError(text)
+            raise MetricUsageError(f"{self._test}: {metric.name}: group must be text: {group!r}")
         return Measurement(
             test=self._test,
             benchmark=self._benchmark,

@@ -9,7 +9,7 @@ from pytest_anubis.core.verdict import SEARCHED
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
-    from pytest_anubis.hardware.timing import RoundPlan
+    from pytest_anubis.hardware.round_plans import RoundPlan
     from pytest_anubis.session.collecting.device_parameters import Device
     from pytest_anubis.session.context import RunContext
     from pytest_anubis.settings import Settings
@@ -30,7 +30,7 @@ def plan_of(
             needs while the profile's time allows.
         per_value: Rounds of a plan that stand for one value.
     """
-    from pytest_anubis.hardware.timing import PLANS, SETTLE
+    from pytest_anubis.hardware.round_plans import PLANS, SETTLE
 
     plan = PLANS[settings.profile]
     if not settings.active:

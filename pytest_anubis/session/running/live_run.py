@@ -32,7 +32,7 @@ from pytest_anubis.core.waivers.waiving import WaiversRead
 from pytest_anubis.session.context import RunContext, discard, judge_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.ends_of_tests import EndsOfTests
-from pytest_anubis.session.running.exit_guard import vouched_key
+from pytest_anubis.session.running.exit_guard import decided_key, vouched_key
 from pytest_anubis.session.running.resume import Earlier, unjudged
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
@@ -235,6 +235,7 @@ class Run:
         verdict = self.state.node_verdict
         accepted = verdict is not None and verdict.decision is Decision.ACCEPTED
         wanted = accepted or self.context.settings.mode == "measure"
+        self._config.stash[decided_key] = status
         self._config.stash[vouched_key] = status == 0 and wanted and not self.incomplete
 
     def _unrecorded(self) -> str:

@@ -9,6 +9,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import loss_text, percent_text
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
+    HOST,
     Decision,
     MetricVerdict,
     Outcome,
@@ -90,8 +91,7 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
     card = evidence.cards.get(verdict.device, "")
     if verdict.text.startswith(f"{verdict.device}: "):
         return f"{card}: " if card else ""
-    # Of the host itself and of pooled values there is nothing to tell apart.
-    one_of_several = ":" in verdict.device
+    one_of_several = verdict.device not in HOST
     return (
         f"{verdict.device} ({card}): " if card else f"{verdict.device}: " if one_of_several else ""
     )
@@ -161,11 +161,8 @@ def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> l
         if names:
             count = f"{len(names)} " if reason is Reason.WAIVED else ""
             found.append(f"{count}{what}: {', '.join(names)}")
-    unusual = [
-        verdict
-        for verdict in sorted(verdicts, key=lambda verdict: verdict.severity)
-        if verdict.outcome is Outcome.MARGINAL and verdict.reason in _UNUSUAL
-    ]
+    marginal = (v for v in verdicts if v.outcome is Outcome.MARGINAL and v.reason in _UNUSUAL)
+    unusual = sorted(marginal, key=lambda verdict: verdict.severity)
     if unusual:
         first, more = unusual[0], f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         how = "changed within its run"

@@ -115,10 +115,14 @@ def judge_node(
         else next((v.baseline for v in verdicts if v.baseline), ""),
         residual_risk=evidence.residual_risk,
         residual_interval=evidence.residual_interval,
-        triage=min(bad or verdicts, key=lambda v: v.severity).triage if verdicts else Triage.NONE,
+        triage=_first([v.triage for v in bad or verdicts if v.outcome is not Outcome.PASS]),
         lowest=min((verdict.similarity or 0.0 for verdict in bad), default=None),
         noted=tuple(dict.fromkeys(noted)),
     )
+
+
+def _first(triages: Sequence[Triage]) -> Triage:
+    return min(triages, key=tuple(Triage).index, default=Triage.NONE)
 
 
 def counts_of(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

@@ -66,10 +66,14 @@ class Tail(NamedTuple):
 
         Beyond the start it is the chance of a *next* one: the mean over the shapes that the data leave open.
         """
-        excess = np.maximum(distance - self.start, 0.0)
-        far = self._far(excess, np.full(1, self.mean), np.full(1, self.shape))
-        body = self.level * np.minimum(distance / max(self.start, FLOOR), 1.0)
-        return np.where(distance > self.start, self.level + far, body)
+        beyond = distance > self.start
+        out = self._body(distance)
+        excess = distance[beyond] - self.start
+        out[beyond] = self.level + self._far(excess, np.full(1, self.mean), np.full(1, self.shape))
+        return out
+
+    def _body(self, distance: FloatArray) -> FloatArray:
+        return np.asarray(self.level * np.minimum(distance / max(self.start, FLOOR), 1.0))
 
     def rarity_without(
         self, distance: FloatArray, owner: IntArray, weight: FloatArray, prior: float = SHAPE
@@ -88,7 +92,7 @@ class Tail(NamedTuple):
         beyond = distance > self.start
         excess = distance[beyond] - self.start
         holders = owner[beyond]
-        out = self.rarity(distance)
+        out = self._body(distance)
         if not len(excess):
             return out
         order = np.argsort(excess, kind="stable")
@@ -116,27 +120,27 @@ class Tail(NamedTuple):
         if rarity <= self.level:
             return self.start * max(rarity / self.level, 0.0) if self.level else self.start
         more = rarity - self.level
+        open_ones = self._left_open()
         low = high = 0.0
-        while self._beyond(high) < more and high < FARTHEST:
+        while _beyond(high, open_ones) < more and high < FARTHEST:
             low, high = high, 2 * high + FLOOR
         for _ in range(30):  # halves the interval each time: to a billionth of it
             middle = (low + high) / 2
-            if self._beyond(middle) < more:
+            if _beyond(middle, open_ones) < more:
                 low = middle
             else:
                 high = middle
         return self.start + high
 
-    def _beyond(self, excess: float) -> float:
-        """Return -log of the chance of an excess, as `_far` does it for many."""
-        chance = 0.0
+    def _left_open(self) -> list[tuple[float, float, float]]:
+        """Return the weights, shapes and scales that the data leave open, as `_far` takes them."""
+        found = []
         for place, share in PLACES:
             xi = min(max(self.shape + place * self.error, 0.0), HEAVIEST)
             for other, part in PLACES:
                 mean = self.mean * math.exp(other * self.doubt)
-                x = excess / max(mean * (1 - xi), FLOOR)
-                chance += share * part * math.exp(-math.log1p(xi * x) / xi if xi else -x)
-        return -math.log(max(chance, 1e-300))
+                found.append((share * part, xi, max(mean * (1 - xi), FLOOR)))
+        return found
 
     def _far(self, excess: FloatArray, mean: FloatArray, shape: FloatArray) -> FloatArray:
         """Return -log of the mean chance of an excess over the shapes and means that are left open.
@@ -159,6 +163,15 @@ class Tail(NamedTuple):
 PLACES = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
 """Places, in standard errors, and weights of the three values that stand for a normal error
 (Gauss-Hermite quadrature)."""
+
+
+def _beyond(excess: float, open_ones: list[tuple[float, float, float]]) -> float:
+    """Return -log of the chance of an excess, as `Tail._far` does it for many."""
+    chance = 0.0
+    for weight, xi, scale in open_ones:
+        x = excess / scale
+        chance += weight * math.exp(-math.log1p(xi * x) / xi if xi else -x)
+    return -math.log(max(chance, 1e-300))
 
 
 def fit_tail(distances: FloatArray, weight: FloatArray | None = None, prior: float = SHAPE) -> Tail:

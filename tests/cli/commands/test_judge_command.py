@@ -423,3 +423,44 @@ def test_what_to_act_on_first_stands_first(here: Path) -> None:
     assert (
         "n00: 2 metrics judged, none failed" in done.stdout
     )  # of single units, and of the whole node
+
+
+def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
+    write(here / "old.csv", fleet(8, 2))
+    assert anubis("learn", "old.csv", "--error-rate", "none").returncode == 0
+    new = fleet(8, 2)
+    new["n04", "cuda:1", "rate"] = [0.8 * value for value in new["n04", "cuda:1", "rate"]]
+    write(here / "new.csv", new)
+    done = anubis("judge", "new.csv", "--html", "all.html")
+    assert done.returncode == 1
+    assert "ACCEPTED             7 nodes (n00, n01, n02, n03, n05, n06, and 1 more)" in done.stdout
+    assert "copy rate on cuda:1 20 % slower" in (here / "all.html").read_text()
+    done = anubis("report", "new.csv", "--node", "n04", "--html", "n04.html", "--json", "n04.json")
+    assert done.returncode == 0, done.stderr
+    assert "REJECTED: node n04 rejected: copy. cuda:1: rate" in done.stdout
+    page = (here / "n04.html").read_text()
+    assert "<h2>What is wrong</h2>" in page
+    assert "<svg" in page
+    assert "6 values;" in page  # nobody timed them
+    assert "0 ms" not in page
+    data = judged(here / "n04.json")
+    assert data["node_verdict"]["decision"] == "REJECTED"
+    assert {len(one["values"]) for one in data["measurements"]} == {6}
+    done = anubis("report", "new.csv", "--html", "many.html")
+    assert "8 nodes: 1 REJECTED, 0 UNDECIDED, 7 ACCEPTED" in done.stdout
+    assert (here / "many.html").read_text() == (here / "all.html").read_text()
+    done = anubis("report", "new.csv", "--node", "n99")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--node n99: not among these; there is n00" in done.stderr
+    done = anubis("report", "new.csv", "--prometheus", "-")
+    assert (done.returncode, done.stderr.count("add --node NAME")) == (2, 1)
+
+
+def test_collected_runs_of_one_node_are_reported_as_one(learned: Path) -> None:
+    journal(learned, "first", 80)
+    done = anubis("report", "store", "--html", "n.html")
+    assert done.returncode == 0, done.stderr
+    assert "run run-first of first, 2026-01-01T00:00:00+00:00" in done.stdout
+    page = (learned / "n.html").read_text()
+    assert "node first rejected: accelerator.compute" in page
+    assert "inventory" in page  # the journal's

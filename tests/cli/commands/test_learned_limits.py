@@ -66,6 +66,10 @@ def test_a_tie_is_marginal_until_somebody_decides(
     assert main(["judge", runs, "--baseline", path, "--json", "out.json"]) == 0
     verdicts = json.loads(Path("out.json").read_text())["verdicts"]
     assert {v["verdict"] for v in verdicts} == {"PASS"}
+    assert main(["baseline", "populations", path, "--both", "all", "--faster", "all"]) == 2
+    assert main(["learn", runs]) == 20
+    assert main(["baseline", "populations", path, "--both", "all"]) == 0
+    assert main(["judge", runs, "--baseline", path]) == 0
     assert main(["baseline", "populations", path, "--both", "other"]) == 2
     assert "other: no undecided group of that name" in capsys.readouterr().err
 

@@ -538,3 +538,16 @@ def test_golden_inventory_of_nothing_is_refused() -> None:
 def test_finding_of_the_whole_node_needs_no_place() -> None:
     finding = GateFinding(what="A", expected="b", found="c", severity="FAIL")
     assert finding.text == "A is c, expected b"
+
+
+def test_a_port_that_is_down_or_slow_has_a_next_step() -> None:
+    faults: tuple[dict[str, Any], ...] = (
+        {"state": "down", "speed": None},
+        {"speed": 200.0},
+        {"firmware": "0"},
+        {"link_width": 4},
+    )
+    for fault in faults:
+        found = check_inventory(nic(**fault)(NODE), GOLDEN)
+        assert found
+        assert all(finding.action for finding in found)

@@ -17,7 +17,7 @@ from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import population_of
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome
 from pytest_anubis.report.pages import dossier as page_module
 from pytest_anubis.report.pages import learned_page as learn_module
 from pytest_anubis.report.pages import metric_sections as cases_module
@@ -323,3 +323,38 @@ def test_thousands_of_metrics_stay_one_usable_page(learned: Baseline) -> None:
     assert sum(tag == "svg" for tag, _ in page.tags) == learn_module.PLOTS
     assert "metric_2399" in page.text
     assert len(html) < 4_000_000
+
+
+def test_a_card_is_one_box_with_all_its_evidence_and_one_remedy(
+    record: RunRecord, learned: Baseline
+) -> None:
+    (bad,) = [v for v in record.verdicts if v.outcome is Outcome.FAIL]
+    link = dataclasses.replace(
+        bad, metric="copy_rate", component="accelerator.pcie", action="exchange the riser"
+    )
+    unusual = dataclasses.replace(
+        bad, outcome=Outcome.MARGINAL, metric="launch_time", evidence=("fan at 100 %",)
+    )
+    host = dataclasses.replace(bad, device="node", component="memory.host", evidence=())
+    found = dataclasses.replace(record, verdicts=(*record.verdicts, link, unusual, host))
+    page = run_page(found, learned)
+    assert page.count("class='card ") == 2
+    card = page[page.index("class='card ") : page.index("<h2>What was not judged")]
+    assert card.count("<b>next step:</b>") == 2  # one of each box
+    assert "cuda:3: accelerator.memory, accelerator.pcie" in card
+    assert "fan at 100 %" in card
+    assert "exchange the riser" not in card
+
+
+def test_the_page_of_what_was_learned_names_its_baseline_and_counts_units() -> None:
+    learned = dossier.baseline(4)
+    page = learn_page(learned, dossier.populations(4))
+    assert "<title>8x-made-up-h100_smoke: baseline sha256:0123456789ab</title>" in page
+    first = next(c for c in learned.criteria if c.scope == "unit")
+    assert f"{first.units} units of {first.nodes} nodes" in page
+
+
+def test_a_wide_inventory_scrolls_by_itself_on_a_narrow_page(record: RunRecord) -> None:
+    page = run_page(record)
+    _, _, rest = page[page.index("<summary><b>inventory</b>") :].partition("</summary>")
+    assert rest.startswith("<div class='wide' tabindex='0'>")

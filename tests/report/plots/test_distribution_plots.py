@@ -278,3 +278,21 @@ def test_ticks_are_few_ascending_and_inside(low: float, width: float) -> None:
     assert found == sorted(set(found))
     slack = 1e-9 * max(high, 1e-300)
     assert all(low - slack <= tick <= high + slack for tick in found)
+
+
+def test_units_of_a_single_value_are_points_by_rank() -> None:
+    svg = fan_plot(
+        [[3.0], [1.0], [2.0]],
+        [2.0],
+        unit="GB/s",
+        bad={"n9": [9.0]},
+        better="higher",
+        counted="3 runs",
+    )
+    (drawn,) = [e for e in parsed(svg).iter("path") if e.get("stroke") == SAMPLE]
+    dots = [tuple(map(int, dot)) for dot in re.findall(r"M(\d+) (\d+)h0", drawn.get("d", ""))]
+    assert len(dots) == 3
+    assert dots == sorted(dots, key=lambda dot: (dot[0], -dot[1]))
+    (left_out,) = [e for e in parsed(svg).iter("path") if e.get("stroke") == BAD]
+    assert left_out.get("d", "").endswith("h0")
+    assert "3 runs, 1 left out" in svg

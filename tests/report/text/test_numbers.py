@@ -31,7 +31,7 @@ def test_a_value_keeps_four_significant_digits(value: float) -> None:
 @given(st.floats())
 def test_every_value_has_a_text_on_one_line_with_its_unit(value: float) -> None:
     text = value_text(value, "GB/s")
-    assert re.fullmatch(r"(-?[\d.]+(e[+-]\d+)?|nan|-?inf) GB/s", text), text
+    assert re.fullmatch(r"(-?[\d.]+(e[+-]\d+)?|NaN|-?Infinity) GB/s", text), text
 
 
 @pytest.mark.parametrize(
@@ -136,5 +136,5 @@ def test_moments_in_utc_are_written_short_and_others_are_left_alone(iso: str, te
 
 def test_missing_and_infinite_numbers_have_texts() -> None:
     assert similarity_text(None) == percent(None) == "-"
-    assert duration_text(math.inf) == "inf s"
+    assert duration_text(math.inf) == "Infinity s"
     assert percent(math.nan) == "nan %"

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.hardware.timing import RoundPlan
+from pytest_anubis.hardware.round_plans import RoundPlan
 from pytest_anubis.session.measuring.attempts import (
     ATTEMPTS,
     LOOK_PAUSE,

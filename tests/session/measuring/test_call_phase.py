@@ -360,3 +360,28 @@ def test_journal_holds_the_values_in_order(project: pytest.Pytester) -> None:
     (measurement,) = [e for e in events(project) if e["event"] == "measurement"]
     assert measurement["values"] == HEALTHY
     assert Path(project.path / ".anubis").is_dir()
+
+
+def test_one_reason_of_many_tests_is_told_once(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(
+        test_many="""
+        import pytest
+
+        @pytest.mark.parametrize("n", range(12))
+        def test_rate(anubis_metric, n):
+            anubis_metric.record("rate", [1.0 + n] * 5, unit="GB/s", better="higher")
+
+        @pytest.mark.anubis(component="network.nic", cost="1s", goal="g", question="q", action="a")
+        @pytest.mark.skipif(True, reason="ib_write_bw not found")
+        def test_port():
+            pass
+        """
+    )
+    result = pytester.runpytest("--anubis", "-ra", "-p", "no:xdist")
+    assert result.ret == 20
+    lines = [line for line in result.outlines if "no baseline for hardware class" in line]
+    (told,) = [line for line in lines if line.startswith("SKIPPED")]
+    assert told.startswith("SKIPPED [12] test_many.py: INCONCLUSIVE: no baseline")
+    assert len(lines) <= 3  # the header's, the summary's, the list's
+    result.stdout.fnmatch_lines(["  NOT_TESTED test_many.py::test_port*: ib_write_bw not found"])

@@ -115,6 +115,8 @@ def test_a_soak_cycles_and_keeps_every_run(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--anubis", "-p", "no:xdist", "--anubis-duration=2s")
     assert result.ret == 20
     result.stdout.fnmatch_lines(["anubis: cycle 1,*exit code 20*", "anubis: * cycles in *"])
+    cycles = len(list(pytester.path.glob(".anubis/runs/soak-*")))
+    assert len([line for line in result.outlines if line]) == cycles + 1  # a line each, and the end
     runs = list(pytester.path.glob(".anubis/runs/soak-*/journal.jsonl"))
     assert len(runs) >= 1
 

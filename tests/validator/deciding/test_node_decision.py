@@ -102,6 +102,19 @@ def test_what_has_no_criterion_is_listed_and_blocks_only_when_all_is_required(
     assert strict.decision is Decision.UNDECIDED
 
 
+def test_what_was_judged_is_not_listed_among_what_was_not() -> None:
+    hidden = verdict(Outcome.PASS, Reason.UNDETECTABLE, "other")
+    missing = verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, "extra", benchmark="elsewhere")
+    node = judge_node(
+        [PASS, hidden, missing],
+        baseline=baseline("m", "other"),
+        evidence=RunEvidence(notes=("an attempt was repeated",)),
+    )
+    assert node.decision is Decision.ACCEPTED
+    assert [line.split()[0] for line in node.listed] == ["NOT_TESTED"]
+    assert [line.split()[0] for line in node.noted] == ["PASS", "an"]
+
+
 def test_a_whole_benchmark_that_was_not_run_speaks_for_its_metrics() -> None:
     skipped = verdict(Outcome.NOT_TESTED, Reason.NOT_RUN, "")
     node = judge_node([skipped], baseline=baseline("m", "other"))

@@ -1,0 +1,31 @@
+"""The page of judged nodes: counts, the worst first with a link to what was found, accepted ones folded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.report.pages.fleet_page import fleet_page
+from tests.report.sample_run import EVIL
+from tests.report.text.test_node_text import SLOW, row
+
+
+def test_the_worst_nodes_come_first_and_each_has_its_card() -> None:
+    second = replace(SLOW, metric="other", text="other is 80 GB/s", similarity=0.8)
+    page = fleet_page(
+        [
+            row("fine", Decision.ACCEPTED),
+            row("open", Decision.UNDECIDED, blocking=1),
+            row("bad", Decision.REJECTED, SLOW, second),
+        ],
+        [f"a finding {EVIL}"],
+        ["a note"],
+    )
+    places = [page.index(f">{name}<") for name in ("bad", "open", "fine")]
+    assert places == sorted(places)
+    assert page.count("class='card FAIL'") == 1  # one card, both metrics
+    assert "serial number 1654" in page
+    assert "href='#n0'" in page
+    assert "id='n0'" in page
+    assert EVIL not in page
+    assert "<main>" in page

@@ -1,0 +1,125 @@
+"""Nodes in lines: the worst first with its cause whole, the rest counted, nodes of one cause as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+    Triage,
+)
+from pytest_anubis.report.text.node_text import NodeRow, fleet_lines, worst_text
+from pytest_anubis.report.text.text_table import width_of, wrap
+
+CARDS = {"cuda:3": "slot 0000:5d:00.0, serial number 1654"}
+SLOW = MetricVerdict(
+    outcome=Outcome.FAIL,
+    reason=Reason.BEYOND,
+    text="rate is 70 GB/s, expected 100 GB/s: 30 % slower",
+    benchmark="suites/memory/test_copy.py::test_copy",
+    metric="rate",
+    unit="GB/s",
+    better="higher",
+    component="accelerator.memory",
+    device="cuda:3",
+    value=70.0,
+    expected=100.0,
+    similarity=0.7,
+    threshold=0.95,
+    reference=Reference.FLEET,
+)
+WRONG = replace(
+    SLOW,
+    reason=Reason.TEST_FAILED,
+    metric="",
+    text="the test itself failed",
+    similarity=None,
+    device="node",
+)
+OPEN = replace(SLOW, outcome=Outcome.INCONCLUSIVE, reason=Reason.DISTURBED)
+
+
+def row(name: str, decision: Decision, *told: MetricVerdict, blocking: int = 0) -> NodeRow:
+    verdict = NodeVerdict(
+        node=name,
+        decision=decision,
+        headline=f"node {name} accepted: 4 metrics judged",
+        blocking=tuple(f"NOT_TESTED t{number}: fio not found" for number in range(blocking)),
+        triage=min(told, key=lambda v: v.severity).triage if told else Triage.NONE,
+        lowest=0.7 if told else None,
+    )
+    return NodeRow(verdict=verdict, told=told, cards=CARDS)
+
+
+def test_the_worst_metric_has_device_slot_size_and_component() -> None:
+    assert worst_text(SLOW, CARDS) == (
+        "test_copy rate on cuda:3 (slot 0000:5d:00.0, serial number 1654) 30 % slower: 70 GB/s, "
+        "expected 100 [accelerator.memory]"
+    )
+    assert worst_text(WRONG, CARDS) == "test_copy: the test itself failed [accelerator.memory]"
+    peers = replace(SLOW, reference=Reference.PEERS, population="7 other devices of this node")
+    assert "expected 100 by 7 other devices of this node [" in worst_text(peers, {})
+    pooled = replace(SLOW, scope="node", device="node")
+    assert worst_text(pooled, CARDS).startswith("test_copy rate of all devices 30 % slower")
+
+
+def test_what_else_is_wrong_is_counted_by_kind_of_trouble() -> None:
+    borderline = replace(SLOW, retest="borderline")
+    lines = fleet_lines(
+        [row("n1", Decision.REJECTED, SLOW, SLOW, WRONG, borderline, OPEN, blocking=3)]
+    )
+    assert lines[0].startswith("REJECTED  failed     n1: test_copy: the test itself failed")
+    assert lines[0].endswith("; also 2 slow, 1 borderline, 1 unclear, 2 missing")
+    assert lines[1] == "1 node: 1 REJECTED, 0 UNDECIDED, 0 ACCEPTED"
+
+
+def test_a_borderline_node_says_that_it_is_measured_again_first() -> None:
+    lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="borderline"))])
+    assert lines[0].startswith("REJECTED  borderline n1: ")
+    assert lines[0].endswith("; measure again first")
+    assert "(1 of them to be measured again first)" in lines[1]
+
+
+def test_nodes_that_lack_the_same_are_one_line_and_so_are_many_accepted_ones() -> None:
+    rows = [row(f"a{n}", Decision.ACCEPTED) for n in range(9)]
+    rows += [row(f"u{n:03d}", Decision.UNDECIDED, blocking=2) for n in range(228)]
+    rows += [row("bad", Decision.REJECTED, SLOW)]
+    first, second, third, count = fleet_lines(rows)
+    assert first.startswith("REJECTED  slow       bad: ")
+    assert second == (
+        "UNDECIDED missing    228 nodes (u000, u001, u002, u003, u004, u005, and 222 more): "
+        "NOT_TESTED t0: fio not found; also 1 missing"
+    )
+    assert third == "ACCEPTED             9 nodes (a0, a1, a2, a3, a4, a5, and 3 more)"
+    assert count == "238 nodes: 1 REJECTED, 228 UNDECIDED, 9 ACCEPTED"
+
+
+def test_v_tells_every_node_and_all_that_was_found() -> None:
+    rows = [row(f"u{n:03d}", Decision.UNDECIDED, blocking=2) for n in range(60)]
+    rows.append(row("bad", Decision.REJECTED, replace(SLOW, action="reseat the card"), WRONG))
+    lines = fleet_lines(rows, verbosity=1)
+    assert sum(line.startswith("UNDECIDED") for line in lines) == 60
+    assert sum("in the way of acceptance" in line for line in lines) == 120
+    assert any(line.startswith("  FAIL     slow       test_copy rate on cuda:3") for line in lines)
+    assert "  next step: reseat the card" in lines
+
+
+def test_no_line_is_wider_than_the_terminal_and_the_cause_is_whole() -> None:
+    for width in (80, 120, 200):
+        lines = fleet_lines([row("n1", Decision.REJECTED, SLOW)], width=width)
+        assert max(map(width_of, lines)) <= width
+        assert "30 % slower" in " ".join(line.strip() for line in lines[:-1])
+        assert (len(lines) == 2) == (width == 200)
+
+
+def test_a_wrapped_line_loses_nothing() -> None:
+    text = "  REJECTED  slow " + "word " * 30 + "x" * 90
+    lines = wrap(text, 40, indent="    ")
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+    assert all(width_of(line) <= 40 for line in lines[:-1])
+    assert wrap(text, None) == [text]
