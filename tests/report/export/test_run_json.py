@@ -124,4 +124,4 @@ def test_findings_and_exclusions_name_their_place() -> None:
 def test_a_baseline_of_one_machine_says_so() -> None:
     assert "2 nodes, 3 runs, practical thresholds only" in baseline_line(BASELINE)
     alone = replace(BASELINE, one_machine=True, error_rate=0.01)
-    assert "3 runs of this one machine (nodes: 1), error rate 0.01 a node" in baseline_line(alone)
+    assert "3 runs of a, b alone (nodes: 1), error rate 0.01 a node" in baseline_line(alone)

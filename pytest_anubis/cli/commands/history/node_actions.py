@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.cli.shared.arguments import add_action
+from pytest_anubis.cli.shared.arguments import add_action, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, use
 from pytest_anubis.cli.shared.printing import say
@@ -24,7 +24,8 @@ NODE_STATES = {
 def add_nodes(nouns: Any) -> None:
     """Declare ``nodes import``."""
     text = "nodes of the fleet, healthy ones too: register them from a table"
-    noun = nouns.add_parser("nodes", help=text, description=text[0].upper() + text[1:] + ".")
+    noun = nouns.add_parser("nodes", help=text)
+    explain(noun, text[0].upper() + text[1:] + ".")
     actions = noun.add_subparsers(metavar="ACTION", required=True)
     load = add_action(
         actions, "import", _import, "register nodes from CSV, or tell more of known ones"
