@@ -7,8 +7,8 @@ from pathlib import Path
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import JOURNAL_NAME, journal_path
-from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 
 
 def read_run(name: str, store: Path) -> RunRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import SEPARATES, Baseline, Criterion, Finding
@@ -16,6 +17,9 @@ from pytest_anubis.report.text.text_table import clip, table
 
 MOST = 60
 """Rows and exclusions shown; a wide baseline is read in its file."""
+
+ALIKE = 4
+"""Findings of one kind that are printed: what they say of a fifth metric is what they said of four."""
 
 WORST = 5
 """Metrics that reject most, as lines."""
@@ -52,8 +56,21 @@ def learned_lines(baseline: Baseline) -> list[str]:
             f"{exclusion.metric}: {exclusion.reason}"
         )
     lines += _self_check(baseline)
-    lines += [f"finding: {_place(finding)}{finding.text}" for finding in baseline.findings]
-    return lines
+    return lines + _findings(baseline.findings)
+
+
+def _findings(findings: Sequence[Finding]) -> list[str]:
+    """Return a line a finding; of many of one kind the first ones, and how many there are."""
+    lines, told = [], Counter[str]()
+    for finding in findings:
+        told[finding.kind] += 1
+        if told[finding.kind] <= ALIKE:
+            lines.append(f"finding: {_place(finding)}{finding.text}")
+    more = {kind: count - ALIKE for kind, count in told.items() if count > ALIKE}
+    return lines + [
+        f"finding: {count} more of this kind: {kind.replace('-', ' ')}"
+        for kind, count in more.items()
+    ]
 
 
 def _paced(criteria: list[Criterion]) -> list[str]:

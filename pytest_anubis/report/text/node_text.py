@@ -28,6 +28,7 @@ NAMED = 6
 """Names of nodes in one line about many."""
 LINES = 3
 """Lines of one node without ``-v``: a long trace stands in its dossier."""
+_BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 
 
@@ -50,9 +51,8 @@ class NodeRow:
     @property
     def worst(self) -> MetricVerdict | None:
         """The verdict to act on first; None where nothing was found bad, nor left open."""
-        sought = (Outcome.FAIL, Outcome.MARGINAL)
-        if self.verdict.decision is Decision.UNDECIDED:
-            sought = (*sought, Outcome.INCONCLUSIVE)
+        open_one = self.verdict.decision is Decision.UNDECIDED
+        sought = (*_BAD, Outcome.INCONCLUSIVE) if open_one else _BAD
         found = [verdict for verdict in self.told if verdict.outcome in sought]
         return min(found, key=lambda verdict: verdict.severity, default=None)
 
@@ -74,7 +74,7 @@ class NodeRow:
     def rest(self) -> str:
         """What else is wrong, counted by kind: ``2 slow, 1 missing``; empty if there is nothing."""
         rejected = self.verdict.decision is Decision.REJECTED
-        bad = [v for v in self.told if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+        bad = [v for v in self.told if v.outcome in _BAD]
         counts = Counter(verdict.trouble for verdict in bad)
         if rejected and self.worst is not None:
             counts[self.worst.trouble] -= 1
@@ -194,8 +194,7 @@ def _row(group: Sequence[NodeRow]) -> str:
 
 def _details(row: NodeRow) -> list[str]:
     """Return everything that was found about a node, one line each."""
-    bad = (Outcome.FAIL, Outcome.MARGINAL)
-    found = sorted((v for v in row.told if v.outcome in bad), key=lambda v: v.severity)
+    found = sorted((v for v in row.told if v.outcome in _BAD), key=lambda v: v.severity)
     lines = [
         f"  {v.outcome.value:8} {v.trouble.value:10} {worst_text(v, row.cards)}" for v in found
     ]

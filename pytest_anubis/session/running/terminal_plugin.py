@@ -103,13 +103,14 @@ class Terminal:
         skipped = reporter.stats.get("skipped", [])
         ours: dict[str, list[pytest.TestReport]] = {}
         for report in skipped:
-            if getattr(report, "anubis", {}).get("undecided"):
-                ours.setdefault(report.longrepr[2], []).append(report)
+            ended = report.longrepr
+            if getattr(report, "anubis", {}).get("undecided") and isinstance(ended, tuple):
+                ours.setdefault(ended[2], []).append(report)
         for reason, reports in ours.items():
             if len(reports) > 1:
-                folder = os.path.commonpath([report.longrepr[0] for report in reports])
+                folder = os.path.commonpath([str(report.longrepr[0]) for report in reports])  # type: ignore[index]
                 for report in reports:  # every other reader of the reports has had them
-                    report.longrepr = (folder, None, reason)
+                    report.longrepr = (folder, None, reason)  # type: ignore[assignment]  # pytest's own form of it
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the verdict."""

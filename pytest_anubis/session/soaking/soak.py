@@ -139,7 +139,7 @@ class Soak:
     def _shows_all(self) -> bool:
         """Return whether somebody asked to see what the cycles print: otherwise a cycle is one line."""
         option = self._config.option
-        return option.verbose > 0 or option.capture == "no" or option.usepdb
+        return bool(option.verbose > 0 or option.capture == "no" or option.usepdb)
 
     def _end(self, hours: float) -> int:
         from pytest_anubis.validator import find_trends

@@ -42,7 +42,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(rounds, "run_round", machine.run_round)
-    monkeypatch.setattr(rounds.time, "monotonic", lambda: machine.now)
+    monkeypatch.setattr("pytest_anubis.cli.learning.rounds.time.monotonic", lambda: machine.now)
     return machine
 
 
