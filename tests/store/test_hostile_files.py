@@ -135,7 +135,7 @@ def test_a_long_text_that_a_parquet_file_repeats_stays_one_line(tmp_path: Path) 
     duckdb.sql(f"SELECT {row}, {odd} FROM range(3)").write_parquet(str(path))  # noqa: S608
     found = import_table(path)
     assert found.wrong_count == 3
-    assert "longer than 200 characters" in str(found.wrong[0])
+    assert "longer than 1000 characters" in str(found.wrong[0])
 
 
 @pytest.mark.parametrize("text", ["4", "GiB", "-1GiB", "0MiB", "4 apples", "1e3GiB"])

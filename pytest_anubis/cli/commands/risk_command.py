@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     now = time.time()
     risk = _model(options, fleet, now)
     outlook = _look(options, fleet, risk, now, options.horizon)
-    rows = _rows(fleet, outlook, risk)
+    rows = _rows(fleet, outlook, risk, now)
     story, passed = _story(risk), _passed(options, fleet, risk, now)
     if options.json is not None:
         write_json(options.json, _plain(outlook, rows, now, risk, passed))
@@ -137,8 +137,11 @@ def _look(
         raise CommandError(f"{shown_place(options.store)}: {error}") from error
 
 
-def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel) -> list[NodeOutlook]:
+def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel, now: float) -> list[NodeOutlook]:
     """Return the nodes, riskiest first."""
+    from pytest_anubis.selector.risk.forecast import risk_drivers
+
+    drivers = risk_drivers(fleet, risk, now=now, horizon=outlook.horizon)
     latest: dict[str, tuple[int, str]] = {}
     for incident in fleet.incidents:
         count, _ = latest.get(incident.node, (0, ""))
@@ -157,6 +160,7 @@ def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel) -> list[NodeOu
             state=states.get(each.node, ""),
             low=low,
             high=high,
+            drivers=drivers.get(each.node, ()),
         )
         rows.append(row)
     return sorted(rows, key=lambda row: (-row.probability, row.node))

@@ -32,6 +32,7 @@ class NodeOutlook:
         state: In service, drained, in repair.
         low: Lower end of the probability's 95 % interval, after the backtests; None: unknown.
         high: Upper end.
+        drivers: What its risk comes from, in words.
     """
 
     node: str
@@ -42,6 +43,7 @@ class NodeOutlook:
     state: str
     low: float | None = None
     high: float | None = None
+    drivers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,10 @@ def risk_lines(
         ]
         for row in shown
     ]
+    if any(row.drivers for row in shown):
+        cells[0].append("because")
+        for line, row in zip(cells[1:], shown, strict=True):
+            line.append("; ".join(row.drivers) or "-")
     lines = [fleet_line(rows, horizon), f"from a history: {basis}", *table(cells).splitlines()]
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more nodes (--all shows them)")
@@ -209,14 +215,15 @@ def risk_page(
         f"<th{' class=n' if number else ''}>{name}</th>"
         for name, number in (
             ("node", False), ("risk", True), ("95 % within", True), ("up for", True),
-            ("incidents", True), ("last", False), ("state", False),
+            ("incidents", True), ("last", False), ("state", False), ("because", False),
         )
     )  # fmt: skip
     body = "".join(
         f"<tr><td>{html.escape(row.node)}</td>{blocks.number(percent(row.probability))}"
         f"{blocks.number(between(row.low, row.high))}"
         f"{blocks.number(duration_text(row.uptime))}{blocks.number(str(row.incidents))}"
-        f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state)}</td></tr>"
+        f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state)}</td>"
+        f"<td>{html.escape('; '.join(row.drivers))}</td></tr>"
         for row in rows[:_MOST]
     )
     more = f"<p>and {len(rows) - _MOST} nodes with less risk</p>" if len(rows) > _MOST else ""

@@ -259,8 +259,14 @@ def _case(benchmark: str) -> str:
     return benchmark.partition("[")[2].removesuffix("]")
 
 
+def _places(run: RunRecord) -> dict[tuple[str, str], None]:
+    """Return benchmark and device of everything that a run planned or measured, in order."""
+    planned = [(plan.benchmark, plan.device) for plan in run.planned]
+    return dict.fromkeys([*planned, *((m.benchmark, m.device) for m in run.measurements)])
+
+
 def _known(run: RunRecord) -> set[str]:
-    return {_base(one.benchmark) for one in (*run.planned, *run.measurements)}
+    return {_base(benchmark) for benchmark, _ in _places(run)}
 
 
 def _unmeasured(goal: BenchmarkGoal, reason: str = "not measured yet") -> list[MetricAnswer]:
@@ -269,11 +275,7 @@ def _unmeasured(goal: BenchmarkGoal, reason: str = "not measured yet") -> list[M
 
 def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
     """Return what a run says of a benchmark: what it recorded, and what it declared and did not record."""
-    places = {
-        (one.benchmark, one.device): None
-        for one in (*run.planned, *run.measurements)
-        if _base(one.benchmark) == goal.benchmark
-    }
+    places = [place for place in _places(run) if _base(place[0]) == goal.benchmark]
     if not places:
         return _unmeasured(goal, f"no part of run {run.run}")
     told = run.told
@@ -291,11 +293,13 @@ def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
             )
             rows.append(_judged(row, verdicts))
         recorded = {m.metric.name for m in there}
-        why = _why_nothing(run, benchmark, device, verdicts)
+        outcome, why = _why_nothing(run, benchmark, device, verdicts)
         for name in [n for n in goal.metrics if n not in recorded] or ([] if recorded else [""]):
             row = MetricAnswer(metric=name, case=_case(benchmark), device=device)
             known = any(v.metric == name for v in verdicts) and name
-            rows.append(_judged(row, verdicts) if known else replace(row, **why))
+            rows.append(
+                _judged(row, verdicts) if known else replace(row, outcome=outcome, reason=why)
+            )
     return rows
 
 
@@ -312,16 +316,16 @@ def _judged(row: MetricAnswer, verdicts: Sequence[MetricVerdict]) -> MetricAnswe
 
 def _why_nothing(
     run: RunRecord, benchmark: str, device: str, verdicts: Sequence[MetricVerdict]
-) -> dict[str, str]:
+) -> tuple[str, str]:
     """Return outcome and reason of a metric that has no values in a run."""
     whole = next((v for v in reversed(verdicts) if not v.metric), None)
     if whole is not None:
-        return {"outcome": whole.outcome.value, "reason": whole.text}
+        return whole.outcome.value, whole.text
     tests = {p.test for p in run.planned if (p.benchmark, p.device) == (benchmark, device)}
     result = next((r for r in run.results if r.test in tests), TestResult(test="", benchmark=""))
     said = f" ({result.text})" if result.text else ""
     what = "declared, but not recorded" if result.outcome == "passed" else f"{result.outcome}{said}"
-    return {"outcome": Outcome.NOT_TESTED.value, "reason": what}
+    return Outcome.NOT_TESTED.value, what
 
 
 def _with_earlier(goal: BenchmarkGoal, row: MetricAnswer, run: RunRecord) -> list[MetricAnswer]:

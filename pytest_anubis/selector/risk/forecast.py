@@ -27,6 +27,10 @@ JUDGED = 25
 """Incidents that a horizon should hold for the whole fleet: at shorter ones models cannot be told apart."""
 
 SCHEMA = 1
+_TELLING = 0.1
+"""Share of a risk that a fact must account for to be told: less is within what models differ by."""
+_TOLD = 2
+"""Facts told of a node: what people act on."""
 _MOST = 1 - 1e-9
 _COUNTED = 2**53
 """Whole numbers below it are exact as floats; no fleet counts so far."""
@@ -248,6 +252,49 @@ def look_ahead(
         basis=risk.text,
         notes=(*strange, *_aged(fleet, risk), *notes),
     )
+
+
+def risk_drivers(
+    fleet: FleetHistory, risk: RiskModel, *, now: float, horizon: float
+) -> dict[str, tuple[str, ...]]:
+    """Return what each node's risk comes from, in words, the strongest first; nothing where it is as usual.
+
+    One fact after the other is set to the fleet's median: those that change the risk by a tenth are told.
+
+    Args:
+        fleet: The history.
+        risk: A fitted model; one without covariates knows no facts.
+        now: The present, seconds since 1970.
+        horizon: Seconds ahead.
+    """
+    rows = status_at(fleet.nodes, fleet.incidents, now=now, kinds=risk.kinds, runs=fleet.runs)
+    if not rows.nodes:
+        return {}
+    model, hours = risk.model, horizon / HOUR
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)
+        found = model.incident_probability(rows.x, rows.duration, hours)
+    told: dict[str, list[tuple[float, str]]] = {node: [] for node in rows.nodes}
+    for column, name in enumerate(rows.names):
+        known = np.isfinite(rows.x[:, column])
+        if not known.any():
+            continue
+        usual = float(np.median(rows.x[known, column]))
+        x = rows.x.copy()
+        x[known, column] = usual
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            changed = model.incident_probability(x, rows.duration, hours)
+        for place in np.flatnonzero(known & (np.abs(found - changed) > _TELLING * found)).tolist():
+            value = float(rows.x[place, column])
+            way = "raises" if found[place] > changed[place] else "lowers"
+            factor = abs(float(found[place] - changed[place]))
+            words = f"{name} {value:.4g} (usual {usual:.4g}) {way} it"
+            told[rows.nodes[place]].append((factor, words))
+    return {
+        node: tuple(words for _, words in sorted(items, reverse=True)[:_TOLD])
+        for node, items in told.items()
+    }
 
 
 def _aged(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:

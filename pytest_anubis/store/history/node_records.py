@@ -87,8 +87,7 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
                     .where(states.c.node_id == number)
                     .order_by(states.c.at.desc(), states.c.id.desc())
                 ).first()
-                same = latest is not None and latest.state == one.state
-                if same and (one.at is None or one.at == latest.at):
+                if latest is not None and latest.state == one.state and one.at in (None, latest.at):
                     continue
                 if latest is None and one.state == NODE_STATES[0] and one.at is None:
                     continue  # what a node without any state is taken for

@@ -77,7 +77,7 @@ def read_metric_map(path: Path) -> MetricMap:
         ImportFileError: It cannot be read, or a line is wrong; the message names the line.
     """
     rows = csv.reader(io.StringIO(read_text(path)))
-    rules = []
+    rules: list[MetricRule] = []
     try:
         head = [name.strip().lower() for name in next(rows, [])]
         if head != list(COLUMNS):

@@ -23,7 +23,7 @@ from pytest_anubis.selector.choice.choice_inputs import (
     gather_inputs,
 )
 from pytest_anubis.selector.choice.choice_record import choice_record
-from pytest_anubis.selector.risk.forecast import RiskModel, fit_risk, look_ahead
+from pytest_anubis.selector.risk.forecast import RiskModel, fit_risk, look_ahead, risk_drivers
 
 DAY, NOW = 86400.0, 1.8e9
 NAMES = ("a", "b", "c", "d")
@@ -266,3 +266,11 @@ def test_an_incident_that_a_node_is_first_heard_of_by_ends_no_interval() -> None
         FleetHistory(nodes=nodes, incidents=(*first, later)), ["n2"], now=NOW, horizon=DAY
     ).risks
     assert risk.probability == pytest.approx(1 / 900, rel=0.02)  # one in 900 days of nodes
+
+
+def test_what_a_nodes_risk_comes_from_is_told() -> None:
+    known = fleet()
+    told = risk_drivers(known, fit_risk(known, now=NOW, model="exponential"), now=NOW, horizon=DAY)
+    assert "incidents in 90 days 29 (usual 19) raises it" in told["n5"]
+    assert all(why.endswith("lowers it") for why in told["n0"])
+    assert all(1 <= len(words) <= 2 for words in told.values())
