@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.validator.deciding.ledger import uncovered
+from pytest_anubis.validator.deciding.ledger import uncovered_components
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -41,6 +41,9 @@ def is_doubtful(baseline: Baseline, populations: Sequence[Population], *, accept
             f"{', '.join(item.metric for item in lost)}; learn again when this machine is quiet"
         )
         doubt = True
-    for line in (bare := uncovered(baseline)):
-        say(line)
+    if bare := uncovered_components(baseline):
+        say(
+            f"{', '.join(bare)}: no metric could show that performance has halved, so nothing is accepted; "
+            "learn longer (--for), or when this machine is quiet"
+        )
     return doubt or bool(bare)

@@ -78,13 +78,15 @@ class Rounds:
                 self._run(
                     line, f"round {len(self._paths) + 1} of {wanted}", left, self.tests, brief=False
                 )
-            self._add(line, wanted, spoiled, brief=False)
+            self._add(line, wanted, 2 * wanted, spoiled, brief=False)
         return self._paths
 
-    def _add(self, line: LiveLine, wanted: int, spoiled: Spoiled, *, brief: bool) -> None:
-        while len(self._paths) < 2 * wanted and (few := spoiled(self._paths, wanted)):
+    def _add(
+        self, line: LiveLine, wanted: int, most: int, spoiled: Spoiled, *, brief: bool
+    ) -> None:
+        while len(self._paths) < most and (few := spoiled(self._paths, wanted)):
             line.say(
-                f"round {len(self._paths) + 1} of at most {2 * wanted}, added: "
+                f"round {len(self._paths) + 1} of at most {most}, added: "
                 f"{count_text(few, 'metric')} without enough quiet samples, because others disturbed "
                 "this machine"
             )
@@ -94,8 +96,8 @@ class Rounds:
     def within(self, seconds: float, detect: float, judge: Judge, spoiled: Spoiled) -> list[Path]:
         """Run short rounds for so long, in the end those of the benchmarks alone that lack power.
 
-        Rounds are added as by `of_number` where others disturbed so many that some metric has fewer than
-        `LEAST_TIMED` quiet samples.
+        Rounds are added, up to twice `LEAST_TIMED`, where others disturbed so many that some metric has fewer
+        than `LEAST_ROUNDS` quiet samples.
 
         Args:
             seconds: How long; `LEAST_TIMED` rounds are run however long they take.
@@ -130,7 +132,7 @@ class Rounds:
                     break
                 what = f"round {len(self._paths) + 1}, of {count_text(len(lacking), 'test')} that lack power"
                 self._run(line, what, left(), lacking, brief=True)
-            self._add(line, LEAST_TIMED, spoiled, brief=True)
+            self._add(line, LEAST_ROUNDS, 2 * LEAST_TIMED, spoiled, brief=True)
         return self._paths
 
     def _run(
@@ -140,13 +142,15 @@ class Rounds:
         begin = time.monotonic()
         until = begin + left if self._took else None
 
-        def tell(moment: Moment) -> None:
-            about = (
-                f", about {duration_text(max(until - time.monotonic(), 0.0))} left" if until else ""
-            )
-            line.show(f"{what}{about}: {moment.text}")
+        def about() -> str:
+            rest = until - time.monotonic() if until else 0.0
+            text = duration_text(round(rest)).replace(".0 s", " s")
+            return f", about {text} left" if rest >= 1 else ""
 
-        line.say(what + (f", about {duration_text(left)} left" if until else ""))
+        def tell(moment: Moment) -> None:
+            line.show(f"{what}{about()}: {moment.text}")
+
+        line.say(what + about())
         self._records.append(
             run_round(
                 tests,

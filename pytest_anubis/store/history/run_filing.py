@@ -229,7 +229,12 @@ def _verdict(run: int, item: MetricVerdict) -> dict[str, Any]:
 
 
 def _durations(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield each benchmark's duration: that of its longest test, for devices are tested side by side."""
+    """Yield each benchmark's duration: that of its longest test, for devices are tested side by side.
+
+    A brief run, of which learning makes many, says nothing about how long an acceptance takes.
+    """
+    if record.settings.get("brief"):
+        return
     longest: dict[str, float] = {}
     for result in record.results:
         if (

@@ -69,21 +69,26 @@ def unplanned(
     return lines
 
 
-def uncovered(baseline: Baseline) -> list[str]:
-    """Return one line for every component that was measured in learning and has no criterion left.
-
-    One metric that is too noisy is told; a component without any that can fail was not tested at all.
-    """
+def uncovered_components(baseline: Baseline) -> dict[str, list[Unjudged]]:
+    """Return what was measured in learning of each component that has no criterion left, by component."""
     covered = {criterion.component for criterion in baseline.criteria}
     without: dict[str, list[Unjudged]] = {}
     for item in baseline.unjudged:
         if item.component and item.component not in covered:
             without.setdefault(item.component, []).append(item)
+    return dict(sorted(without.items()))
+
+
+def uncovered(baseline: Baseline) -> list[str]:
+    """Return one line for every component that was measured in learning and has no criterion left.
+
+    One metric that is too noisy is told; a component without any that can fail was not tested at all.
+    """
     return [
         f"NOT_TESTED {component}: none of its metrics can be judged here: "
-        + "; ".join(f"{item.metric}: {item.reason}" for item in without[component])
+        + "; ".join(f"{item.metric}: {item.reason}" for item in items)
         + "; learn again with more or longer rounds, or on a quieter machine"
-        for component in sorted(without)
+        for component, items in uncovered_components(baseline).items()
     ]
 
 

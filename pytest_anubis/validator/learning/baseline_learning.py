@@ -257,13 +257,16 @@ def _one_machine(populations: Sequence[Population]) -> bool:
 def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | None) -> Limits:
     """Return the limits of metrics, of the host's pace and of paced forms, one after the other.
 
-    Any may reject, and the spread of the ones tells nothing of that of the others.
+    Any may reject, so each kind has its share of the error rate by how many they are; the spread of the ones
+    tells nothing of that of the others.
     """
-    rate = (ERROR_RATE if error_rate is None else error_rate) / max(sum(map(bool, kinds)), 1)
+    rate = ERROR_RATE if error_rate is None else error_rate
+    spreads = [{id(i): i.spread for i in found if i.spread is not None} for found in kinds]
+    whole = max(sum(map(len, spreads)), 1)
     by_item: dict[int, MachineThreshold] = {}
-    for found in kinds:
-        noisy = {id(item): item.spread for item in found if item.spread is not None}
-        thresholds = machine_thresholds(list(noisy.values()), error_rate=rate)
+    for noisy in spreads:
+        part = rate * len(noisy) / whole
+        thresholds = machine_thresholds(list(noisy.values()), error_rate=part)
         by_item.update(zip(noisy, thresholds, strict=True))
     out, lucky = [], []
     for item in (one for found in kinds for one in found):

@@ -107,7 +107,7 @@ def test_rounds_of_a_number_are_long_and_more_where_others_disturbed(
     assert machine.asked == [(["suite.py"], False)] * 5
     assert [path.name[-2:] for path in found] == ["01", "02", "03", "04", "05"]
     said = capsys.readouterr().out
-    assert "round 2 of 3, about 40.0 s left" in said
+    assert "round 2 of 3, about 40 s left" in said
     assert "round 4 of at most 6, added: 2 metrics without enough quiet samples" in said
 
 

@@ -195,6 +195,8 @@ def test_durations_are_medians_of_what_ran(history: History) -> None:
     slow = TestResult(test=NET, benchmark=NET, outcome="passed", seconds=9.0, metrics=1)
     record_run(history, record("b", results=(slow,)))
     record_run(history, record("c", results=(slow,), profile="soak"))
+    # One of the brief runs of learning tells nothing of how long an acceptance takes.
+    record_run(history, record("d", results=(slow,), settings={"brief": True}))
     assert history.durations("c1", profile="smoke") == {NET: 5.5}
     assert history.durations("c1") == {NET: 9.0}
     assert history.durations("c2") == {}
