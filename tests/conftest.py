@@ -32,6 +32,7 @@ for _name in list(os.environ):
         *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
         "PYTHONDONTWRITEBYTECODE",
         *("CI", "BUILD_NUMBER"),  # pytest cuts no line where these are set
+        *("COLUMNS", "LINES"),  # what is printed into a pipe has no width
     ):
         del os.environ[_name]
 sys.dont_write_bytecode = False

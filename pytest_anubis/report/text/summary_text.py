@@ -26,7 +26,7 @@ Line = tuple[str, str]
 _STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECIDED: "yellow"}
 _NEAR = (Reference.PEERS, Reference.SELF)
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_FOLDERS = re.compile(r"(?<!\S)(?:[^\s/:]+/)+(?=[^\s/:]+\.py::)")
+_FOLDERS = re.compile(r"(?<![^\s(])(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
 LONGEST = 400
 """Characters of one entry of a list shown without ``-v``: the cause is in them, a trace need not be."""
 MOST = 12

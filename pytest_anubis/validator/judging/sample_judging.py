@@ -304,7 +304,13 @@ def _without_criterion(base: MetricVerdict, baseline: Baseline | None) -> Metric
             f"{base.metric or 'this metric'} was measured, but there is no baseline to judge it by"
         )
         return replace(base, text=text)
-    text = f"the baseline has no criterion for {base.metric or 'this metric'} yet"
+    unjudged = {(one.benchmark, one.metric): one.reason for one in baseline.unjudged}
+    why = unjudged.get((base.benchmark, base.metric), "").partition(" (")[0]
+    text = (
+        f"no criterion was learned, since {why}"
+        if why
+        else f"the baseline has no criterion for {base.metric or 'this metric'} yet"
+    )
     return replace(base, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
 
 

@@ -115,7 +115,7 @@ def test_a_worker_that_dies_at_start_once_costs_no_test(
     result, record = run(pytester, workers)
     assert result.ret == 20
     assert outcomes(record) == {"test_a": "passed", "test_b": "passed"}
-    assert cases(pytester) == {"test_a": "", "test_b": ""}
+    assert cases(pytester) == {"test_a": "", "test_b": "", "acceptance": "failure"}
     assert record.node_verdict is not None
     assert [line for line in record.node_verdict.blocking if "no test was running" in line]
 

@@ -132,6 +132,9 @@ def test_texts_from_strangers_cannot_move_the_cursor() -> None:
 def test_folders_of_tests_are_left_out_where_there_is_little_room() -> None:
     line = "FAIL suites/a/test_b.py::test_c[x/y] cuda:0: 3 GB/s below a/b"
     assert without_folders(line) == "FAIL test_b.py::test_c[x/y] cuda:0: 3 GB/s below a/b"
+    assert without_folders("2 tests: gone (suites/a/test_b.py::test_c, ...)").endswith(
+        "(test_b.py::test_c, ...)"
+    )
     blocking = ("NOT_TESTED suites/a/test_b.py::test_c: gone",)
     assert "  NOT_TESTED test_b.py::test_c: gone" in texts(blocking=blocking)
     assert "  NOT_TESTED suites/a/test_b.py::test_c: gone" in texts(1, blocking=blocking)

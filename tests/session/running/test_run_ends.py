@@ -237,12 +237,12 @@ def test_the_last_attempt_decides_and_the_failure_before_is_told(
         "failed at first and passed when repeated: test_suite.py::test_speed cpu"
         in (verdict["headline"])
     )
-    (line,) = verdict["listed"]
+    (line,) = verdict["noted"]
     assert line.startswith(
         "MARGINAL test_suite.py::test_speed cpu: an attempt failed and was repeated: "
     )
     assert "speed" in line.partition("repeated: ")[2]
-    result.stdout.fnmatch_lines(["*not judged, does not block*", "*an attempt failed*"])
+    result.stdout.fnmatch_lines(["*seen, does not block*", "*an attempt failed*"])
     properties = ET.parse(project.path / "out.xml").findall(".//property")  # noqa: S314
     names = [one.get("name") for one in properties]
     assert len(names) == len(set(names))

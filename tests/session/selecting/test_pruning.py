@@ -125,7 +125,7 @@ def test_by_risk_too_the_choice_moves_there_and_says_what_remains(story: pytest.
                 happened(history, HERE, "nic", time.time() - 3 * HOUR, 2.0)
         result = run(story, *by_risk, "--anubis-explore=0", "--anubis-explain", "--collect-only")
         text = result.stdout.str()
-        kept = set(re.findall(r"^(suites/\S+) +chosen$", text, flags=re.MULTILINE))
+        kept = set(re.findall(r"^(suites/\S+) +exposes", text, flags=re.MULTILINE))
         left = set(re.findall(r"^(suites/\S+) +\d.* (?:risk|defects)", text, flags=re.MULTILINE))
         assert kept | left == set(ALL)
         assert not kept & left

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion, Unjudged
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Problem, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -169,6 +169,11 @@ def test_without_criterion_or_baseline() -> None:
     unknown = judge_sample(GOOD, None, baseline(), metric=metric, benchmark="b")
     assert (unknown.outcome, unknown.reason) == (Outcome.NOT_TESTED, Reason.NO_CRITERION)
     assert unknown.value == 100
+    noisy = Unjudged(benchmark="b", metric="rate", reason="it is too noisy here (90 % at least)")
+    said = judge_sample(
+        GOOD, None, replace(baseline(), unjudged=(noisy,)), metric=metric, benchmark="b"
+    )
+    assert said.text == "no criterion was learned, since it is too noisy here"
 
 
 def test_exact_metrics_fail_on_any_difference() -> None:
