@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
 
-SMOKE_TIME = 240.0
+SMOKE_TIME = 210.0
 """Seconds for which a machine is measured to learn its smoke set, unless somebody says otherwise: with the
 installation before it and the run after it the first command ends within six minutes."""
 
