@@ -66,7 +66,7 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-brief",
         switch=True,
         ini=False,
-        help="Measure for a moment only, without pauses: one of many short runs to learn from",
+        help="Measure for a third of the time: one of many short runs to learn from",
     ),
     Option(
         flag="--anubis-profile",

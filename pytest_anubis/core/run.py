@@ -64,7 +64,8 @@ class RunEvidence:
         broken_off: Why nothing can be decided: none of the runs came to its end. Empty if one did.
         cards: Device -> slot and serial number of its card, as far as they are known.
         waivers: The failures that somebody answers for, as its runs had them.
-        machine: How its machine is known again (`validator/deciding/machine_identity.py`).
+        machines: How its machine is known again (`validator/deciding/machine_identity.py`), one set for each
+            that runs of this name came from.
         other_machine: Its runs were told to accept by the baseline of one other machine.
     """
 
@@ -79,7 +80,7 @@ class RunEvidence:
     broken_off: str = ""
     cards: Mapping[str, str] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
-    machine: frozenset[str] = frozenset()
+    machines: frozenset[frozenset[str]] = frozenset()
     other_machine: bool = False
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
@@ -102,7 +103,7 @@ class RunEvidence:
             broken_off=self.broken_off and more.broken_off,
             cards={**self.cards, **more.cards},
             waivers=tuple(dict.fromkeys((*self.waivers, *more.waivers))),
-            machine=self.machine | more.machine,
+            machines=self.machines | more.machines,
             other_machine=self.other_machine and more.other_machine,
         )
 
@@ -185,6 +186,8 @@ class RunRecord:
             found.append("the gate (the inventory was not compared)")
         if any(part.get("inventory") for part in parts):
             found.append("reading this machine's inventory (a recorded one was used)")
+        if any(part.get("brief") for part in parts):
+            found.append("measuring at full length (--anubis-brief)")
         return tuple(found)
 
     @property

@@ -7,6 +7,7 @@ fixed piece of work of its kind; its time, beside that of the other probes of th
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import mmap
 import os
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pytest_anubis.hardware.text_files import Files
@@ -87,6 +88,7 @@ class Pacer:
         self._kinds = tuple(kinds)
         self._probes: dict[str, Callable[[], object]] = {}
         self._waiting = WAITING in kinds and self._account() is not None
+        self._failed: set[str] = set()
         self._found: dict[str, list[float]] = {}
         self._before: dict[str, float] = {}
         self._read_at = -STALE
@@ -130,10 +132,14 @@ class Pacer:
     def _prepare(self) -> None:
         """Make the probes that there are not yet: another test may have loaded what one needs."""
         for kind in self._kinds:
-            if kind in PROBES and kind not in self._probes:
-                with suppress(OSError, MemoryError):  # without it a measurement is what it was
+            if kind in PROBES and kind not in self._probes and kind not in self._failed:
+                try:
                     made = PROBES[kind](self._opened, self._folder)
                     made()  # pays for pages and caches
+                except (OSError, MemoryError):  # without it a measurement is what it was
+                    if kind != "product":  # torch may be loaded by a later test
+                        self._failed.add(kind)
+                else:
                     self._probes[kind] = made
 
     def _read(self, beside: float) -> dict[str, float]:
@@ -144,9 +150,14 @@ class Pacer:
         spent = dict.fromkeys(self._probes, 0.0)
         done = 0
         while done < READINGS or (0 < sum(spent.values()) < SHARE * beside and done < MOST_REPEATS):
-            for kind, probe in self._probes.items():
+            for kind, probe in list(self._probes.items()):
                 begin = self._clock()
-                probe()
+                try:
+                    probe()
+                except OSError:  # a full or broken disk: the benchmark says so, its pace is unknown
+                    del self._probes[kind], spent[kind]
+                    self._failed.add(kind)
+                    continue
                 spent[kind] += self._clock() - begin
             done += 1
         self._read_at = self._clock()
@@ -254,16 +265,17 @@ def _on_the_last_cpu() -> Iterator[None]:
 
 def _disk(opened: ExitStack, folder: Path | None) -> Callable[[], object]:
     """Read and write blocks of a file of its own past the page cache, each time others."""
-    buffered, name = tempfile.mkstemp(prefix="anubis-pace-", dir=folder)
-    os.close(buffered)
-    try:
-        descriptor = os.open(name, os.O_RDWR | getattr(os, "O_DIRECT", 0))
-    finally:
+    descriptor, name = tempfile.mkstemp(prefix="anubis-pace-", dir=folder)
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
         Path(name).unlink()  # at once: whoever is killed leaves nothing
-    opened.callback(os.close, descriptor)
-    block = opened.enter_context(mmap.mmap(-1, BLOCK))  # in whole pages, as O_DIRECT wants
-    for at in range(0, ON_DISK, BLOCK):
-        os.pwritev(descriptor, [block], at)
+        # Of the file that is open: its name could be another's by now.
+        direct = fcntl.fcntl(descriptor, fcntl.F_GETFL) | getattr(os, "O_DIRECT", 0)
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, direct)
+        block = stack.enter_context(mmap.mmap(-1, BLOCK))  # in whole pages, as O_DIRECT wants
+        for at in range(0, ON_DISK, BLOCK):
+            os.pwritev(descriptor, [block], at)
+        opened.push(stack.pop_all())
     at = 0
 
     def reach() -> None:

@@ -131,7 +131,7 @@ PLANS: dict[str, RoundPlan] = {
         warmup_seconds=0.5,
         budget_seconds=2.0,
         bursts=BURSTS,
-        pause_seconds=0.3,
+        pause_seconds=0.2,
     ),
     "standard": RoundPlan(
         rounds=60,

@@ -96,6 +96,26 @@ def test_probe_of_the_network_stays_on_one_cpu_and_gives_it_back() -> None:
         assert os.sched_getaffinity(0) == {max(before)}
 
 
+def test_probe_that_fails_on_the_way_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
+    probes, fails = dict(host_pace.PROBES), [False]
+
+    def full() -> None:
+        if fails[0]:
+            raise OSError("no space left on device")
+
+    monkeypatch.setattr(host_pace, "PROBES", {**probes, "disk": lambda *_: full})
+    pacer = Pacer(["compute", "disk"], scene.clock)
+    take = pacer.between(scene.work)
+    take()
+    fails[0] = True
+    assert take() == [1.0]  # the measurement goes on
+    assert [kind for kind, _ in pacer.taken(2)] == ["compute"]
+    fails[0] = False
+    pacer.between(scene.work)()
+    assert [kind for kind, _ in pacer.taken(1)] == ["compute"]  # and nobody tries again
+
+
 def test_probe_of_the_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     with ExitStack() as opened:
         reach = PROBES["disk"](opened, tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.learning.doubts import is_doubtful
+from pytest_anubis.cli.learning.next_commands import judge_command, longer_command
 from pytest_anubis.cli.learning.option_values import loss_of, promise_of, rate_of, time_of
 from pytest_anubis.cli.learning.rounds import Rounds
 from pytest_anubis.cli.shared.arguments import (
@@ -47,13 +47,9 @@ if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
 
-SMOKE_TIME = 240.0
+SMOKE_TIME = 210.0
 """Seconds for which a machine is measured to learn its smoke set, unless somebody says otherwise: with the
 installation before it and the run after it the first command ends within six minutes."""
-
-LONGER = 3
-"""How many times as long is recommended where power is lacking: limits of a few runs shrink with the root of
-the time at best, and people do not come back for less."""
 
 DEFAULT_ROUNDS = 5
 """Rounds of the longer profiles: with them the noise is known, and each takes minutes or hours."""
@@ -75,8 +71,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "are run here, or from runs that were collected from many nodes.",
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
         "for which no criterion could be learned; 20 a baseline was written, but it does not hold its stated "
-        "error rate, others disturbed the machine so much that a metric has no criterion, or somebody must "
-        "decide about a slower group of nodes (anubis baseline populations FILE).",
+        "error rate, others disturbed the machine so that a metric has no criterion, a component has none "
+        "at all, or somebody must decide about a slower group of nodes (anubis baseline populations FILE).",
     )
     parser.add_argument(
         "sources",
@@ -177,14 +173,17 @@ def _measure(options: argparse.Namespace) -> list[Path]:
         store=Path(options.store).resolve(),
         profile=options.profile,
         pytest_args=options.pytest_args,
+        unwanted=options.without,
     )
     if options.rounds is not None and options.time is not None:
         raise CommandError("--rounds and --for exclude each other: give a number or a time")
     if options.rounds is None and options.time is None and options.profile == "smoke":
         options.time = SMOKE_TIME
+    elif options.rounds is None and options.time is None:
+        options.rounds = DEFAULT_ROUNDS
     if options.time is not None:
         return rounds.within(options.time, options.detect, partial(_preview, options), _spoiled)
-    return rounds.of_number(DEFAULT_ROUNDS if options.rounds is None else options.rounds, _spoiled)
+    return rounds.of_number(options.rounds, _spoiled)
 
 
 def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | None:
@@ -244,10 +243,10 @@ def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = F
             continue
         doubtful += is_doubtful(baseline, populations, accept=options.accept_rate)
         if measured:
-            longer = math.ceil(LONGER * (options.time or SMOKE_TIME) / 60)
             for line in power_lines(baseline, options.detect):
                 say(line)
-            for line in next_lines(baseline, options.detect, options.sources, longer):
+            commands = {"judge": judge_command(options), "learn": longer_command(options)}
+            for line in next_lines(baseline, options.detect, **commands):
                 say(line)
     if without:
         raise CommandError(

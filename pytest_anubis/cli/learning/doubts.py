@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -42,8 +43,9 @@ def is_doubtful(baseline: Baseline, populations: Sequence[Population], *, accept
         )
         doubt = True
     if bare := uncovered_components(baseline):
+        why = Counter(one.reason.partition(" (")[0] for found in bare.values() for one in found)
         say(
-            f"{', '.join(bare)}: no metric could show that performance has halved, so nothing is accepted; "
-            "learn longer (--for), or when this machine is quiet"
+            f"nothing is accepted while a component has no criterion: {', '.join(bare)} (mostly: "
+            f"{why.most_common(1)[0][0]}); learn from more runs, or from quieter ones"
         )
     return doubt or bool(bare)

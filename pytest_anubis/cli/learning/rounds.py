@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -44,12 +44,14 @@ class Rounds:
         store: Folder that keeps runs.
         profile: Sizes and durations.
         pytest_args: More of pytest's own arguments.
+        unwanted: Names of metrics that nothing is learned of.
     """
 
     tests: Sequence[str]
     store: Path
     profile: str
     pytest_args: str = ""
+    unwanted: Sequence[str] = ()
     _stamp: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S"))
     _records: list[RunRecord] = field(default_factory=list)
     _paths: list[Path] = field(default_factory=list)
@@ -75,9 +77,7 @@ class Rounds:
         with LiveLine() as line:
             while len(self._paths) < wanted:
                 left = (wanted - len(self._paths)) * self._each()
-                self._run(
-                    line, f"round {len(self._paths) + 1} of {wanted}", left, self.tests, brief=False
-                )
+                self._run(line, f"round {len(self._paths) + 1} of {wanted}", left, brief=False)
             self._add(line, wanted, 2 * wanted, spoiled, brief=False)
         return self._paths
 
@@ -91,7 +91,7 @@ class Rounds:
                 "this machine"
             )
             name = f"round {len(self._paths) + 1}"
-            self._run(line, name, self._each(), self.tests, brief=brief)
+            self._run(line, name, self._each(), brief=brief)
 
     def within(self, seconds: float, detect: float, judge: Judge, spoiled: Spoiled) -> list[Path]:
         """Run short rounds for so long, in the end those of the benchmarks alone that lack power.
@@ -119,7 +119,7 @@ class Rounds:
             ):
                 number = len(self._paths) + 1
                 most = max(left(), (LEAST_TIMED - number + 1) * self._each())
-                self._run(line, f"round {number}", most, self.tests, brief=True)
+                self._run(line, f"round {number}", most, brief=True)
             while left() > 0:
                 line.show("learning what the rounds so far can show")
                 lacking = self._lacking(judge(self._paths), detect)
@@ -131,12 +131,18 @@ class Rounds:
                 if left() < self._expected(lacking):
                     break
                 what = f"round {len(self._paths) + 1}, of {count_text(len(lacking), 'test')} that lack power"
-                self._run(line, what, left(), lacking, brief=True)
+                self._run(line, what, left(), brief=True, without=self._measured() - lacking)
             self._add(line, LEAST_ROUNDS, 2 * LEAST_TIMED, spoiled, brief=True)
         return self._paths
 
     def _run(
-        self, line: LiveLine, what: str, left: float, tests: Sequence[str], *, brief: bool
+        self,
+        line: LiveLine,
+        what: str,
+        left: float,
+        *,
+        brief: bool,
+        without: Collection[str] = (),
     ) -> None:
         number = len(self._paths) + 1
         begin = time.monotonic()
@@ -153,7 +159,8 @@ class Rounds:
         line.say(what + about())
         self._records.append(
             run_round(
-                tests,
+                self.tests,
+                without=sorted(without),
                 store=self.store,
                 profile=self.profile,
                 run_id=f"learn-{self._stamp}-{number:02d}",
@@ -169,26 +176,30 @@ class Rounds:
         """Return the seconds that a round of all tests takes, by the median of those so far."""
         return median(self._took) if self._took else 0.0
 
-    def _lacking(self, baseline: Baseline | None, detect: float) -> list[str]:
+    def _measured(self) -> set[str]:
+        """Return the tests that measured something in any round."""
+        return {one.test for record in self._records for one in record.measurements}
+
+    def _lacking(self, baseline: Baseline | None, detect: float) -> set[str]:
         """Return the tests with a metric that cannot show a loss of `detect` yet."""
         if baseline is None:
-            return list(self.tests)
+            return self._measured()
         shows = {
             (c.benchmark, c.metric.name)
             for c in baseline.criteria
             if c.metric.better == "equal" or (c.shown_loss is not None and c.shown_loss <= detect)
         }
-        lacking = {
-            one.test: None
+        return {
+            one.test
             for record in self._records
             for one in record.measurements
-            if (one.benchmark, one.metric.name) not in shows
+            if one.metric.name not in self.unwanted
+            and (one.benchmark, one.metric.name) not in shows
         }
-        return list(lacking)
 
-    def _expected(self, tests: Iterable[str]) -> float:
-        """Return the seconds that a round of some tests will take, from the first round, which had all."""
-        first = self._records[0]
-        spent = {one.test: one.seconds for one in first.results}
+    def _expected(self, tests: Collection[str]) -> float:
+        """Return the seconds that a round of some tests will take, by their part of the first round."""
+        spent = {one.test: one.seconds for one in self._records[0].results}
+        whole = sum(spent.values())
         chosen = sum(spent.get(test, 0.0) for test in tests)
-        return self._took[0] - sum(spent.values()) + chosen
+        return self._took[0] * chosen / whole if whole else 0.0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
 import sys
-import threading
+import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,12 @@ LOOK = 1.0
 
 KEPT = 400
 """Lines of a round's output that are shown when it fails: pytest's report of some failures."""
+
+BLOCK = 1 << 16
+"""Bytes of a round's output that are read at a time, and at its end: far more than such lines are long."""
+
+INTERRUPTED = 2.0
+"""Seconds after an interrupt within which a round that had it too begins to end."""
 
 WAITING = "waits for a quiet machine"
 """What the lines say that tell that a measurement waits (`report.text.headlines.waiting_line`)."""
@@ -89,6 +96,7 @@ def run_round(
     brief: bool,
     pytest_args: str,
     tell: Callable[[Moment], None],
+    without: Sequence[str] = (),
 ) -> RunRecord:
     """Measure once, in a process and a run of its own.
 
@@ -100,6 +108,8 @@ def run_round(
         brief: Measure for a moment only.
         pytest_args: More of pytest's own arguments, as a shell would split them.
         tell: Hears how far the round is.
+        without: Node ids of tests that are left out. To name the others instead would not do: ids begin at
+            pytest's root, and what stands on a command line at the folder it is typed in.
 
     Raises:
         CommandError: The round failed; what it printed is on stdout.
@@ -111,42 +121,68 @@ def run_round(
         f"--anubis-profile={profile}",
         f"--anubis-store={store}",
         f"--anubis-run-id={run_id}",
+        *(f"--deselect={test}" for test in without),
         *shlex.split(pytest_args),
         *tests,
     ]
-    said: deque[str] = deque(maxlen=KEPT)
-    waiting = [""]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        reader = threading.Thread(target=_listen, args=(process, said, waiting), daemon=True)
-        reader.start()
-        journal = FollowedJournal(path := journal_path(store, run_id))
-        try:
-            while process.poll() is None:
-                tell(_moment(journal, waiting[0]))
-                time.sleep(LOOK)
-        except BaseException:  # an interrupt: the child has had it too, and closes its journal
-            process.wait()
-            raise
-        reader.join(LOOK)
-    if process.returncode != 0:
-        sys.stdout.write("".join(said))
-        raise CommandError(
-            f"a round ended with exit code {process.returncode}; nothing is learned from a run that "
-            "failed: fix what failed, or leave it out with --pytest-args"
-        )
+    path = journal_path(store, run_id)
+    # Into a file: what a test has left running may hold a pipe open for ever.
+    with tempfile.TemporaryFile() as output:
+        with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
+            journal, said = FollowedJournal(path), _Said(output.fileno())
+            try:
+                while process.poll() is None:
+                    tell(_moment(journal, said.waiting()))
+                    time.sleep(LOOK)
+            except BaseException:
+                _end(process)
+                raise
+        if process.returncode != 0:
+            sys.stdout.write(said.end())
+            raise CommandError(
+                f"a round ended with exit code {process.returncode}; nothing is learned from a run that "
+                "failed: fix what failed, or leave it out with --pytest-args"
+            )
     return read_journal(path)
 
 
-def _listen(process: subprocess.Popen[str], said: deque[str], waiting: list[str]) -> None:
-    for line in process.stdout or ():
-        said.append(line)
-        waiting[0] = line.strip().rpartition("anubis: ")[2] if WAITING in line else ""
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let a round close its journal: a terminal has interrupted it too, whoever sent us a signal has not."""
+    try:
+        process.wait(INTERRUPTED)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+class _Said:
+    """What a round prints, read where it stands.
+
+    Args:
+        descriptor: Of the file that it prints into.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._read = 0
+        self._waiting = ""
+
+    def waiting(self) -> str:
+        """Return the newest line if it says that a measurement waits, without what stands before it."""
+        new = os.pread(self._descriptor, BLOCK, self._read)
+        self._read += len(new)
+        for line in new.decode(errors="replace").splitlines():
+            if WAITING in line:
+                self._waiting = line.strip().rpartition("anubis: ")[2]
+            elif line.strip():
+                self._waiting = ""
+        return self._waiting
+
+    def end(self) -> str:
+        """Return the last lines of all."""
+        size = os.fstat(self._descriptor).st_size
+        text = os.pread(self._descriptor, BLOCK, max(0, size - BLOCK)).decode(errors="replace")
+        return "".join(text.splitlines(keepends=True)[-KEPT:])
 
 
 def _moment(journal: FollowedJournal, waiting: str) -> Moment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion
@@ -43,22 +44,21 @@ def power_lines(baseline: Baseline, detect: float) -> list[str]:
     return lines
 
 
-def next_lines(baseline: Baseline, detect: float, tests: Sequence[str], minutes: int) -> list[str]:
+def next_lines(
+    baseline: Baseline, detect: float, *, judge: Sequence[str], learn: Sequence[str]
+) -> list[str]:
     """Return what to type next on the machine that was measured.
 
     Args:
         baseline: As learned.
         detect: Loss that every metric is wanted to find.
-        tests: What was measured, as it was given.
-        minutes: A longer time than the machine was measured for.
+        judge: Command line that judges by this baseline.
+        learn: One that measures longer.
     """
-    where = " ".join(tests)
     lines = []
     if baseline.unjudged or any((c.shown_loss or 0.0) > detect for c in baseline.criteria):
-        lines.append(
-            f"for more power: stop what else runs here, and anubis learn {where} --for {minutes}m"
-        )
-    return [*lines, f"next: pytest --anubis {where} --html=report.html --self-contained-html"]
+        lines.append(f"for more power: stop what else runs here, and {shlex.join(learn)}")
+    return [*lines, f"next: {shlex.join(judge)}"]
 
 
 def _named(weak: Sequence[tuple[float, Criterion]]) -> list[str]:

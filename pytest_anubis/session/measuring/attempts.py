@@ -22,7 +22,7 @@ ATTEMPTS = 3
 PAUSE = 0.5
 """Seconds to wait before the second attempt, doubled for each further one."""
 
-LOOK_PAUSE = 4
+LOOK_PAUSE = 6
 """Pause before a further look, in pauses between the bursts of a measurement."""
 
 DISTURBED_LOOKS = 6

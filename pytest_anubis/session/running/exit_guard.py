@@ -34,7 +34,7 @@ vouched_key = pytest.StashKey[bool]()
 decided_key = pytest.StashKey[int]()
 """The status that the run itself ended with, once its journal is closed."""
 
-_STATUSES = (*range(6), Decision.UNDECIDED.exit_code)
+_STATUSES = (*map(int, pytest.ExitCode), Decision.UNDECIDED.exit_code)
 """The statuses that have a meaning: pytest's own, two of which say accepted and rejected, and ours."""
 
 _SAME_INTERRUPT = 0.5
@@ -71,13 +71,14 @@ class ExitGuard:
         status = yield
         if hasattr(config, "workerinput"):
             return status  # the controller answers for its workers
+        decided = config.stash.get(decided_key, 0)
+        if decided and status not in _STATUSES:  # as syrupy's, which adds pytest's 1 to our 20
+            status = decided
         if status == 0 and not config.stash.get(vouched_key, False):
             sys.stderr.write(
                 "anubis: nothing was judged and accepted, so the exit status is 20 (undecided)\n"
             )
             status = Decision.UNDECIDED.exit_code
-        if status not in _STATUSES:  # as syrupy's, which adds pytest's 1 to our 20
-            status = config.stash.get(decided_key, status)
         if self._channel is not None and status is not None:
             os.write(self._channel, b"%d\n" % int(status))
         return status

@@ -140,7 +140,7 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
 def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
     if baseline is None or not (baseline.one_machine or baseline.nodes):
         return ""
-    if strange_to(baseline, name, evidence.machine):
+    if strange_to(baseline, name, *evidence.machines):
         return f" (learned on one other machine, {', '.join(baseline.nodes)})"
     if baseline.one_machine:
         return " (learned on this one machine)"

@@ -19,7 +19,8 @@ _PLACEHOLDERS = {"0123456789", "123456789", "1234567890", "chassis serial number
 def machine_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
     """Return how a machine is known again, whatever it is called: by its chassis, cards and network ports.
 
-    A mark is ``kind:`` with a piece of a digest, so that a file which holds it tells no serial number.
+    A mark is ``kind:`` with a piece of a digest, so that a file which holds it spells no serial number;
+    whoever guesses one (the addresses of a maker's ports are few) can see that the guess is right.
     Addresses that software made up, and the words that makers leave in place of a number, are none.
 
     Args:
@@ -50,7 +51,7 @@ def machine_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def strange_to(baseline: Baseline | None, node: str, machine: AbstractSet[str]) -> str:
+def strange_to(baseline: Baseline | None, node: str, *machines: AbstractSet[str]) -> str:
     """Say that a baseline of one machine is held against another one; empty where it is not.
 
     A chassis decides where both sides know theirs. Else one card or network port in common is enough (cards
@@ -59,20 +60,12 @@ def strange_to(baseline: Baseline | None, node: str, machine: AbstractSet[str]) 
     Args:
         baseline: The baseline; None and one of a fleet concern every machine.
         node: Name of the machine that is judged.
-        machine: Its marks (`machine_marks`); empty where nothing is known of it.
+        machines: Its marks (`machine_marks`), of every run; empty where nothing is known. Two machines of
+            one name are told apart, as each has to be the one that was learned.
     """
     if baseline is None or not baseline.one_machine:
         return ""
-    learned = set(baseline.machine)
-    chassis = _chassis(learned), _chassis(machine)
-    if all(chassis):
-        same = bool(chassis[0] & chassis[1])
-    elif learned & machine:
-        same = True
-    else:
-        told_apart = learned - _chassis(learned) and machine - _chassis(machine)
-        same = not told_apart and (not baseline.nodes or node in baseline.nodes)
-    if same:
+    if all(_same(baseline, node, machine) for machine in machines or (frozenset(),)):
         return ""
     name = ", ".join(baseline.nodes) or "another machine"
     called = " (another machine of this name)" if node in baseline.nodes else ""
@@ -81,6 +74,17 @@ def strange_to(baseline: Baseline | None, node: str, machine: AbstractSet[str]) 
         "machines ('anubis learn'), or accept by it all the same (--anubis-other-machine; 'anubis judge': "
         "--other-machine)"
     )
+
+
+def _same(baseline: Baseline, node: str, machine: AbstractSet[str]) -> bool:
+    learned = set(baseline.machine)
+    chassis = _chassis(learned), _chassis(machine)
+    if all(chassis):
+        return bool(chassis[0] & chassis[1])
+    if learned & machine:
+        return True
+    told_apart = learned - _chassis(learned) and machine - _chassis(machine)
+    return not told_apart and (not baseline.nodes or node in baseline.nodes)
 
 
 def _chassis(marks: AbstractSet[str]) -> set[str]:

@@ -84,7 +84,7 @@ def judge_node(
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
         # What happened explains it, so it stands first.
         blocking.insert(explained, "no metric was judged against a criterion of the baseline")
-    strange = strange_to(baseline, name, evidence.machine)
+    strange = strange_to(baseline, name, *evidence.machines)
     if strange and not evidence.other_machine:
         blocking.insert(0, strange)
     if require_all:

@@ -109,7 +109,7 @@ def decide_run(
         planned=frozenset(plan.place for plan in run.planned),
         cards=run.cards,
         waivers=run.waivers,
-        machine=machine_marks(run.inventory),
+        machines=frozenset({machine_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
     )
     node_verdict = judge_node(
@@ -182,7 +182,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         broken_off=end,
         cards=run.cards,
         waivers=run.waivers,
-        machine=machine_marks(run.inventory),
+        machines=frozenset({machine_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
     )
 

@@ -12,6 +12,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.events import RunStarted, TestFinished, TestsPlanned, TestStarted
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run_state import RunState
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 PLANNED = tuple(
     PlannedTest(test=f"s.py::test_{name}[cpu]", benchmark=f"s.py::test_{name}", device="cpu")
@@ -73,3 +74,56 @@ def test_round_that_fails_shows_what_it_printed(
             tell=lambda moment: None,
         )
     assert "no_such_module_here" in capsys.readouterr().out
+
+
+def test_tests_are_left_out_wherever_the_root_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    body = "anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')"
+    (folder / "test_suite.py").write_text(
+        "".join(f"def test_{name}(anubis_metric):\n    {body}\n" for name in "ab"),
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(folder)  # ids begin at the folder above
+    monkeypatch.setattr(watched_round, "LOOK", 0.05)
+    record = run_round(
+        ["test_suite.py"],
+        store=tmp_path / "store",
+        profile="smoke",
+        run_id="r1",
+        brief=True,
+        pytest_args="-n0",
+        tell=lambda moment: None,
+        without=["sub/test_suite.py::test_b"],
+    )
+    assert [one.test for one in record.measurements] == ["sub/test_suite.py::test_a"]
+
+
+def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(watched_round, "INTERRUPTED", 0.0)
+    (tmp_path / "test_long.py").write_text(
+        "import time\ndef test_x(anubis_metric):\n    time.sleep(60)\n", encoding="utf-8"
+    )
+
+    def tell(moment: Moment) -> None:
+        if moment.doing:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_round(
+            ["test_long.py"],
+            store=tmp_path / "store",
+            profile="smoke",
+            run_id="r1",
+            brief=True,
+            pytest_args="-n0",
+            tell=tell,
+        )
+    record = read_journal(tmp_path / "store" / "runs" / "r1")
+    assert record.ended  # its journal was closed

@@ -77,6 +77,18 @@ def test_no_plugin_makes_a_rejection_a_0(
     assert process.returncode in (code, 20), said
 
 
+@pytest.mark.parametrize("status", [6, 7, -3])
+def test_what_a_plugin_makes_of_an_acceptance_is_never_a_0(
+    project: pytest.Pytester, learn: Learn, status: int
+) -> None:
+    learn()
+    project.makeconftest(
+        "import pytest\n@pytest.hookimpl(trylast=True)\n"  # 6 is pytest's own, of --max-warnings
+        f"def pytest_sessionfinish(session):\n    session.exitstatus = {status}\n"
+    )
+    assert int(project.runpytest("--anubis", "--anubis-in-process").ret) == status
+
+
 @pytest.mark.usefixtures("in_workers")
 def test_an_acceptance_is_a_0_and_a_program_may_call_pytest(
     project: pytest.Pytester, learn: Learn

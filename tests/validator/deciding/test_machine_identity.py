@@ -101,4 +101,4 @@ def test_a_run_tells_which_machine_it_was_on_and_what_it_was_asked() -> None:
     )
     evidence = evidence_of(run)
     assert evidence.other_machine
-    assert evidence.machine == machine_marks(machine(chassis="CZ123"))
+    assert evidence.machines == {machine_marks(machine(chassis="CZ123"))}

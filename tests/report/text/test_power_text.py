@@ -1,0 +1,69 @@
+"""What a baseline can show, and what to type next."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.learning.next_commands import judge_command, longer_command
+from pytest_anubis.core.baseline import Baseline, Criterion, Unjudged
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.report.text.power_text import next_lines, power_lines
+
+RATE = Criterion(
+    benchmark="s.py::test_gemm",
+    metric=Metric(name="rate", unit="GB/s", better="higher"),
+    centre=(100.0,),
+    detectable=0.08,
+)
+TIME = replace(
+    RATE,
+    benchmark="s.py::test_ping",
+    metric=Metric(name="time", unit="us", better="lower"),
+    detectable=1.0,  # twice as long
+)
+BASELINE = Baseline(hardware_class="c", criteria=(RATE, TIME), created="-", one_machine=True)
+COMMANDS = {"judge": ["pytest", "a b.py"], "learn": ["anubis", "learn", "a b.py"]}
+
+
+def test_losses_are_counted_on_one_scale_and_the_weakest_metrics_named() -> None:
+    noisy = Unjudged(benchmark="s.py::test_disk", metric="rate", reason="too noisy")
+    first, weakest, blind = power_lines(replace(BASELINE, unjudged=(noisy,)), 0.1)
+    assert (
+        first == "this baseline finds a loss of 10 % in 1 of 3 metrics, of 25 % in 1, of 50 % in 2"
+    )
+    assert weakest == "weakest, with the smallest loss that each finds: test_ping time 2 times"
+    assert blind.endswith("does not judge it: test_disk rate")
+
+
+def test_what_is_enough_asks_for_no_more() -> None:
+    strong = replace(BASELINE, criteria=(RATE,))
+    assert next_lines(strong, 0.1, **COMMANDS) == ["next: pytest 'a b.py'"]
+    assert next_lines(BASELINE, 0.1, **COMMANDS) == [
+        "for more power: stop what else runs here, and anubis learn 'a b.py'",
+        "next: pytest 'a b.py'",
+    ]
+    assert power_lines(replace(BASELINE, criteria=()), 0.1) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "judge", "learn"),
+    [
+        ({}, "pytest --anubis s --html", "anubis learn s --for 12m"),
+        (
+            {"profile": "standard", "output": Path("b"), "time": None, "rounds": 5},
+            "pytest --anubis s --anubis-profile=standard --anubis-baseline=b --html",
+            "anubis learn s --profile standard -o b --rounds 15",
+        ),
+    ],
+)
+def test_commands_have_the_options_that_were_given(
+    given: dict[str, object], judge: str, learn: str
+) -> None:
+    usual = {"profile": "smoke", "output": Path("baselines"), "time": 240.0, "rounds": None}
+    options = argparse.Namespace(sources=["s"], **{**usual, **given})
+    assert " ".join(judge_command(options)).startswith(judge)
+    assert " ".join(longer_command(options)) == learn
