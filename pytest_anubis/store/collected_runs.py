@@ -25,7 +25,7 @@ from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsE
 
 Progress = Callable[[str], None]
 
-_TABLES = (".csv", ".tsv", ".parquet", ".pq")
+TABLES = (".csv", ".tsv", ".parquet", ".pq")
 _BROKEN = ("failed", "error", "crashed")
 
 
@@ -137,7 +137,8 @@ class _Reader:
     learning: bool
     profile: str
     gather: Gather = field(default_factory=Gather)
-    runs: dict[tuple[str, str], RunRecord] = field(default_factory=dict)
+    # by run, node and class: a table may hold a node in two classes
+    runs: dict[tuple[str, str, str], RunRecord] = field(default_factory=dict)
     refused: list[RefusedRun] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     silent: list[tuple[RunRecord, TestResult]] = field(default_factory=list)
@@ -160,11 +161,11 @@ class _Reader:
                 )
             if path.suffix == SUFFIX:
                 self._columns(path, load_columns(path))
-            elif path.suffix.lower() in _TABLES:
+            elif path.suffix.lower() in TABLES:
                 table = import_table(path, progress=progress)
                 self.warnings += [f"{path} {line}" for line in (*table.wrong, *table.notes)]
                 self._columns(path, Columns(populations=table.populations, runs=table.runs))
-            elif _is_superbench(path):
+            elif is_superbench(path):
                 summary = import_superbench(path, progress=progress)
                 self.warnings += [f"{path} {line}" for line in (*summary.wrong, *summary.notes)]
                 self._columns(path, Columns(populations=summary.populations, runs=summary.runs))
@@ -186,7 +187,7 @@ class _Reader:
     def _journal(self, path: Path, record: RunRecord) -> None:
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
         reason = ""
-        if (record.run, record.node) in self.runs:
+        if (record.run, record.node) in self.digests:
             self.refused.append(self._known_already(path, record.run, record.node))
             return
         if self.profile and record.profile != self.profile:
@@ -199,7 +200,7 @@ class _Reader:
             )
             return
         self.digests[record.run, record.node] = self._digest
-        self.runs[record.run, record.node] = dataclasses.replace(
+        self.runs[record.run, record.node, record.hardware_class] = dataclasses.replace(
             record, measurements=(), verdicts=(), events=()
         )
         self.journals.append(
@@ -243,13 +244,13 @@ class _Reader:
         ]
 
     def _columns(self, path: Path, columns: Columns) -> None:
-        known = {(run.run, run.node) for run in columns.runs} & self.runs.keys()
+        known = {(run.run, run.node) for run in columns.runs} & self.digests.keys()
         if known:
             run, node = min(known)
             self.refused.append(self._known_already(path, run, node))
             return
         self.digests.update(((run.run, run.node), self._digest) for run in columns.runs)
-        self.runs.update(((run.run, run.node), run) for run in columns.runs)
+        self.runs.update(((run.run, run.node, run.hardware_class), run) for run in columns.runs)
         for population in columns.populations:
             self.gather.add_population(population)
 
@@ -374,7 +375,7 @@ def _below(folder: Path) -> Iterator[Path]:
     for name, folders, files in os.walk(folder, followlinks=True):
         place = Path(name)
         real = place.resolve()
-        if real in seen:  # links may lead in a circle
+        if real in seen or "pyvenv.cfg" in files:  # a circle of links; libraries' own data
             folders.clear()
             continue
         seen.add(real)
@@ -387,8 +388,8 @@ def _below(folder: Path) -> Iterator[Path]:
             yield place  # of a run, but its journal is gone, packed or renamed
 
 
-def _is_superbench(path: Path) -> bool:
-    """Tell a SuperBench summary from a journal by how its first line begins."""
+def is_superbench(path: Path) -> bool:
+    """Tell a SuperBench summary from a journal, whatever its name, by how its first line begins."""
     if path.suffix != ".jsonl" or path.name == JOURNAL_NAME:
         return False
     try:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.cli.shared.learn_sources import holds_runs
+from pytest_anubis.store.samples.columnar_files import Columns, save_columns
 
 
 def project(folder: Path, *, test: bool = True, run: str = "") -> Path:
@@ -44,6 +46,30 @@ def test_what_a_folder_is_taken_for_is_said_where_it_holds_both(
     said = capsys.readouterr().out
     assert said.count("\n") == bool(words)
     assert words in said
+
+
+def test_arrays_of_libraries_and_of_tests_are_no_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project(tmp_path / "p")
+    for place in (".venv/lib", "venv/lib", "data"):
+        (folder / place).mkdir(parents=True)
+        np.savez(folder / place / "fixture.npz", values=np.arange(3))
+    (folder / "venv" / "pyvenv.cfg").touch()
+    (folder / "venv" / "lib" / "journal.jsonl").touch()
+    assert not holds_runs(folder, Path(".anubis"))
+    assert capsys.readouterr().out == ""
+    save_columns(Columns(populations=(), runs=()), folder / "data" / "fleet.npz")
+    assert holds_runs(folder, Path(".anubis"))
+    assert "holds 1 run and tests" in capsys.readouterr().out
+
+
+def test_the_runs_of_a_store_elsewhere_are_named_where_they_lie(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project(tmp_path / "p", run="build/my store/runs/r1")
+    assert not holds_runs(folder, folder / "build" / "my store")
+    assert f"anubis learn '{folder}/build/my store/runs'\n" in capsys.readouterr().out
 
 
 def test_the_store_itself_holds_runs_whatever_tests_lie_there(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -32,6 +33,28 @@ def test_the_benchmark_set_is_copied_whole_and_overwrites_nothing(tmp_path: Path
     assert again.returncode == 2
     assert again.stderr.count("\n") == 1
     assert "suites: is there already" in again.stderr
+
+
+def test_a_copy_that_fails_leaves_nothing_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "my node"
+
+    def fill(origin: Path, target: Path, **_: object) -> None:
+        target.mkdir()
+        (target / "half.py").touch()
+        raise shutil.Error([("a", "b", "[Errno 28] No space left on device")])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copytree", fill)
+        failed = anubis("suites", str(here))
+    assert failed.returncode == 2
+    assert failed.stderr.endswith("cannot be written ([Errno 28] No space left on device)\n")
+    assert list(here.iterdir()) == []
+    done = anubis("suites", str(here))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in here.iterdir()] == ["suites"]
+    assert f"pytest --anubis '{here}/suites'\n" in done.stdout
 
 
 def test_the_set_of_an_installed_package_is_inside_it_and_a_stranger_is_no_set(

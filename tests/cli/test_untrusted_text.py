@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.cli.commands import goals_command
 from pytest_anubis.cli.main import main
+from pytest_anubis.report.text.goal_tree import BenchmarkGoal
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.baselines.baseline_form import BaselineError, baseline_from_plain
+from tests.cli.command_line import anubis
 from tests.places import RECORDED
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "recordings"
@@ -143,3 +146,13 @@ def test_no_text_of_an_import_leaves_its_line(tmp_path: Path) -> None:
         given = ("import", names[ending], str(path), f"--store={tmp_path / 'store'}")
         wrong += troubles(ending, *given)
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_text_of_a_benchmark_leaves_its_line_in_markdown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goal = BenchmarkGoal(benchmark="t.py::t", goal="fast\x1b[31m", question="how\x07?")
+    monkeypatch.setattr(goals_command, "_collect", lambda tests: [goal])
+    done = anubis("goals", "t.py", "--format", "md", "--store", str(tmp_path))
+    assert done.stdout.endswith("|\n")
+    assert all(line.isprintable() for line in done.stdout.split("\n"))

@@ -172,6 +172,21 @@ def _read_incidents(seed: Seed, path: Path, damaged: bool, rng: random.Random) -
     anubis("history", "incident", "list", store)
 
 
+def _nodes(scratch: Path) -> list[Seed]:
+    database(scratch)
+    text = (
+        "node,class,since,state,on,note\nn01,c,2026-01-01,drained,2026-02-01,PSU\nn77,,,repair,,\n"
+    )
+    return [Seed(name="nodes.csv", content=text.encode())]
+
+
+def _read_nodes(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
+    shutil.copy(path.parents[1] / "seeds" / "history.sqlite", path.parent)
+    store = f"--store={path.parent}"
+    anubis("history", "nodes", "import", str(path), store)
+    anubis("history", store)
+
+
 # Imports
 
 
@@ -254,6 +269,7 @@ READERS: dict[str, Reader] = {
         Reader(name="risk-model", form="json", seeds=_models, read=_read_model),
         Reader(name="history", form="sqlite", seeds=_histories, read=_read_history),
         Reader(name="incidents-csv", form="text", seeds=_incidents, read=_read_incidents),
+        Reader(name="nodes-csv", form="text", seeds=_nodes, read=_read_nodes),
         Reader(name="npz", form="npz", seeds=_archives, read=_read_archive),
         Reader(name="table", form="text", seeds=_tables, read=_read_table),
         Reader(name="parquet", form="bytes", seeds=_parquets, read=_read_table),

@@ -17,6 +17,8 @@ from pytest_anubis.core.inventory import Inventory, Processor
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import table
+from pytest_anubis.store.history.csv_rows import read_rows
+from pytest_anubis.store.history.database import HistoryError
 from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.nccl import import_nccl
@@ -42,6 +44,10 @@ def fio(path: Path) -> object:
 
 def waivers(path: Path) -> object:
     return read_waivers(path, "2026-01-01")
+
+
+def rows(path: Path) -> object:
+    return read_rows(path, ("node",), ("note",), others=False)
 
 
 def node(key: str) -> str:
@@ -74,6 +80,9 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         import_table,
         "class," + HEAD + "".join(f"c{i},n,d,b,m,s,lower,1\n" for i in range(20_000)),
     ),
+    "history, quotes": (rows, "node,note\n" + many('"')),
+    "history, commas": (rows, "node,note\n" + many(",")),
+    "history, names": (rows, many("node,")),
     "fio, objects": (fio, many("{}")),
     "fio, warnings": (fio, many("warning ") + '{"jobs": []}'),
     "waivers, one key": (waivers, many("a.")[:100_000] + "a = 1"),
@@ -123,7 +132,7 @@ def _say(text: str) -> None:
 
 
 def _quietly(read: Callable[[Any], object], given: Any) -> None:
-    with contextlib.suppress(ImportFileError, CodecError, WaiverError):
+    with contextlib.suppress(ImportFileError, CodecError, WaiverError, HistoryError):
         read(given)
 
 

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     if options.format == "json":
         show(json.dumps(goals_plain(found), indent=1, allow_nan=False) + "\n")
     elif options.format == "md":
-        show("\n".join(goals_markdown(found)))
+        say(*goals_markdown(found))
     else:
         say(*goals_tree(found))
     return 0

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.cli.commands.history.node_actions import add_nodes, add_state
+from pytest_anubis.cli.commands.history.node_actions import IMPORT_CODES, add_nodes, add_state
 from pytest_anubis.cli.shared.arguments import add_action, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, use
@@ -74,7 +74,9 @@ def _add_incident(actions: Any) -> None:
         actions, "withdraw", _withdraw, "take out an incident that was entered by mistake"
     )
     withdraw.add_argument("number", type=int, help="as 'anubis history incident list' shows it")
-    load = add_action(actions, "import", _import, "read incidents from CSV; good lines are kept")
+    load = add_action(
+        actions, "import", _import, "read incidents from CSV; good lines are kept", IMPORT_CODES
+    )
     load.add_argument(
         "file",
         type=Path,
@@ -152,8 +154,7 @@ def run(options: argparse.Namespace) -> int:
     folder = "://" not in store and not is_mistaken(store)
     if folder and action in (_show, _defects, _incidents) and not Path(store).is_dir():
         raise CommandError(f"{store}: no history yet; run 'pytest --anubis suites/' first")
-    action(options)
-    return 0
+    return int(action(options) or 0)  # those that can only succeed or fail return nothing
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -225,7 +226,7 @@ def _movement(runs: tuple[RunSummary, ...]) -> list[list[str]]:
     return [header, *(row for _, row in sorted(rows, key=lambda item: item[0]))]
 
 
-def _import(options: argparse.Namespace) -> None:
+def _import(options: argparse.Namespace) -> int:
     from pytest_anubis.store.history.incident_records import import_incidents
 
     add_nodes = options.add_nodes
@@ -241,6 +242,7 @@ def _import(options: argparse.Namespace) -> None:
     )
     if result.wrong and not result.added and not result.known:
         raise CommandError(f"{options.file}: no good line")
+    return 1 if result.wrong else 0
 
 
 def _add(options: argparse.Namespace) -> None:

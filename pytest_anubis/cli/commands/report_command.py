@@ -32,7 +32,7 @@ from pytest_anubis.store.baselines.baseline_files import (
 )
 
 NAMED = 8
-"""Nodes named where the one that was asked for is not there."""
+"""Nodes or classes named where the one that was asked for is not there."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +52,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="folder, journal or id of the run, or imports and folders of runs; default: the latest run",
     )
     parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
+    parser.add_argument(
+        "--class",
+        dest="hardware_class",
+        metavar="KEY",
+        help="only this hardware class, where a node is in several",
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the HTML page")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the JSON form; - prints it"
@@ -70,7 +76,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Rebuild what was asked for."""
     place = baseline_place(options)
-    if options.node is not None or len(options.name) > 1 or is_collection(options.name[0]):
+    one_of_many = options.node is not None or options.hardware_class is not None
+    if one_of_many or len(options.name) > 1 or is_collection(options.name[0]):
         record, baseline = _collected(options)
         if record is None:
             return 0
@@ -113,14 +120,23 @@ def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline 
     runs = read_collected([collected_path(name, options.store) for name in options.name], tell)
     judged = judge_collected(runs, baselines)
     rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
+    classes = sorted({row.hardware_class for row in rows})
+    key = options.hardware_class
+    if rows and key not in (None, *classes):
+        raise CommandError(f"--class {key}: not among these; there is {_some(classes)}")
+    rows = [row for row in rows if key in (None, row.hardware_class)]
     if not rows:
-        known = ", ".join(sorted({v.node for v in judged.nodes})[:NAMED])
-        raise CommandError(f"--node {options.node}: not among these; there is {known}, ...")
+        known = sorted({v.node for v in judged.nodes})
+        if options.node is None or not known:
+            raise CommandError(
+                f"{', '.join(options.name)}: no node has a sample in there; give other runs or imports"
+            )
+        raise CommandError(f"--node {options.node}: not among these; there is {_some(known)}")
     if len(rows) == 1:
         return node_run(runs, judged, rows[0]), baselines.get(rows[0].hardware_class)
     if options.prometheus is not None:
         raise CommandError(
-            f"--prometheus tells of one node, and these are {len(rows)}: add --node NAME"
+            f"--prometheus tells of one node, and these are {len(rows)}: {_narrower(options, classes)}"
         )
     if options.json is not None:
         write_file(options.json, "".join(judged_json(judged, lambda done, total: None)))
@@ -133,8 +149,20 @@ def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline 
     ):
         tell(line)
     tell(*fleet_lines(rows, width=terminal_width(), verbosity=options.verbose))
-    tell("one node's dossier: add --node NAME --html FILE")
+    tell(f"one node's dossier: {_narrower(options, classes)} --html FILE")
     return None, None
+
+
+def _narrower(options: argparse.Namespace, classes: list[str]) -> str:
+    """Return what to add to have one node: its name, or its class where one node is in several."""
+    if options.node is None:
+        return "add --node NAME"
+    return f"it is in the classes {_some(classes)}: add --class KEY"
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import math
 import os
 import time
@@ -18,6 +19,7 @@ from pytest_anubis.cli.shared.arguments import explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.codec import CodecError, read_bytes
 from pytest_anubis.report.pages.simulation_report import simulation_page, simulation_rows
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import table
@@ -37,6 +39,9 @@ OWN = ("history", "costs", "wear", "manifest", "stays", "defective")
 PAST_SHARE = 0.25
 """The past that rates are learned from: another fleet, of whose nodes this share had the full set before a
 job."""
+
+LARGEST_COSTS = 1 << 20
+"""Bytes of a table of costs: ten thousand benchmarks with long names."""
 
 PAPER = (
     "the paper states up to 22.61 x MTBI against no validation, and 92.07 % less validation time than "
@@ -170,20 +175,21 @@ def _own(options: argparse.Namespace) -> Own:
 def _costs(path: Path) -> dict[str, tuple[float, float]]:
     """Read what benchmarks take and find: (share, hours) by name."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
-            if {"benchmark", "time", "share"} - {
-                str(name).strip() for name in rows.fieldnames or ()
-            }:
-                raise CommandError(f"{path}: needs the columns benchmark, time, share")
-            found = {}
-            for row in rows:
-                try:
-                    share = float(row["share"])
-                    found[row["benchmark"]] = (share, histories.duration(row["time"]) / 3600)
-                except (TypeError, ValueError, argparse.ArgumentTypeError) as error:
-                    raise CommandError(f"{path} line {rows.line_num}: {error}") from None
-    except (OSError, UnicodeError, csv.Error) as error:
+        text = read_bytes(path, largest=LARGEST_COSTS).decode("utf-8-sig")
+        rows = csv.DictReader(io.StringIO(text, newline=""))
+        rows.fieldnames = [str(name).strip() for name in rows.fieldnames or ()]
+        if {"benchmark", "time", "share"} - set(rows.fieldnames):
+            raise CommandError(f"{path}: needs the columns benchmark, time, share")
+        found = {}
+        for row in rows:
+            name, share, took = (row[column] for column in ("benchmark", "share", "time"))
+            try:
+                if name is None or share is None or took is None:
+                    raise ValueError("needs benchmark, time and share")
+                found[name.strip()] = (float(share), histories.duration(took.strip()) / 3600)
+            except (ValueError, argparse.ArgumentTypeError) as error:
+                raise CommandError(f"{path} line {rows.line_num}: {error}") from None
+    except (OSError, UnicodeError, CodecError, csv.Error) as error:
         raise CommandError(f"{path}: cannot be read ({error})") from error
     if not found:
         raise CommandError(f"{path}: names no benchmark")

@@ -24,7 +24,7 @@ def explain(parser: argparse.ArgumentParser, text: str, codes: str = FINE_OR_WRO
 
 
 def add_action(
-    actions: Any, name: str, run: Callable[..., Any], text: str
+    actions: Any, name: str, run: Callable[..., Any], text: str, codes: str = FINE_OR_WRONG
 ) -> argparse.ArgumentParser:
     """Declare an action of a command; its own help says what the command's list of actions says.
 
@@ -33,9 +33,10 @@ def add_action(
         name: The action's name.
         run: Carries it out.
         text: What it does, as a sentence without capital and full stop.
+        codes: Its exit codes.
     """
     action: argparse.ArgumentParser = actions.add_parser(
-        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=FINE_OR_WRONG
+        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=codes
     )
     action.set_defaults(action=run)
     return action

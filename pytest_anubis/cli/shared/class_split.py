@@ -42,7 +42,10 @@ def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
     """
     if not names:
         return runs
-    every = {(run.run, run.node): facts_of(run) for run in runs.runs}
+    from pytest_anubis.core.gather import Gather
+
+    # A table may hold one node in two classes, so a run is told by its class too.
+    every = {_unit(run): facts_of(run) for run in (*runs.runs, *runs.journals)}
     for name in names:
         if not any(name in facts for facts in every.values()):
             known = sorted({name for facts in every.values() for name in facts})
@@ -53,34 +56,38 @@ def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
             )
 
     def apart(run: RunRecord) -> RunRecord:
-        own = split_by([n for n in names if n not in run.attributes], every[run.run, run.node])
+        own = split_by([n for n in names if n not in run.attributes], every[_unit(run)])
         key = split_key(run.hardware_class, run.attributes, own) if own else run.hardware_class
         return replace(run, hardware_class=key, attributes={**run.attributes, **own})
 
     changed = tuple(map(apart, runs.runs))
-    keys = {(run.run, run.node): run.hardware_class for run in changed}
-    populations = [part for one in runs.populations for part in _parts(one, keys)]
+    keys = {_unit(old): new.hardware_class for old, new in zip(runs.runs, changed, strict=True)}
+    # Runs that were split when they were taken and those that are split now are one population.
+    gather = Gather()
+    for one in runs.populations:
+        for part in _parts(one, keys):
+            gather.add_population(part)
     return replace(
         runs,
         runs=changed,
         journals=tuple(map(apart, runs.journals)),
-        populations=tuple(
-            sorted(
-                populations,
-                key=lambda p: (p.hardware_class, p.benchmark, p.metric.name, p.group),
-            )
-        ),
+        populations=gather.populations(),
     )
 
 
-def _parts(population: Population, keys: dict[tuple[str, str], str]) -> list[Population]:
+def _unit(run: RunRecord) -> tuple[str, str, str]:
+    return (run.run, run.node, run.hardware_class)
+
+
+def _parts(population: Population, keys: dict[tuple[str, str, str], str]) -> list[Population]:
     """Return a population's rows by the class of their run."""
     import numpy as np
 
     by_class: dict[str, list[int]] = {}
-    for row, unit in enumerate(zip(population.runs, population.nodes, strict=True)):
-        by_class.setdefault(keys.get(unit, population.hardware_class), []).append(row)
-    if list(by_class) == [population.hardware_class]:
+    was = population.hardware_class
+    for row, (run, node) in enumerate(zip(population.runs, population.nodes, strict=True)):
+        by_class.setdefault(keys.get((run, node, was), was), []).append(row)
+    if list(by_class) == [was]:
         return [population]
     offsets, found = np.asarray(population.offsets), []
     for key, rows in by_class.items():

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
+
+DEFAULT_STORE = ".anubis"
+"""The store's name on other machines, whose runs were brought here with it."""
 
 
 def holds_runs(path: Path, store: Path) -> bool:
@@ -20,10 +27,17 @@ def holds_runs(path: Path, store: Path) -> bool:
     """
     if not path.is_dir():
         return path.suffix != ".py"
-    runs = [*path.rglob("journal.jsonl"), *path.rglob("*.npz")]
+    from pytest_anubis.store.samples.columnar_files import SUFFIX, is_columns
+
+    files = list(_files(path, store))
+    runs = [one for one in files if one.name == JOURNAL_NAME or one.suffix == SUFFIX]
     inside = path.resolve().is_relative_to(store.resolve())
-    if not runs or inside or not any(path.rglob("test_*.py")):
-        return bool(runs)
+    if inside or not any(one.match("test_*.py") for one in files):
+        return bool(runs) or any(path.rglob(JOURNAL_NAME))
+    # Beside tests lies what they compute with: other arrays than those of an import are no runs.
+    runs = [one for one in runs if one.name == JOURNAL_NAME or is_columns(one)]
+    if not runs:
+        return False
     own = (store.resolve(), (path / store.name).resolve())
     brought = [one for one in runs if not any(one.resolve().is_relative_to(place) for place in own)]
     if brought:
@@ -32,8 +46,23 @@ def holds_runs(path: Path, store: Path) -> bool:
             "measure here, name the tests"
         )
         return True
+    places = {one.parent.parent if one.name == JOURNAL_NAME else one.parent for one in runs}
     say(
         f"{path}: holds tests, and {count_text(len(runs), 'run')} of before: it is measured anew; to learn "
-        f"from the runs: anubis learn {path / store.name / 'runs'}"
+        f"from the runs: anubis learn {shlex.join(map(str, sorted(places)))}"
     )
     return False
+
+
+def _files(folder: Path, store: Path) -> Iterator[Path]:
+    """Yield the files below a folder; not those of virtual environments and of hidden folders but stores.
+
+    pytest collects nothing there either, and libraries bring tests and data of their own.
+    """
+    kept = {store.name, DEFAULT_STORE}
+    for name, folders, files in os.walk(folder):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = [one for one in folders if not one.startswith(".") or one in kept]
+        yield from (Path(name, file) for file in files)

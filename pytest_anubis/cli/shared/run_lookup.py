@@ -36,11 +36,19 @@ def read_run(name: str, store: Path) -> RunRecord:
 
 
 def is_collection(name: str) -> bool:
-    """Say whether a name is that of an import, a table or a folder of runs, and not of one run."""
+    """Say whether a name is that of an import, a table or a folder of runs, and not of one run.
+
+    A journal may have any name: what it said is rebuilt, not judged anew.
+    """
     path = Path(name)
     if path.is_dir():
         return not (path / JOURNAL_NAME).exists()
-    return path.exists() and path.name != JOURNAL_NAME
+    if path.name == JOURNAL_NAME or not path.is_file():
+        return False
+    from pytest_anubis.store.collected_runs import TABLES, is_superbench
+    from pytest_anubis.store.samples.columnar_files import SUFFIX
+
+    return path.suffix == SUFFIX or path.suffix.lower() in TABLES or is_superbench(path)
 
 
 def collected_path(name: str, store: Path) -> Path:

@@ -13,7 +13,7 @@ from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 
 ROWS = 2000
-"""Nodes in the table, the worst first; the JSON file has all."""
+"""Nodes in the table, the worst first; the JSON form, where it is written, has all."""
 DETAILS = 200
 """Nodes whose findings are shown; a page with thousands would not open on a phone."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -37,7 +37,7 @@ def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence
     shown = [row for row in ordered if row.verdict.decision is not Decision.ACCEPTED or row.told]
     details = "".join(_node(row, number) for number, row in enumerate(shown[:DETAILS]))
     left = len(shown) - DETAILS
-    more = f"<p>and {count_text(left, 'node')} more in the JSON file</p>" if left > 0 else ""
+    more = f"<p>and {count_text(left, 'node')} more; --json FILE writes all</p>" if left > 0 else ""
     numbers = {id(row): number for number, row in enumerate(shown[:DETAILS])}
     body = [
         f"<header class='banner'><h1>{count_text(len(ordered), 'node')} judged</h1><p>{told}</p></header>",
@@ -65,7 +65,7 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
             f"<td>{html.escape('also ' + row.rest if row.rest else '')}</td></tr>"
         )
     left = len(open_ones) - ROWS
-    more = f"<p>and {left} more in the JSON file, none of them worse</p>" if left > 0 else ""
+    more = f"<p>and {left} more, none of them worse; --json FILE writes all</p>" if left > 0 else ""
     names = [row.verdict.node for row in ordered if row.verdict.decision is Decision.ACCEPTED]
     accepted = blocks.lines_block("accepted", names[:ROWS], count=len(names))
     head = "<th>decision</th><th>node</th><th>trouble</th><th>worst</th><th>also</th>"

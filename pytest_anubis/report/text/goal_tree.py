@@ -191,7 +191,7 @@ def goals_markdown(found: GoalAnswers) -> list[str]:
                     *(f"| {_cell(row.label)} | {_cell(row.text)} |" for row in rows),
                     "",
                 ]
-    return lines
+    return lines[:-1]  # blank lines stand between parts, none behind the last
 
 
 def goals_plain(found: GoalAnswers) -> dict[str, Any]:

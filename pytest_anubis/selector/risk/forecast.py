@@ -288,9 +288,9 @@ def risk_drivers(
         for place in np.flatnonzero(known & (np.abs(found - changed) > _TELLING * found)).tolist():
             value = float(rows.x[place, column])
             way = "raises" if found[place] > changed[place] else "lowers"
-            factor = abs(float(found[place] - changed[place]))
+            difference = abs(float(found[place] - changed[place]))
             words = f"{name} {value:.4g} (usual {usual:.4g}) {way} it"
-            told[rows.nodes[place]].append((factor, words))
+            told[rows.nodes[place]].append((difference, words))
     return {
         node: tuple(words for _, words in sorted(items, reverse=True)[:_TOLD])
         for node, items in told.items()

@@ -98,7 +98,7 @@ def _read(path: Path) -> RunState:
 _HARMLESS = frozenset(
     (
         *("active", "store", "history", "run_id", "resume", "explain", "redact", "goals_required"),
-        *("duration", "timeout", "scratch"),
+        *("duration", "timeout", "scratch", "junit"),
         *(
             "quiet_limits",
             "quiet_wait",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 import time
@@ -15,6 +14,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.core.history import Incident
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.csv_rows import read_rows
 from pytest_anubis.store.history.database import (
     History,
     HistoryError,
@@ -117,7 +117,7 @@ def import_incidents(
     wrong: list[tuple[int, str]] = []
     good: list[tuple[int, Incident]] = []
     unknown: dict[str, list[int]] = {}  # node -> its lines
-    for line, row in _lines(path):
+    for line, row in read_rows(path, _NEEDED, _MAY_BE, others=True):
         try:
             good.append((line, _incident(row, present)))
         except HistoryError as error:
@@ -287,26 +287,3 @@ def _incident(row: Mapping[str, str], now: float) -> Incident:
     )
     _check(incident, now)
     return incident
-
-
-def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            reader = csv.reader(file)
-            head = [name.strip().lower() for name in next(reader, [])]
-            for name in _NEEDED:
-                if name not in head:
-                    raise HistoryError(
-                        f"{path} line 1: column {name!r} is missing; needed are {', '.join(_NEEDED)}, "
-                        f"possible {', '.join(_MAY_BE)}"
-                    )
-            found = []
-            for row in reader:
-                if row:
-                    padded = row + [""] * (len(head) - len(row))
-                    found.append((reader.line_num, dict(zip(head, padded, strict=False))))
-            return found
-    except OSError as error:
-        raise HistoryError(f"{path}: cannot be read ({error.strerror})") from error
-    except csv.Error as error:
-        raise HistoryError(f"{path}: not CSV ({error})") from error

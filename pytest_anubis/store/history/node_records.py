@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.core.history import NODE_STATES
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.csv_rows import read_rows
 from pytest_anubis.store.history.database import (
     History,
     HistoryError,
@@ -20,7 +20,7 @@ from pytest_anubis.store.history.database import (
     past,
 )
 
-COLUMNS = ("node", "class", "since", "state", "on", "note")
+_MAY_BE = ("class", "since", "state", "on", "note")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,8 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
     """Read nodes from CSV; good lines are kept, wrong ones listed by number. Reading it twice adds nothing.
 
     Columns: ``node`` and, if wanted, ``class`` (hardware class), ``since`` (when it was put into service;
-    default: now), ``state``, ``on`` (since when it is in it; default: now) and ``note``.
+    default: now), ``state``, ``on`` (since when it is in it; default: since the file was written, so that
+    what was entered later holds) and ``note``.
 
     Args:
         history: The history.
@@ -60,12 +61,17 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
         now: The present, seconds since 1970; default this clock's.
 
     Raises:
-        HistoryError: The file cannot be read, lacks the column ``node``, or the database refuses.
+        HistoryError: The file cannot be read, is too large, lacks the column ``node``, or the database
+            refuses.
     """
     present = time.time() if now is None else now
+    try:
+        written = min(present, path.stat().st_mtime)
+    except OSError:
+        written = present  # whoever reads it says why it cannot be read
     good: list[_Node] = []
     wrong: list[str] = []
-    for line, row in _lines(path):
+    for line, row in read_rows(path, ("node",), _MAY_BE, others=False):
         try:
             good.append(_node(row, present))
         except HistoryError as error:
@@ -82,22 +88,20 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
                     nodes.update().where(nodes.c.id == number).values(since=one.since)
                 )
             if one.state:
-                latest = connection.execute(
+                at = written if one.at is None else one.at
+                held = connection.execute(
                     sa.select(states.c.state, states.c.at)
-                    .where(states.c.node_id == number)
+                    .where(states.c.node_id == number, states.c.at <= at)
                     .order_by(states.c.at.desc(), states.c.id.desc())
-                ).first()
-                if latest is not None and latest.state == one.state and one.at in (None, latest.at):
+                ).all()
+                # A node without any state is taken for one in service.
+                then = held[0].state if held else NODE_STATES[0]
+                if (one.state, at) in {(row.state, row.at) for row in held}:
                     continue
-                if latest is None and one.state == NODE_STATES[0] and one.at is None:
-                    continue  # what a node without any state is taken for
+                if one.at is None and then == one.state:
+                    continue
                 connection.execute(
-                    states.insert().values(
-                        node_id=number,
-                        at=present if one.at is None else one.at,
-                        state=one.state,
-                        note=one.note,
-                    )
+                    states.insert().values(node_id=number, at=at, state=one.state, note=one.note)
                 )
     names = {one.name for one in good}
     return NodeImport(added=len(names - before), known=len(names & before), wrong=tuple(wrong))
@@ -107,7 +111,7 @@ def _node(row: Mapping[str, str], now: float) -> _Node:
     name = row["node"].strip()
     if not name or not name.isprintable():
         raise HistoryError(f"node {name[:40]!r} is empty or unprintable")
-    cells = {column: row.get(column, "").strip() for column in COLUMNS}
+    cells = {column: row.get(column, "").strip() for column in _MAY_BE}
     state = cells["state"].replace("-", " ")
     if state and state not in NODE_STATES:
         raise HistoryError(f"state {state[:40]!r} is none of {', '.join(NODE_STATES)}")
@@ -121,30 +125,3 @@ def _node(row: Mapping[str, str], now: float) -> _Node:
         at=past(moment_of(cells["on"]), now) if cells["on"] else None,
         note=cells["note"],
     )
-
-
-def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            reader = csv.reader(file)
-            head = [name.strip().lower() for name in next(reader, [])]
-            strange = [name for name in head if name not in COLUMNS]
-            if "node" not in head or strange:
-                what = (
-                    "column 'node' is missing"
-                    if "node" not in head
-                    else f"no column {strange[0][:40]!r}"
-                )
-                raise HistoryError(f"{path} line 1: {what}; possible are {', '.join(COLUMNS)}")
-            return [
-                (
-                    reader.line_num,
-                    dict(zip(head, row + [""] * (len(head) - len(row)), strict=False)),
-                )
-                for row in reader
-                if row
-            ]
-    except OSError as error:
-        raise HistoryError(f"{path}: cannot be read ({error.strerror})") from error
-    except csv.Error as error:
-        raise HistoryError(f"{path}: not CSV ({error})") from error

@@ -91,13 +91,12 @@ def read_metric_map(path: Path) -> MetricMap:
                     f"{path} line {rows.line_num}: needs {', '.join(COLUMNS)}, of which the first four are "
                     f"not empty and better is one of {', '.join(DIRECTIONS)}"
                 )
-            if not "".join(cells).isprintable() or len(rules) == _MOST:
-                what = (
-                    "more lines than"
-                    if len(rules) == _MOST
-                    else "unprintable text; a map has at most"
+            if not "".join(cells).isprintable():
+                raise ImportFileError(f"{path} line {rows.line_num}: unprintable text; take it out")
+            if len(rules) == _MOST:
+                raise ImportFileError(
+                    f"{path} line {rows.line_num}: a map has at most {_MOST:,} lines; use * for names alike"
                 )
-                raise ImportFileError(f"{path} line {rows.line_num}: {what} {_MOST:,} plain lines")
             benchmark, metric = (tuple(cell.lower().split("*")) for cell in cells[:2])
             rules.append(
                 MetricRule(

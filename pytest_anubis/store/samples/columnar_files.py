@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,9 @@ _ARRAYS = {
 
 _LARGEST_HEADER = 128 << 20
 """Bytes of the JSON beside the arrays: the names of half a million nodes, each once, take about as much."""
+
+_MARKED = 512
+"""Bytes of the header in which the mark stands: it is the first entry, after numpy's own 128 bytes."""
 
 
 class ColumnsError(ValueError):
@@ -181,6 +185,18 @@ def origin_of(path: Path) -> Origin | None:
         return from_plain(Origin, plain, where="comment") if plain is not None else None
     except (OSError, ValueError, zipfile.BadZipFile):
         return None  # whoever reads the samples is told what is wrong with it
+
+
+def is_columns(path: Path) -> bool:
+    """Say whether a file is a columnar run file by its mark: other tools' arrays are ``.npz`` files too.
+
+    It is not checked any further; one that is damaged so far that it has no mark is none.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("header.npy") as header:
+            return f'"{FORMAT}"'.encode() in header.read(_MARKED)
+    except (OSError, KeyError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile):
+        return False
 
 
 class _Names:

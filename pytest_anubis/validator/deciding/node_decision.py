@@ -87,10 +87,10 @@ def judge_node(
     strange = strange_to(baseline, name, *evidence.machines)
     if strange and not evidence.other_machine:
         blocking.insert(0, strange)
-    elif strange:
-        listed.insert(0, _ALLOWED)
     if require_all:
         blocking, listed, noted = [*blocking, *listed, *noted], [], []
+    if strange and evidence.other_machine:  # somebody decided it: told, in the way of nothing
+        noted.insert(0, _ALLOWED)
     expired, unused = waiver_lines(verdicts, evidence, name, answers)
     blocking, noted = [*blocking, *expired], [*noted, *unused]
     if broken_off:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from pytest_anubis.codec.input_limits import VARIABLE
 from pytest_anubis.report.pages.choice_report import choice_lines
+from pytest_anubis.store.history import tables
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.fleet_history import read_fleet
 from tests.cli.command_line import anubis
@@ -29,7 +33,7 @@ def test_a_fleet_is_registered_with_its_healthy_nodes(here: Path) -> None:
         "n5,,,asleep,,\n"
     )
     done = anubis("history", "nodes", "import", "nodes.csv")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert "line 5: " in done.stdout
     assert "line 6: state 'asleep' is none of" in done.stdout
     assert "3 nodes added, 0 known already, 2 lines left out" in done.stdout
@@ -49,6 +53,36 @@ def test_a_fleet_is_registered_with_its_healthy_nodes(here: Path) -> None:
     assert {n.since for n in fleet.nodes} >= {1735689600.0, 1738368000.0}  # healthy ones count
     (here / "odd.csv").write_text("node,hostname\nn1,x\n")
     assert "no column 'hostname'" in anubis("history", "nodes", "import", "odd.csv").stderr
+
+
+def test_a_file_of_states_that_is_read_again_changes_nothing(here: Path) -> None:
+    table = here / "nodes.csv"
+    table.write_text(
+        "node,state,on\nn1,drained,2025-03-01\nn1,repair,2025-04-01\nn2,drained,\nn3,asleep,\n"
+    )
+    os.utime(table, (1756684800, 1756684800))  # 2025-09-01, from which on n2 is drained
+    done = anubis("history", "nodes", "import", "nodes.csv")
+    assert (done.returncode, done.stdout.count("state 'asleep'")) == (1, 1)
+    anubis("history", "state", "--node=n2", "--as=in-service", "--on=2025-10-01")
+    for _ in range(2):
+        with History(here / ".anubis") as history:
+            fleet = read_fleet(history)
+            with history.reading() as connection:
+                states = connection.execute(sa.select(sa.func.count()).select_from(tables.states))
+                assert states.scalar() == 4
+        assert [(n.name, n.state) for n in fleet.nodes] == [("n1", "repair"), ("n2", "in service")]
+        anubis("history", "nodes", "import", "nodes.csv")
+
+
+@pytest.mark.parametrize("what", ["nodes", "incident"])
+def test_a_table_without_end_is_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, "1MiB")
+    (here / "long.csv").write_text("node,kind,started\n" + "n" * (1 << 20))
+    done = anubis("history", what, "import", "long.csv")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "long.csv: too large, beyond the limit of 1MiB" in done.stderr
 
 
 def test_unknown_nodes_are_one_line(here: Path) -> None:

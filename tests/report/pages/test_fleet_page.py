@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.pages.fleet_page import fleet_page
 from tests.report.sample_run import EVIL
@@ -29,3 +31,14 @@ def test_the_worst_nodes_come_first_and_each_has_its_card() -> None:
     assert "id='n0'" in page
     assert EVIL not in page
     assert "<main>" in page
+    assert "--json FILE" not in page
+
+
+def test_what_the_page_leaves_out_is_said_with_the_way_to_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.ROWS", 1)
+    monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.DETAILS", 1)
+    page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(3)], [], [])
+    assert "and 2 more, none of them worse; --json FILE writes all" in page
+    assert "and 2 nodes more; --json FILE writes all" in page

@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.events import RunStarted
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.session.running.resume import _exchanged
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.session.context import RunContext
+from pytest_anubis.session.running.resume import Earlier, _exchanged, compared
+from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from tests.session.conftest import Learn
 
@@ -181,3 +186,16 @@ def test_a_run_is_not_resumed_on_another_card(
     result.stderr.fnmatch_lines(
         ["*was begun with GPU 3 *, and now it is GPU-another; *start a new run"]
     )
+
+
+def test_what_only_concerns_the_form_of_reports_is_no_difference() -> None:
+    then = to_plain(Settings(junit="properties", fail_on="fail"))
+    state = RunState()
+    state.apply(RunStarted(run="r", node="n", started="", hardware_class="c", settings=then))
+    earlier = Earlier(state, Path("journal.jsonl"), (), ())
+    for settings, changed in (
+        (Settings(junit="plain"), ()),
+        (Settings(fail_on="marginal"), ("fail_on fail then, marginal now",)),
+    ):
+        context = RunContext(settings=settings, node="n", hardware_class="c")
+        assert compared(earlier, context).changed == changed

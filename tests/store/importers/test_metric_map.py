@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.store.importers import metric_map
 from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_result import Imported, ImportFileError
 from pytest_anubis.store.importers.metric_map import known_metrics, read_metric_map
@@ -65,6 +66,23 @@ def test_the_map_says_what_the_importers_say(imported: Imported) -> None:
         assert (rule.unit, rule.better) == (population.metric.unit, population.metric.better)
         assert rule.component == population.component
     assert not any("metric map" in note for note in imported.notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["b,m\a,s,lower,"], "line 2: unprintable text; take it out"),
+        (["b,m,s,lower,"] * 3, "line 4: a map has at most 2 lines; use"),
+    ],
+)
+def test_a_map_that_is_refused_says_what_is_wrong_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], said: str
+) -> None:
+    monkeypatch.setattr(metric_map, "_MOST", 2)
+    path = tmp_path / "map.csv"
+    path.write_text("\n".join([",".join(metric_map.COLUMNS), *lines]) + "\n")
+    with pytest.raises(ImportFileError, match=said):
+        read_metric_map(path)
 
 
 def test_long_names_of_superbench_are_kept(tmp_path: Path) -> None:

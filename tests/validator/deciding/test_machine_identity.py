@@ -50,6 +50,15 @@ def test_a_baseline_of_one_machine_accepts_no_other_one() -> None:
     )
     assert asked.decision is Decision.ACCEPTED
     assert "(learned on one other machine, n1)" in asked.headline
+    strict = judge_node(
+        [PASS],
+        baseline=LEARNED,
+        node="n2",
+        evidence=RunEvidence(other_machine=True),
+        require_all=True,
+    )
+    assert strict.decision is Decision.ACCEPTED
+    assert "was to be used here all the same" in strict.noted[0]
     fleet = replace(LEARNED, one_machine=False, nodes=("n1", "n3", "n4"))
     assert judge_node([PASS], baseline=fleet, node="n2").decision is Decision.ACCEPTED
 

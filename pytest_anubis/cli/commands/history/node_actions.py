@@ -20,6 +20,11 @@ NODE_STATES = {
 }
 """States as options name them, and as the history keeps them."""
 
+IMPORT_CODES = (
+    "Exit codes: 0 every line is in the history; 1 some were left out, which are listed; 2 wrong usage, or a "
+    "file without a good line."
+)
+
 
 def add_nodes(nouns: Any) -> None:
     """Declare ``nodes import``."""
@@ -28,13 +33,18 @@ def add_nodes(nouns: Any) -> None:
     explain(noun, text[0].upper() + text[1:] + ".")
     actions = noun.add_subparsers(metavar="ACTION", required=True)
     load = add_action(
-        actions, "import", _import, "register nodes from CSV, or tell more of known ones"
+        actions,
+        "import",
+        _import,
+        "register nodes from CSV, or tell more of known ones",
+        IMPORT_CODES,
     )
     load.add_argument(
         "file",
         type=Path,
         metavar="FILE.csv",
-        help="column node; if you like class, since (in service), state, on (of the state), note",
+        help="column node; if you like class, since (in service), state, on (of the state; default: the "
+        "file's date), note",
     )
     add_history(load, inherited=True)
 
@@ -58,7 +68,7 @@ def add_state(nouns: Any) -> None:
     add_history(state, inherited=True)
 
 
-def _import(options: argparse.Namespace) -> None:
+def _import(options: argparse.Namespace) -> int:
     from pytest_anubis.store.history.node_records import import_nodes
 
     result = use(options.store, lambda history: import_nodes(history, options.file))
@@ -70,6 +80,7 @@ def _import(options: argparse.Namespace) -> None:
     )
     if result.wrong and not result.added and not result.known:
         raise CommandError(f"{options.file}: no good line")
+    return 1 if result.wrong else 0
 
 
 def _state(options: argparse.Namespace) -> None:

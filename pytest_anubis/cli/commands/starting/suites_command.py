@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest_anubis
@@ -42,13 +44,25 @@ def run(options: argparse.Namespace) -> int:
     if target.exists():
         raise CommandError(f"{target}: is there already; name another folder, or move it away")
     try:
-        shutil.copytree(origin, target, ignore=shutil.ignore_patterns("__pycache__"))
-    except (OSError, shutil.Error) as error:
-        raise CommandError(f"{target}: cannot be written ({error})") from error
+        options.folder.mkdir(parents=True, exist_ok=True)
+        # All of it or nothing: half a set would be in the way of the next try.
+        with tempfile.TemporaryDirectory(dir=options.folder, prefix=f".{NAME}-") as beside:
+            whole = Path(beside, NAME)
+            shutil.copytree(origin, whole, ignore=shutil.ignore_patterns("__pycache__"))
+            whole.rename(target)
+    except OSError as error:
+        raise CommandError(f"{target}: cannot be written ({_reason(error)})") from error
     files = sum(1 for _ in target.rglob("test_*.py"))
     say(f"copied: {count_text(files, 'file')} of benchmarks to {target}")
-    say(f"next: anubis learn {target}, then pytest --anubis {target}")
+    typed = shlex.quote(str(target))
+    say(f"next: anubis learn {typed}, then pytest --anubis {typed}")
     return 0
+
+
+def _reason(error: OSError) -> str:
+    """Return why a copy failed: of a folder `shutil` lists (from, to, reason) for every file."""
+    several = error.args[0] if isinstance(error, shutil.Error) and error.args else None
+    return str(several[0][-1] if isinstance(several, list) and several else error)
 
 
 def source(package: Path) -> Path:

@@ -1,0 +1,51 @@
+"""``anubis report`` rebuilds what a run said, whatever its file is called; what was collected is judged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import anubis
+
+RUNS = Path(__file__).parents[2] / "golden" / "recordings" / "store" / "runs"
+HEAD = "node,class,benchmark,metric,unit,better,value\n"
+
+
+def test_a_journal_of_another_name_is_rebuilt_and_not_judged_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # no baseline lies here
+    asked = anubis("report", str(RUNS / "slow" / "journal.jsonl"))
+    assert "REJECTED" in asked.stdout
+    shutil.copy(RUNS / "slow" / "journal.jsonl", tmp_path / "n17-2026-11.jsonl")
+    assert anubis("report", "n17-2026-11.jsonl").stdout == asked.stdout
+
+
+def test_a_node_that_is_not_there_is_told_from_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"n{i},c,b,rate,GB/s,higher,{100 + i}\n" for i in range(10))
+    for count, end in ((2, "there is n0, n1\n"), (10, "n7 and 2 more\n")):
+        text = HEAD + "".join(rows.splitlines(keepends=True)[:count])
+        (tmp_path / "t.csv").write_text(text)
+        assert anubis("report", "t.csv", "--node", "x").stderr.endswith(end)
+
+
+def test_a_node_of_two_classes_has_a_dossier_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"n0,{key},b,rate,GB/s,higher,{i}\n" for key in "cd" for i in (1, 1.1))
+    (tmp_path / "t.csv").write_text(HEAD + rows)
+    both = anubis("report", "t.csv", "--node", "n0")
+    assert "it is in the classes c, d: add --class KEY --html FILE" in both.stdout
+    for key in "cd":
+        done = anubis("report", "t.csv", "--class", key, "--html", f"{key}.html")
+        assert done.returncode == 0, done.stderr
+        assert f"class {key}\n" in done.stdout
+        assert (tmp_path / f"{key}.html").exists()
+    wrong = anubis("report", "t.csv", "--class", "e")
+    assert (wrong.returncode, wrong.stderr.count("there is c, d")) == (2, 1)
