@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.learning.doubts import is_doubtful
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command
-from pytest_anubis.cli.learning.option_values import loss_of, promise_of, rate_of, time_of
+from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of, time_of
 from pytest_anubis.cli.learning.rounds import Rounds
 from pytest_anubis.cli.shared.arguments import (
     add_output,
@@ -137,8 +137,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--without",
         action="append",
         default=[],
-        metavar="METRIC",
-        help="learn no criterion for this metric; can be given again",
+        metavar="NAME",
+        help="learn no criterion for this metric, benchmark, or 'BENCHMARK METRIC'; can be given again",
     )
     parser.add_argument(
         "--accept-rate",
@@ -160,6 +160,11 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"{path}: no such file or folder")
     runs = [holds_runs(path, options.store) for path in paths]
     if all(runs):
+        if options.time is not None or options.rounds is not None:
+            raise CommandError(
+                f"{options.sources[0]}: holds runs, and --for and --rounds measure here: name the files of "
+                "the tests to measure, or leave the option out to learn from the runs"
+            )
         return _learn(options, paths, measured=False)
     if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
@@ -193,7 +198,7 @@ def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | N
 
     try:
         runs = read_runs(paths, learning=True)
-        populations = [p for p in runs.populations if p.metric.name not in options.without]
+        populations = [p for p in runs.populations if not left_out(p, options.without)]
         key = populations[0].hardware_class if populations else ""
         return _learned(options, key, [p for p in populations if p.hardware_class == key], runs)
     except (RunsError, LearnError):
@@ -213,12 +218,14 @@ def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = F
     by_class: dict[str, list[Population]] = {}
     names = {population.metric.name for population in runs.populations}
     for name in options.without:
-        if name not in names:
-            raise CommandError(f"--without {name}: no such metric among the runs; check its name")
-    if names and names <= set(options.without):
+        if not any(left_out(population, [name]) for population in runs.populations):
+            raise CommandError(
+                f"--without {name}: no such metric or benchmark among the runs; check its name"
+            )
+    if names and all(left_out(population, options.without) for population in runs.populations):
         raise CommandError(
-            f"--without: it names all {count_text(len(names), 'metric')} of these runs; name fewer, so that "
-            "something is left to learn"
+            f"--without: it names all {count_text(len(runs.populations), 'metric')} of these runs; name "
+            "fewer (a benchmark, or 'BENCHMARK METRIC'), so that something is left to learn"
         )
     known = names | {part for p in runs.populations for part in _parts(p.component)} | {""}
     for name, _ in options.promise:
@@ -227,7 +234,7 @@ def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = F
                 f"--promise {name}: no such metric or component among the runs; check its name"
             )
     for population in runs.populations:
-        if population.metric.name in options.without:
+        if left_out(population, options.without):
             continue
         by_class.setdefault(population.hardware_class, []).append(population)
     if not by_class:
@@ -303,14 +310,14 @@ def _learn_class(
         checks=plain_checks(of_class),
         machine=tuple(sorted(marks)) if baseline.one_machine else (),
     )
-    for line in learned_lines(baseline):
-        say(line)
-    if not baseline.criteria:
-        return baseline
-    try:
-        path = save_baseline(baseline, options.output)
+    try:  # before anything is said: whoever reads may have seen enough (``head``)
+        path = save_baseline(baseline, options.output) if baseline.criteria else None
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
+    for line in learned_lines(baseline):
+        say(line)
+    if path is None:
+        return baseline
     say(f"written: {path}")
     if baseline.undecided:
         metrics = count_text(len(baseline.undecided), "metric")

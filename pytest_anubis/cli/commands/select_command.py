@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
@@ -93,7 +94,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
-    from pytest_anubis.selector.choice.choice_inputs import ChoiceRequest, choose, gather_inputs
+    from pytest_anubis.selector.choice.choice_inputs import (
+        ChoiceRequest,
+        choose,
+        exposing_open,
+        gather_inputs,
+    )
     from pytest_anubis.store.history.fleet_history import read_fleet
 
     request = ChoiceRequest(
@@ -120,6 +126,8 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
             horizon=options.horizon,
             model=model,
         )
+        exposing = exposing_open(inputs.defects, [node.name for node in nodes])
+        offers = [replace(one, pinned=one.benchmark in exposing) for one in offers]
         with suppress_solver_output():
             return choose(inputs, offers, request), request
     except SelectorError as error:

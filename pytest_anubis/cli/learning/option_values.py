@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from pytest_anubis.settings import seconds
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.core.sample import Population
 
 
 def rate_of(text: str) -> float | None:
@@ -43,3 +49,14 @@ def promise_of(text: str) -> tuple[str, float]:
     """Return the name (empty for all) and the loss of ``[NAME=]LOSS``."""
     name, _, size = text.rpartition("=")
     return name, loss_of(size)
+
+
+def left_out(population: Population | Measurement, names: Collection[str]) -> bool:
+    """Return whether a metric is named by ``--without``: itself, its benchmark, or both with a blank between.
+
+    A benchmark may be named with or without the file that it stands in.
+    """
+    metric, whole = population.metric.name, population.benchmark
+    benchmarks = {whole, whole.rpartition("/")[2], whole.rpartition("::")[2]}
+    told = {metric, *benchmarks, *(f"{one} {metric}" for one in benchmarks)}
+    return not told.isdisjoint(names)

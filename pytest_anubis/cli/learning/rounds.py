@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.live_line import LiveLine
+from pytest_anubis.cli.learning.option_values import left_out
 from pytest_anubis.cli.learning.watched_round import Moment, run_round
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
@@ -44,7 +45,7 @@ class Rounds:
         store: Folder that keeps runs.
         profile: Sizes and durations.
         pytest_args: More of pytest's own arguments.
-        unwanted: Names of metrics that nothing is learned of.
+        unwanted: What nothing is learned of, as `option_values.left_out` reads it.
     """
 
     tests: Sequence[str]
@@ -193,8 +194,7 @@ class Rounds:
             one.test
             for record in self._records
             for one in record.measurements
-            if one.metric.name not in self.unwanted
-            and (one.benchmark, one.metric.name) not in shows
+            if not left_out(one, self.unwanted) and (one.benchmark, one.metric.name) not in shows
         }
 
     def _expected(self, tests: Collection[str]) -> float:

@@ -14,7 +14,7 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.core.field_types import AnyFloat
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.report.text.numbers import value_text
 
 NO_GOAL = "(no goal stated)"
@@ -25,6 +25,9 @@ JSON_SCHEMA = 1
 _ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
 _OF_NO_MATTER = (Reason.NO_CRITERION, Reason.REPEATED)
 """Reasons of verdicts that leave a question answered by the benchmark's other verdicts."""
+
+_NO_NORM = (Reference.PEERS, Reference.SELF)
+"""What a metric without a criterion is compared with: passing there is no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,9 +222,15 @@ def questions_text(planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerd
     Args:
         planned: The tests of the run, with the questions that their marks ask.
         verdicts: All verdicts as they count. A question is answered where every benchmark that asks it was
-            judged on every device, whatever came out.
+            judged on every device, whatever came out; that it was as before, or as its neighbours are, says
+            only that nothing changed.
     """
-    answered = {(v.benchmark, v.device) for v in verdicts if v.outcome.value in _ANSWERS}
+    answered = {
+        (v.benchmark, v.device)
+        for v in verdicts
+        if v.outcome.value in _ANSWERS
+        and (v.reference not in _NO_NORM or v.outcome is Outcome.FAIL)
+    }
     answered -= {
         (v.benchmark, v.device)
         for v in verdicts
@@ -304,7 +313,10 @@ def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
 
 
 def _judged(row: MetricAnswer, verdicts: Sequence[MetricVerdict]) -> MetricAnswer:
-    verdict = next((v for v in reversed(verdicts) if v.metric == row.metric), None)
+    of_metric = [v for v in reversed(verdicts) if v.metric == row.metric]
+    bad = [v for v in of_metric if v.outcome is Outcome.FAIL]
+    held = [v for v in of_metric if v.reference not in _NO_NORM]
+    verdict = next(iter((*bad, *held, *of_metric)), None)
     if verdict is None:
         return replace(row, outcome=NOT_JUDGED, reason="not judged in this run")
     outcome = verdict.outcome.value

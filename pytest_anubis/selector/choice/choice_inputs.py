@@ -8,7 +8,7 @@ incidents or without defects the full set runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -49,6 +49,16 @@ class Offer:
     declared: float | None = None
     turns: int = 1
     pinned: bool = False
+
+
+def exposing_open(defects: Iterable[Defect], nodes: Collection[str]) -> set[str]:
+    """Return the benchmarks that exposed an open defect of one of the nodes: these are never left out."""
+    return {
+        benchmark
+        for defect in defects
+        if defect.node in nodes and defect.state == "open"
+        for benchmark in defect.benchmarks
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

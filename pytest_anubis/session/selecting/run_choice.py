@@ -86,15 +86,10 @@ class Selection:
         return {"pruned": {item["benchmark"]: item["reason"] for item in pruned}}
 
     def _choose(self, described: Sequence[Mapping[str, Any]]) -> None:
-        from pytest_anubis.selector.choice.choice_inputs import Offer, choose
+        from pytest_anubis.selector.choice.choice_inputs import Offer, choose, exposing_open
         from pytest_anubis.selector.choice.choice_record import choice_record
 
-        exposing = {
-            benchmark
-            for defect in self._inputs.defects
-            if defect.node == self._context.node and defect.state == "open"
-            for benchmark in defect.benchmarks
-        }
+        exposing = exposing_open(self._inputs.defects, [self._context.node])
         offers = [
             Offer(
                 benchmark=one["benchmark"],

@@ -90,6 +90,16 @@ def test_learning_that_does_not_hold_its_rate_is_no_exit_0(
     capsys.readouterr()
     assert main(["learn", runs, "--without", "rate"]) == 0
     assert "0 of its 40 nodes are rejected" in capsys.readouterr().out
+    (benchmark,) = {
+        item["benchmark"]
+        for path in Path("baselines").glob("*.json")
+        for item in json.loads(path.read_text())["criteria"]
+    }
+    assert main(["learn", runs, "--without", f"{benchmark} rate"]) == 0
+    assert "0 of its 40 nodes are rejected" in capsys.readouterr().out
+    assert main(["learn", runs, "--without", benchmark]) == 2  # the only one there is
+    assert main(["learn", runs, "--for", "3m"]) == 2
+    assert "holds runs, and --for and --rounds measure here" in capsys.readouterr().err
     assert main(["learn", runs, "--without", "nothing"]) == 2
     assert main(["learn", runs, "--without", "rate", "--without", "other"]) == 2
     assert "--without: it names all 2 metrics of these runs; name fewer" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import sqlite3
 import time
 from pathlib import Path
 
@@ -63,6 +64,24 @@ def test_select_chooses_for_a_node(here: Path, capsys: pytest.CaptureFixture[str
     assert record["residual_risk"] <= 0.2 < record["risk_before"] == record["nodes"]["n05"]
     assert main([*goal, "--ids"]) == 0
     assert said(capsys).split() == record["chosen"]
+
+
+def test_select_keeps_what_exposed_an_open_defect(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    goal = ("select", "--node", "n05", "--by", "budget", "--budget", "1s", "--ids")
+    assert main(goal) == 0
+    left_out = next(name for name in ALL if name not in said(capsys).split())
+    assert main(["history", "defect", "add", "--node", "n05", "--benchmark", left_out]) == 0
+    said(capsys)
+    with sqlite3.connect(
+        here / ".anubis" / "history.sqlite"
+    ) as connection:  # as a rejected run leaves it
+        connection.execute(
+            "update defects set state = 'open' where id = (select max(id) from defects)"
+        )
+    assert main(goal) == 0
+    assert left_out in said(capsys).split()
 
 
 def test_select_moves_to_the_network_after_its_incident(

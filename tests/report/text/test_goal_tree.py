@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.report.text.goal_tree import (
     NO_GOAL,
     BenchmarkGoal,
@@ -156,4 +156,9 @@ def test_a_run_says_which_of_its_questions_are_open() -> None:
         "1 of 2 questions answered; not: is it safe?"
     )
     assert questions_text([PLAN], [VERDICT, missing]).startswith("0 of 1")
+    unknown = replace(VERDICT, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION)
+    as_before = replace(VERDICT, reference=Reference.SELF)
+    assert questions_text([PLAN], [unknown, as_before]).startswith("0 of 1")
+    worse = replace(as_before, outcome=Outcome.FAIL, reason=Reason.BEYOND)
+    assert questions_text([PLAN], [unknown, worse]).startswith("1 of 1")
     assert questions_text([replace(PLAN, question="")], [VERDICT]) == ""
