@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck, Unjudged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.similarity.pacing import HOST_PACE
 
 Metric = tuple[str, str, str]
 """Benchmark id, metric name and group."""
@@ -70,11 +71,14 @@ def unplanned(
 
 
 def uncovered_components(baseline: Baseline) -> dict[str, list[Unjudged]]:
-    """Return what was measured in learning of each component that has no criterion left, by component."""
+    """Return what was measured in learning of each component that has no criterion left, by component.
+
+    The pace of the host is no test of a component: where it says nothing, nothing is missing.
+    """
     covered = {criterion.component for criterion in baseline.criteria}
     without: dict[str, list[Unjudged]] = {}
     for item in baseline.unjudged:
-        if item.component and item.component not in covered:
+        if item.component not in ("", *covered) and item.benchmark != HOST_PACE:
             without.setdefault(item.component, []).append(item)
     return dict(sorted(without.items()))
 

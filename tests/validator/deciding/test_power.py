@@ -6,6 +6,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion, SelfCheck, Unjudged
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.deciding.node_decision import judge_node
+from pytest_anubis.validator.similarity.pacing import HOST_PACE
 
 
 def criterion(name: str, detectable: float, better: Direction = "higher") -> Criterion:
@@ -63,6 +64,9 @@ def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
     decision, headline, _ = decided(learned(unjudged=(noisy,)), "quiet", "usual", "noisy")
     assert decision is Decision.ACCEPTED
     assert "; 1 could not be judged here" in headline
+    pace = Unjudged(benchmark=HOST_PACE, metric="memory_pace", component="host.memory", reason="")
+    decision, _, _ = decided(learned(unjudged=(pace,)), "quiet", "usual", "noisy")
+    assert decision is Decision.ACCEPTED  # it is no test of a component
     alone = Unjudged(benchmark="b", metric="disk", component="storage.disk", reason="too noisy")
     decision, _, blocking = decided(learned(unjudged=(alone,)), "quiet", "usual", "noisy")
     assert decision is Decision.UNDECIDED
