@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import HOST_PACE, Baseline
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population
@@ -49,7 +49,7 @@ from pytest_anubis.validator import (
     learn_criterion,
 )
 from pytest_anubis.validator.learning.pace_learning import learn_paced
-from pytest_anubis.validator.similarity.pacing import HOST_PACE, pace_populations, paced_forms_of
+from pytest_anubis.validator.similarity.pacing import pace_populations, paced_forms_of
 
 STOPPED, PERIOD = 0.25, 0.01
 """What a quota takes, and of how many seconds."""

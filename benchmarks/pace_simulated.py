@@ -17,13 +17,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.validator import closer_look, judge_columns, judge_sample, learn_baseline
-from pytest_anubis.validator.similarity.pacing import HOST_PACE, pace_populations, paced_forms_of
+from pytest_anubis.validator.similarity.pacing import pace_populations, paced_forms_of
 
 METRICS, BURST, BURSTS = 12, 6, 5
 MEASURED, FLEETING, READING, OWN, RUN = 0.06, 0.05, 0.08, 0.012, 0.004

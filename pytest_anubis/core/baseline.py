@@ -20,6 +20,8 @@ support 1 % (`tails.nodes_needed`), 0.1 % would take a thousand."""
 MOST_MEDIANS = 101
 """Most healthy medians that a criterion keeps: percentiles to one percent."""
 
+HOST_PACE = "host-pace"
+"""Benchmark of the pace itself: what its probes say of a whole run, one metric for each kind."""
 LEAST_SIMILAR = 0.02
 """Lowest threshold of a criterion: a unit at a hundredth of what is normal is .01 alike, and must fail."""
 LEAST_CENTRE = 1e-12

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck, Unjudged
+from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck, Unjudged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.similarity.pacing import HOST_PACE
 
 Metric = tuple[str, str, str]
 """Benchmark id, metric name and group."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm
+from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PacedForm
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
@@ -16,12 +16,7 @@ from pytest_anubis.validator.changes.segments import with_segments
 from pytest_anubis.validator.judging.column_judging import judge_columns
 from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
-from pytest_anubis.validator.similarity.pacing import (
-    HOST_PACE,
-    pace_name,
-    pace_populations,
-    paced_forms_of,
-)
+from pytest_anubis.validator.similarity.pacing import pace_name, pace_populations, paced_forms_of
 
 History = Callable[[], Sequence[Population]]
 """Gives what the node measured in earlier runs; called only where needed, since reading takes time."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import HOST_PACE, Baseline
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
@@ -23,7 +23,6 @@ from pytest_anubis.validator.deciding.hardware_policy import verdicts_of_hardwar
 from pytest_anubis.validator.deciding.machine_identity import machine_marks
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
-from pytest_anubis.validator.similarity.pacing import HOST_PACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Criterion, PacedForm, PaceSlope
+from pytest_anubis.core.baseline import HOST_PACE, Criterion, PacedForm, PaceSlope
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
@@ -25,7 +25,6 @@ from pytest_anubis.validator.limits.pace_fit import (
 )
 from pytest_anubis.validator.similarity.centre import FEWEST, Method
 from pytest_anubis.validator.similarity.pacing import (
-    HOST_PACE,
     at_reference,
     correction,
     group_logs,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.core.baseline import Criterion, PacedForm, PaceSlope
+from pytest_anubis.core.baseline import HOST_PACE, Criterion, PacedForm, PaceSlope
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import FloatArray, Population, Problem
@@ -107,9 +107,6 @@ def paced_criterion(criterion: Criterion) -> Criterion:
         paced=None,
     )
 
-
-HOST_PACE = "host-pace"
-"""Benchmark of the pace itself: what its probes say of a whole run, one metric for each kind."""
 
 COMPONENTS = {"memory": "host.memory", "network": "host.network", "disk": "host.disk"}
 """Kind of a probe -> part of the host that it exercises; of all others it is the processor."""

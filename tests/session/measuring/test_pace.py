@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.baseline import Criterion, PacedForm, PaceSlope
+from pytest_anubis.core.baseline import HOST_PACE, Criterion, PacedForm, PaceSlope
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.hardware.host_pace import WAITING
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.validator.similarity.pacing import HOST_PACE, pace_metric
+from pytest_anubis.validator.similarity.pacing import pace_metric
 from tests.session.conftest import Learn
 
 SUITE = """

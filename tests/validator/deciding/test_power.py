@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_anubis.core.baseline import Baseline, Criterion, SelfCheck, Unjudged
+from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, SelfCheck, Unjudged
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.deciding.node_decision import judge_node
-from pytest_anubis.validator.similarity.pacing import HOST_PACE
 
 
 def criterion(name: str, detectable: float, better: Direction = "higher") -> Criterion:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm, PaceSlope
+from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PacedForm, PaceSlope
 from pytest_anubis.core.measurement import Measurement, PlannedTest
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
@@ -16,7 +16,7 @@ from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import closer_look, judge_populations, judge_sample
 from pytest_anubis.validator.deciding.run_comparisons import comparisons
 from pytest_anubis.validator.judging.sequential_test import CLEAR_LOOKS
-from pytest_anubis.validator.similarity.pacing import HOST_PACE, pace_metric
+from pytest_anubis.validator.similarity.pacing import pace_metric
 
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 SLOPE = PaceSlope(kind="compute", reference=1e-3, slope=1.0, least=0.5, most=1.5)

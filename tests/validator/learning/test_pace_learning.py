@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import HOST_PACE, Baseline
 from pytest_anubis.store.baselines.baseline_files import BaselineError
 from pytest_anubis.store.baselines.baseline_form import (
     baseline_from_plain,
@@ -16,7 +16,6 @@ from pytest_anubis.store.baselines.baseline_form import (
 )
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.pace_learning import TIGHTER, learn_paced
-from pytest_anubis.validator.similarity.pacing import HOST_PACE
 from tests.validator.learning.paced_runs import baseline, population
 
 
