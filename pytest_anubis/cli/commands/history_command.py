@@ -6,7 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.cli.commands.history.node_actions import IMPORT_CODES, add_nodes, add_state
+from pytest_anubis.cli.commands.history.node_actions import (
+    IMPORT_CODES,
+    add_nodes,
+    add_state,
+    tell_import,
+)
 from pytest_anubis.cli.shared.arguments import add_action, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, use
@@ -234,15 +239,7 @@ def _import(options: argparse.Namespace) -> int:
         options.store,
         lambda history: import_incidents(history, options.file, add_nodes=add_nodes),
     )
-    for line in result.wrong:
-        say(line)
-    say(
-        f"{result.added} incidents added, {result.known} known already, "
-        f"{result.left_out} lines left out"
-    )
-    if result.wrong and not result.added and not result.known:
-        raise CommandError(f"{options.file}: no good line")
-    return 1 if result.wrong else 0
+    return tell_import(options.file, result, "incident", result.left_out)
 
 
 def _add(options: argparse.Namespace) -> None:

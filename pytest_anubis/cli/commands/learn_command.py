@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.learning.doubts import is_doubtful
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command
-from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of, time_of
+from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
 from pytest_anubis.cli.learning.rounds import Rounds
 from pytest_anubis.cli.shared.arguments import (
     add_output,
@@ -24,6 +24,7 @@ from pytest_anubis.cli.shared.arguments import (
 )
 from pytest_anubis.cli.shared.class_split import facts_of, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
@@ -83,7 +84,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="time",
-        type=time_of,
+        type=duration,
         metavar="TIME",
         help="measure here for so long, e.g. 5m or 1h: short rounds of all tests, then of those that lack "
         f"power (default for smoke: {duration_text(SMOKE_TIME)})",

@@ -1,12 +1,10 @@
-"""Values of options as people write them: a rate, a duration, a loss, a promise; else argparse's error."""
+"""Values of options as people write them: a rate, a loss, a promise; else argparse's error."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
 from typing import TYPE_CHECKING
-
-from pytest_anubis.settings import seconds
 
 if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
@@ -21,17 +19,6 @@ def rate_of(text: str) -> float | None:
     if not 0 < rate < 1:
         raise argparse.ArgumentTypeError("must lie between 0 and 1, or be none")
     return rate
-
-
-def time_of(text: str) -> float:
-    """Return seconds of a duration such as ``5m``."""
-    try:
-        found = seconds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if found <= 0:
-        raise argparse.ArgumentTypeError("must be more than 0 seconds")
-    return found
 
 
 def loss_of(text: str) -> float:

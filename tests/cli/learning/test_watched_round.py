@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,29 @@ from pytest_anubis.cli.learning.watched_round import Moment, moment_of, run_roun
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.events import RunStarted, TestFinished, TestsPlanned, TestStarted
 from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.store.journal.journal_reading import read_journal
+
+
+def measured(
+    store: Path,
+    test: str,
+    tell: Callable[[Moment], None] = lambda moment: None,
+    without: Sequence[str] = (),
+) -> RunRecord:
+    """Run one brief round in one process."""
+    return run_round(
+        [test],
+        store=store,
+        profile="smoke",
+        run_id="r1",
+        brief=True,
+        pytest_args="-n0",
+        tell=tell,
+        without=without,
+    )
+
 
 PLANNED = tuple(
     PlannedTest(test=f"s.py::test_{name}[cpu]", benchmark=f"s.py::test_{name}", device="cpu")
@@ -50,8 +72,7 @@ def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         encoding="utf-8",
     )
     seen: list[Moment] = []
-    rest = {"store": tmp_path / "store", "profile": "smoke", "brief": True, "pytest_args": "-n0"}
-    record = run_round(["test_suite.py"], run_id="r1", tell=seen.append, **rest)  # type: ignore[arg-type]
+    record = measured(tmp_path / "store", "test_suite.py", seen.append)
     assert [one.metric.name for one in record.measurements] == ["speed"]
     assert record.settings["brief"] is True
     assert any(one.doing == "test_speed on node" or one.doing == "test_speed" for one in seen)
@@ -64,15 +85,7 @@ def test_round_that_fails_shows_what_it_printed(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_bad.py").write_text("import no_such_module_here\n", encoding="utf-8")
     with pytest.raises(CommandError, match=r"a round ended with exit code \d"):
-        run_round(
-            ["test_bad.py"],
-            store=tmp_path / "store",
-            profile="smoke",
-            run_id="r1",
-            brief=False,
-            pytest_args="-n0",
-            tell=lambda moment: None,
-        )
+        measured(tmp_path / "store", "test_bad.py")
     assert "no_such_module_here" in capsys.readouterr().out
 
 
@@ -89,16 +102,7 @@ def test_tests_are_left_out_wherever_the_root_is(
     )
     monkeypatch.chdir(folder)  # ids begin at the folder above
     monkeypatch.setattr(watched_round, "LOOK", 0.05)
-    record = run_round(
-        ["test_suite.py"],
-        store=tmp_path / "store",
-        profile="smoke",
-        run_id="r1",
-        brief=True,
-        pytest_args="-n0",
-        tell=lambda moment: None,
-        without=["sub/test_suite.py::test_b"],
-    )
+    record = measured(tmp_path / "store", "test_suite.py", without=["sub/test_suite.py::test_b"])
     assert [one.test for one in record.measurements] == ["sub/test_suite.py::test_a"]
 
 
@@ -116,14 +120,6 @@ def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_round(
-            ["test_long.py"],
-            store=tmp_path / "store",
-            profile="smoke",
-            run_id="r1",
-            brief=True,
-            pytest_args="-n0",
-            tell=tell,
-        )
+        measured(tmp_path / "store", "test_long.py", tell)
     record = read_journal(tmp_path / "store" / "runs" / "r1")
     assert record.ended  # its journal was closed

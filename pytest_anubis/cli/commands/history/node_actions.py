@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.arguments import add_action, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, use
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.report.text.numbers import count_text
+
+if TYPE_CHECKING:
+    from pytest_anubis.store.history.incident_records import IncidentImport
+    from pytest_anubis.store.history.node_records import NodeImport
 
 NODE_STATES = {
     "in-service": "in service",
@@ -72,14 +76,29 @@ def _import(options: argparse.Namespace) -> int:
     from pytest_anubis.store.history.node_records import import_nodes
 
     result = use(options.store, lambda history: import_nodes(history, options.file))
+    return tell_import(options.file, result, "node", len(result.wrong))
+
+
+def tell_import(file: Path, result: NodeImport | IncidentImport, noun: str, left_out: int) -> int:
+    """Say what became of a table's lines; return the exit code.
+
+    Args:
+        file: The table.
+        result: What became of it.
+        noun: What a line is.
+        left_out: How many lines were left out.
+
+    Raises:
+        CommandError: There was no good line.
+    """
     for line in result.wrong:
         say(line)
     say(
-        f"{count_text(result.added, 'node')} added, {result.known} known already, "
-        f"{count_text(len(result.wrong), 'line')} left out"
+        f"{count_text(result.added, noun)} added, {result.known} known already, "
+        f"{count_text(left_out, 'line')} left out"
     )
     if result.wrong and not result.added and not result.known:
-        raise CommandError(f"{options.file}: no good line")
+        raise CommandError(f"{file}: no good line")
     return 1 if result.wrong else 0
 
 
