@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -197,12 +197,16 @@ def _tasks(populations: Sequence[Population], single: bool) -> list[tuple[Popula
     tasks: list[tuple[Population, Scope]] = []
     for population in populations:
         tasks.append((population, "unit"))
-        several = len(set(population.nodes)) < len(
-            set(zip(population.nodes, population.devices, strict=True))
-        )
+        several = _several(tuple(population.nodes), tuple(population.devices))
         if several and not single and population.metric.better != "equal":
             tasks.append((population, "node"))
     return tasks
+
+
+@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
+def _several(nodes: tuple[str, ...], devices: tuple[str, ...]) -> bool:
+    """Return whether any node has more than one device."""
+    return len(set(nodes)) < len(set(zip(nodes, devices, strict=True)))
 
 
 def _check(populations: Sequence[Population], hardware_class: str) -> None:

@@ -132,21 +132,26 @@ def _fit(
         floor: Least scale.
     """
     total = float(weight.sum())
+    # Written into the same arrays in every step, and sums as products with vectors: a wide table has
+    # thousands of metrics, and the making of small arrays is what most of the time goes into.
     reference = np.maximum(inner / QUARTILES, floor)
     low, high = np.maximum(reference / ASYMMETRY, floor), reference * ASYMMETRY
     scale, share = reference.copy(), np.full(len(DEGREES), 0.05)  # anywhere to begin with
-    squares = x**2
-    power, degrees = ((DEGREES + 1) / 2)[:, None], DEGREES[:, None]
+    squares, power = x**2, -(DEGREES + 1) / 2
+    heavy = weight * squares
+    kernel, own, chance = (np.empty((len(DEGREES), len(x))) for _ in range(3))
     for _ in range(STEPS):
-        ratio = squares / (scale**2)[:, None]
-        kernel = 1 + ratio / degrees
-        dense = np.exp(_LOG - np.log(scale))[:, None] * kernel**-power
-        own = (1 - share)[:, None] * dense
-        member = weight * own / (own + share[:, None] + 1e-300)
-        mass = member.sum(axis=1)
-        spread = ((member / kernel) @ squares) * (DEGREES + 1) / DEGREES
-        scale = np.clip(np.sqrt(spread / np.maximum(mass, 1e-300)), low, high)
-        share = np.clip(1 - mass / total, 0.0, MOST_SICK)
+        np.multiply.outer(1 / (DEGREES * scale**2), squares, out=kernel)
+        kernel += 1
+        np.power(kernel, power[:, None], out=own)
+        own *= ((1 - share) * np.exp(_LOG - np.log(scale)))[:, None]
+        np.add(own, (share + 1e-300)[:, None], out=chance)
+        np.divide(own, chance, out=chance)
+        mass = chance @ weight
+        chance /= kernel
+        spread = (chance @ heavy) * (DEGREES + 1) / DEGREES
+        scale = np.minimum(np.maximum(np.sqrt(spread / np.maximum(mass, 1e-300)), low), high)
+        share = np.minimum(np.maximum(1 - mass / total, 0.0), MOST_SICK)
     likely = np.log(own + share[:, None] + 1e-300) @ weight
     best = int(np.argmax(likely))
     return float(scale[best]), float(DEGREES[best]), float(share[best])
