@@ -28,7 +28,7 @@ from pytest_anubis.validator.changes.least_change import least_change
 from pytest_anubis.validator.changes.steady_state import shortest_window
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
-from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tail, sick_nodes
+from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tails, sick_nodes
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
 from pytest_anubis.validator.learning.learning_findings import learning_findings
 from pytest_anubis.validator.learning.machine_thresholds import (
@@ -164,10 +164,10 @@ class Limits(NamedTuple):
 
 
 def _fleet(found: Sequence[LearnedCriterion], error_rate: float | None) -> Limits:
-    healthy = [healthy_tail(item) for item in found]
+    healthy = healthy_tails(found)
     sick = sick_nodes(healthy)
     if sick:
-        healthy = [healthy_tail(item, sick) for item in found]
+        healthy = healthy_tails(found, sick)
     fleet = fleet_thresholds(found, healthy, error_rate=error_rate)
     return Limits(
         criteria=fleet.criteria,
