@@ -14,7 +14,6 @@ import re
 import selectors
 import shutil
 import signal
-import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +24,9 @@ from typing import IO, NoReturn, Self, TypeVar
 
 import pytest
 
+from pytest_anubis.benchmarking.trusted_paths import refusal_of
 from pytest_anubis.core.measurement import NOT_INSTALLED, TOOL_PROPERTY
-from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, called
 
 __all__ = [
     "RunningTool",
@@ -36,7 +36,6 @@ __all__ = [
     "UnreadableOutput",
     "find_tool",
     "note_tool",
-    "refusal_of",
     "run_tool",
     "tool_version",
 ]
@@ -58,7 +57,6 @@ _LAST_LINES, _LAST_CHARACTERS = 4, 400
 _WIDEST = 200
 """Characters of a version that are kept."""
 _BLOCK = 1 << 16
-_OTHERS_WRITE, _GROUP_WRITES = stat.S_IWOTH, stat.S_IWGRP
 
 Record = Callable[[str, object], None]
 """pytest's fixture ``record_property``."""
@@ -117,8 +115,8 @@ class ToolOutput:
             ToolFailed: It did not.
         """
         if self.code:
-            called = f"{self.tool} {self.version}".strip()
-            raise ToolFailed(f"{called} {_ended(self.code)}: {self.last_lines()}")
+            name = called(self.tool, self.version)
+            raise ToolFailed(f"{name} {_ended(self.code)}: {self.last_lines()}")
 
     def unreadable(self, what: str) -> NoReturn:
         """Say that a line, or the lack of one, is not what the adapter knows.
@@ -152,58 +150,6 @@ def find_tool(*names: str, hint: str, variable: str = "") -> str:
     if refusal:
         pytest.skip(f"{names[0]} is not run: {refusal}")
     return found
-
-
-def refusal_of(path: Path) -> str:
-    """Return why a program is not run; empty if it may be.
-
-    It is a plain file, given by its absolute path; it and every folder above it, of a link and of what it
-    leads to, belong to this user or to root, and nobody else can write them. What others put into a folder
-    with the sticky bit is refused for its owner.
-    """
-    if not path.is_absolute():
-        return f"{path} is no absolute path"
-    try:
-        whole = path.resolve(strict=True)
-        if not stat.S_ISREG(whole.stat().st_mode) or not os.access(whole, os.X_OK):
-            return f"{path} is no program"
-        for place in dict.fromkeys((path, whole, *path.parents, *whole.parents)):
-            refusal = _refusal_at(place)
-            if refusal:
-                return refusal
-    except (OSError, RuntimeError) as error:  # a loop of links
-        return f"{path}: {getattr(error, 'strerror', None) or error}"
-    return ""
-
-
-def _refusal_at(place: Path) -> str:
-    found = place.lstat()
-    if found.st_uid not in (0, os.geteuid()):
-        return f"{place} belongs to another user; have it owned by root or by who runs the tests"
-    if stat.S_ISLNK(found.st_mode) or (
-        stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    ):
-        return ""  # who may write a folder with the sticky bit cannot move what is not his own
-    if found.st_mode & _OTHERS_WRITE:
-        return f"everybody can write {place}; chmod o-w"
-    if found.st_mode & _GROUP_WRITES and not _own_group(found.st_gid):
-        return f"a group can write {place}; chmod g-w"
-    return ""
-
-
-def _own_group(group: int) -> bool:
-    """Say whether a group is root's, or the private one that bears the name of this user."""
-    if group == 0:
-        return True
-    import grp  # no more than this needs the tables of users
-    import pwd
-
-    try:
-        found = grp.getgrgid(group)
-        me = pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    return found.gr_name == me.pw_name and set(found.gr_mem) <= {me.pw_name}
 
 
 def tool_version(
@@ -241,7 +187,7 @@ def note_tool(tool: str, version: str, record_property: Record) -> None:
         record_property: pytest's fixture of that name.
     """
     what = version or f"sha256 {_digest(Path(tool))}"
-    record_property(TOOL_PROPERTY, f"{Path(tool).name} {what} ({tool})")
+    record_property(TOOL_PROPERTY, f"{called(Path(tool).name, what)} ({tool})")
 
 
 def run_tool(
@@ -343,9 +289,8 @@ class RunningTool:
         output, errors = (_text(bytes(one)) for one in kept.values())
         said = ToolOutput(self.name, self.version, output, errors, self._process.poll() or 0)
         if late:
-            called = f"{self.name} {self.version}".strip()
             raise ToolHung(
-                f"{called} did not end within {timeout:g} s and was killed; it last printed: "
+                f"{called(self.name, self.version)} did not end within {timeout:g} s and was killed; it last printed: "
                 f"{said.last_lines()}"
             )
         if accept is not None and said.code not in accept:
@@ -406,7 +351,7 @@ def _last_lines(text: str) -> str:
 
 def _ended(code: int) -> str:
     if code >= 0:
-        return f"ended with {code}"
+        return f"ended with status {code}"
     try:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:

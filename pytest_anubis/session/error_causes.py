@@ -94,7 +94,7 @@ CAUSES = (
     _cause(
         r"^UnreadableOutput",
         "the output of a tool is not what its adapter knows",
-        "use a version of the tool that the adapter's page names, or mend the adapter",
+        "use the version of the tool that the adapter's page names, or mend the adapter",
     ),
     # nv-hostengine, which dcgmi asks.
     _cause(

@@ -24,10 +24,15 @@ class UnreadableOutput(ValueError):
     """
 
     def __init__(self, tool: str, what: str, version: str = "") -> None:
-        super().__init__(f"output of {tool} {version}".rstrip() + f" cannot be read: {what}")
+        super().__init__(f"output of {called(tool, version)} cannot be read: {what}")
         self.tool = tool
         self.what = what
         self.version = version
+
+
+def called(tool: str, version: str) -> str:
+    """Return a tool's name with its version, which may hold the name already."""
+    return version if tool in version else f"{tool} {version}".rstrip()
 
 
 def shown(text: str) -> str:

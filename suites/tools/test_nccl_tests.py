@@ -45,8 +45,8 @@ def checked(done: ToolOutput) -> NcclRun:
     resources=["cpu", "network"],
     goal="Ranks of one machine exchange data at the rate of its class, whoever measures it",
     question="Which bus bandwidth and time do nccl-tests report for every size?",
-    action="Compare with the collectives of this set, read link states and error counts (nvidia-smi nvlink -e), "
-    "and run the program on pairs of cards (CUDA_VISIBLE_DEVICES) to find the slow link",
+    action="Compare with the collectives of this set, read link states and error counts (nvidia-smi nvlink "
+    "-e), and run the program on pairs of cards (CUDA_VISIBLE_DEVICES) to find the slow link",
 )
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_nccl_tests(
