@@ -290,8 +290,8 @@ class RunningTool:
         said = ToolOutput(self.name, self.version, output, errors, self._process.poll() or 0)
         if late:
             raise ToolHung(
-                f"{called(self.name, self.version)} did not end within {timeout:g} s and was killed; it last printed: "
-                f"{said.last_lines()}"
+                f"{called(self.name, self.version)} did not end within {timeout:g} s and was killed; it "
+                f"last printed: {said.last_lines()}"
             )
         if accept is not None and said.code not in accept:
             said.check()
