@@ -10,6 +10,8 @@ _NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]
 _COUNT = re.compile(r"[0-9]{1,18}")
 _SHOWN = 80
 """Characters of a line that are shown: what differs from the known format stands at its beginning."""
+_MESSAGE = 400
+"""Characters of a message: names that a tool prints may have any length."""
 
 
 class UnreadableOutput(ValueError):
@@ -24,6 +26,7 @@ class UnreadableOutput(ValueError):
     """
 
     def __init__(self, tool: str, what: str, version: str = "") -> None:
+        what = " ".join(what[:_MESSAGE].split())  # one line, whatever the tool printed
         super().__init__(f"output of {called(tool, version)} cannot be read: {what}")
         self.tool = tool
         self.what = what

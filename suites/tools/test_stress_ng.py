@@ -21,7 +21,7 @@ STRESSORS = {
 """Stressor -> its own options."""
 
 A_CPU = {"smoke": 16, "standard": 64, "soak": 1024}
-"""MiB of memory with patterns, a CPU: all patterns have to come round within a run, ten times in `standard`."""
+"""MiB of memory with patterns, for each CPU: all patterns have to come round within a run."""
 
 STARTING = 60.0
 """Seconds beyond its own time that a run may take: memory is filled, and given back."""
