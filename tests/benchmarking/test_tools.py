@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -141,3 +143,30 @@ def test_unreadable_output_is_inconclusive_and_never_a_pass(pytester: pytest.Pyt
     result.stdout.fnmatch_lines(
         ["*INCONCLUSIVE*output of a tool is not what its adapter knows*nvbandwidth 0.9*SUM none*"]
     )
+
+
+def test_tools_that_ran_are_in_the_journal_and_those_that_lack_are_one_line(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+        from pytest_anubis.benchmarking.tools import find_tool, tool_version
+
+        @pytest.mark.parametrize("name", ["no-tool", "none-such", "no-tool"])
+        def test_missing(anubis_metric, name):
+            find_tool(name, hint="build it")
+
+        def test_shell(anubis_metric, record_property):
+            tool = find_tool("sh", hint="")
+            tool_version(tool, ["-c", "echo sh 1.2"], record_property=record_property)
+            anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+        """
+    )
+    result = pytester.runpytest("--anubis", "--anubis-in-process", "-ra")
+    one = "tools not installed: no-tool, none-such (-v says how to get them)"
+    result.stdout.fnmatch_lines([f"*3 NOT_TESTED: {one}*", f"SKIPPED [[]3[]] *: {one}"])
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    ended = [json.loads(line) for line in journal.read_text().splitlines()]
+    tools = [event["tools"] for event in ended if "tools" in event]
+    assert tools == [[f"sh 1.2 ({find_tool('sh', hint='')})"]]

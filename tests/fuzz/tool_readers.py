@@ -1,4 +1,4 @@
-"""The readers of other tools' outputs: a mutated one is refused in one line, or its values are in the text."""
+"""The readers of other tools' outputs: a mutated one is refused in a line, or its values are in the text."""
 
 from __future__ import annotations
 

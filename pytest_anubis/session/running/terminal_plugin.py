@@ -12,7 +12,7 @@ import pytest
 from pytest_anubis.core.events import Event
 from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
-from pytest_anubis.report.text.goal_tree import questions_text
+from pytest_anubis.report.text.goal_tree import OPEN_SHOWN, questions_text
 from pytest_anubis.report.text.headlines import baseline_line, inventory_line, waiting_line
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import elsewhere_lines, summary_lines, tools_missing
@@ -158,7 +158,9 @@ class Terminal:
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
         if verbosity >= 0:
-            questions = questions_text(tuple(run.state.planned.values()), run.state.record().told)
+            planned = tuple(run.state.planned.values())
+            most = OPEN_SHOWN if verbosity <= 0 else len(planned)
+            questions = questions_text(planned, run.state.record().told, most)
             for line in filter(None, (questions, *elsewhere, *duties)):
                 terminalreporter.write_line(printable(line))
         for line in run.usage_errors():
