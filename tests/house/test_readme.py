@@ -73,6 +73,11 @@ def test_the_readmes_benchmark_works(pytester: pytest.Pytester) -> None:
 
 TOOL = """#!/bin/sh
 echo "$CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES" > asked
+echo "Running $2."
+echo "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)"
+echo "           0"
+echo " 0     55.25"
+echo
 echo "SUM $2 55.25"
 """
 
