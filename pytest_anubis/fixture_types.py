@@ -121,6 +121,34 @@ class DeviceFixture(Protocol):
         ...
 
 
+class PairFixture(Protocol):
+    """The fixture ``anubis_pair``: two accelerators and the way from the one to the other."""
+
+    @property
+    def name(self) -> str:
+        """``cuda:0>cuda:3``: the one that sends, then the one that receives."""
+        ...
+
+    @property
+    def source(self) -> DeviceFixture:
+        """The one that sends."""
+        ...
+
+    @property
+    def target(self) -> DeviceFixture:
+        """The one that receives."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """``cuda``, ``xpu``: both are of one kind."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for everything queued on either."""
+        ...
+
+
 class NodeFixture(Protocol):
     """The fixture ``anubis_node``: the machine and the profile of this run."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_anubis.core.metric import Direction, Metric, MetricError
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
-from pytest_anubis.session.collecting.device_parameters import Device
+from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.measuring.attempts import (
     ATTEMPTS,
@@ -47,7 +47,7 @@ class Recorder:
         test: str,
         benchmark: str,
         mark: BenchmarkMark,
-        device: Device | None,
+        device: Device | Pair | None,
         context: RunContext,
         sink: Sink,
         ambient: Ambient | None = None,
@@ -57,7 +57,7 @@ class Recorder:
         self._test = test
         self._benchmark = benchmark
         self._mark = mark
-        self._device = device or Device("cpu")
+        self._device: Device | Pair = device or Device("cpu")
         self._device_name = device.name if device else "node"
         self._context = context
         self._sink = sink
