@@ -60,8 +60,12 @@ class MetricFixture(Protocol):
         action: str = "",
         group: str = "",
         rounds: int | None = None,
+        clock: str = "host",
     ) -> tuple[float, ...]:
-        """Record what a callable measures by itself, called once a round."""
+        """Record what a callable measures by itself, called once a round.
+
+        `clock` is ``device`` where it reads the device's own clock, which the host's load does not touch.
+        """
         ...
 
     def record(

@@ -23,7 +23,7 @@ from suites.collective import test_allreduce, test_overlap
 from suites.collective.group import Overlap, RankGroup
 from suites.compute import test_dispatch, test_gemm
 from suites.compute.kernels import Gemm
-from suites.memory import test_bandwidth, test_transfer
+from suites.memory import test_bandwidth
 from suites.memory.stream import OPERATIONS
 from suites.training import test_step as training
 from suites.training.resnet import ResNetShape, resnet_step
@@ -256,25 +256,6 @@ def test_stream_is_bounded_by_the_memory_of_the_card(card: Any, operation: str) 
     test_bandwidth.test_stream(taken, Device("cuda:0"), Node(), operation)
     # Three arrays in half of it: 16 MiB each.
     assert taken.asked["stream_rate"]["work"] == OPERATIONS[operation][0] * (16 << 20)
-
-
-@pytest.mark.usefixtures("card")
-def test_copies_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_transfer, "SIZES", {"smoke": (9 << 20) + 5})
-    locked: list[torch.Tensor] = []
-    empty = torch.empty
-
-    def noting(*arguments: Any, **given: Any) -> torch.Tensor:
-        made = empty(*arguments, **given)
-        if given.get("pin_memory"):
-            locked.append(made)
-        return made
-
-    monkeypatch.setattr(torch, "empty", noting)
-    taken = Taken()
-    test_transfer.test_host_device_copy(taken, Device("cuda:0"), Node())
-    assert list(taken.asked) == ["host_to_device_rate", "device_to_host_rate"]
-    assert [len(buffer) for buffer in locked] == [(9 << 20) + 5] * 2
 
 
 @pytest.mark.usefixtures("card")
