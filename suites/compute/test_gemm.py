@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
-from suites.accelerators import single_precision
+from pytest_anubis.benchmarking.precision import single_precision
 
 SIZES = {
     "cpu": {"smoke": 1024, "standard": 2048, "soak": 4096},

@@ -11,7 +11,7 @@ import torch
 from pytest_anubis import DeviceFixture
 from suites.compute import energy
 from suites.compute.energy import Efficiency
-from suites.compute.kernels import TOLERANCE, Gemm, Launch, multiply
+from suites.compute.kernels import Gemm, Launch, multiply
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 Costs = Callable[..., list[float]]
@@ -43,7 +43,7 @@ def flipping(dtype: str, bit: int) -> Callable[[torch.Tensor, torch.Tensor, torc
 def test_gemm_is_right_on_healthy_hardware(dtype: str, size: int) -> None:
     gemm = Gemm(size, dtype, CPU)
     gemm.run()
-    assert gemm.relative_error() < TOLERANCE[dtype]
+    assert gemm.relative_error() < gemm.tolerance
     assert gemm.wrong_rows() == 0
 
 
@@ -59,7 +59,7 @@ def test_gemm_notices_a_flipped_exponent_among_normal_numbers(dtype: str) -> Non
     gemm = Gemm(96, dtype, CPU, product=flipping(dtype, BITS[dtype]["exponent"]))
     gemm.run()
     # An infinite or undefined error is not within the tolerance either.
-    assert not gemm.relative_error() < TOLERANCE[dtype]
+    assert not gemm.relative_error() < gemm.tolerance
 
 
 def test_gemm_that_computes_nothing_is_wrong() -> None:
