@@ -91,7 +91,8 @@ def test_peer_copy(
 @pytest.mark.anubis(
     component="accelerator.link",
     scope="pair",
-    cost="1s",
+    cost="5s",
+    profiles=("standard", "soak"),
     metrics=["peer_kernel_rate"],
     goal=GOAL,
     question="Does a kernel on this accelerator write into that one's memory at the full rate of the way?",
@@ -124,7 +125,8 @@ def test_peer_kernel(
 @pytest.mark.anubis(
     component="accelerator.link",
     scope="pair",
-    cost="1s",
+    cost="5s",
+    profiles=("standard", "soak"),
     metrics=["peer_loaded_rate"],
     goal="Links and switches carry what all accelerators send at once",
     question="Does the way from this accelerator to that one keep its rate while every other card sends and "

@@ -77,7 +77,8 @@ def test_both_ways(
 @pytest.mark.anubis(
     component="memory.transfer",
     scope="device",
-    cost="4s",
+    cost="60s",
+    profiles=("standard", "soak"),
     timing="host",
     metrics=["pageable_to_device_rate", "pageable_to_host_rate"],
     goal=GOAL,
