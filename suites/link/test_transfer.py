@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
 
 SIZES = {"smoke": 256 << 20, "standard": 1 << 30, "soak": 1 << 30}
+LOADED = {"smoke": 0.2, "standard": 0.5, "soak": 1.0}
+"""Seconds of copies of one value of all cards: the processes begin within a millisecond of each other."""
+
 GOAL = "Data reaches every device at the rate of its link"
 ACTION = (
     "Compare the negotiated width and generation of the PCIe link with what the slot has, read "
@@ -107,3 +111,39 @@ def test_pageable_copy(
         )
     wrong = transfer.wrong_bytes(anubis_device.synchronize)
     assert wrong == 0, f"{wrong} of {size} bytes differ after a copy there and back"
+
+
+@pytest.mark.anubis(
+    component="memory.transfer",
+    scope="node",
+    cost="20s",
+    deadline="420s",
+    metrics=["all_to_device_rate", "all_to_host_rate", "all_both_ways_rate"],
+    goal=GOAL,
+    question="Does every card keep the rate of its link while all of them copy at once?",
+    action="The card that was slowest stands in the test's output. If it is normal alone, compare what it "
+    "shares with its neighbours: PCIe switch, socket, memory channels; else " + ACTION,
+)
+def test_copies_of_all_cards(
+    anubis_metric: MetricFixture,
+    anubis_node: NodeFixture,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """All cards copy at once, each from a process near it: the slowest has its rate, every byte arrives."""
+    import torch
+
+    kind = getattr(torch.accelerator.current_accelerator(check_available=True), "type", "cpu")
+    count = torch.accelerator.device_count() if kind in ("cuda", "xpu") else 0
+    if count < 2:
+        pytest.skip("not applicable: fewer than two accelerators")
+    from suites.link.all_cards import WAYS, AllCards, Slowest
+
+    size, loaded = anubis_node.pick(**SIZES), anubis_node.pick(**LOADED)
+    with AllCards(kind, count, size) as cards:
+        for way in WAYS:
+            slowest = Slowest(cards, way, cards.times_within(way, loaded))
+            anubis_metric.collect(f"all_{way}_rate", slowest, unit="GB/s", better="higher")
+            record_property(f"slowest_{way}", slowest.told)
+            sys.stdout.write(f"all_{way}_rate: slowest was {slowest.told}\n")
+        wrong = {f"{kind}:{card}": bad for card, bad in enumerate(cards.wrong_bytes()) if bad}
+    assert not wrong, f"bytes that arrived changed while all cards copied: {wrong}"

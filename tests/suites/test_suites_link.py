@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,10 +12,11 @@ import pytest
 import torch
 
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
-from suites.link import peer_copy, test_peer, test_transfer
+from suites.link import all_cards, peer_copy, test_peer, test_transfer
+from suites.link.all_cards import AllCards, Slowest
 from suites.link.peer_copy import PeerCopies, shifted
 from suites.link.transfer import Transfer, copy
-from tests.suites import stand_in_card
+from tests.suites import copier_on_a_card, stand_in_card
 from tests.suites.stand_in_card import stand_in
 from tests.suites.test_suites_on_a_card import Node, Taken
 
@@ -195,6 +198,37 @@ def test_rounds_of_the_schedule_use_every_way_once_and_every_port_in_each(count:
         used += ways
     assert len(used) == len(set(used)) == count * (count - 1)
     assert shifted(devices, (devices[1], devices[0]))[0] == (devices[1], devices[0])
+
+
+@pytest.mark.usefixtures("cards")
+def test_slow_card_is_named_when_all_copy_and_a_changed_byte_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = tmp_path / "fault"
+    fault.write_text("")
+    monkeypatch.setenv(copier_on_a_card.FAULT, str(fault))
+    monkeypatch.setattr(test_transfer, "LOADED", {"smoke": 0.001})
+    taken, said = Taken(), dict[str, object]()
+    with AllCards("cuda", 2, 64 * MIB, module="tests.suites.copier_on_a_card") as both:
+        assert both.size == 4 * MIB  # two of them in half of 16
+        fault.write_text("slow 1")
+        slowest = Slowest(both, "to_host", 1)
+        assert slowest() * 1e9 < both.size / copier_on_a_card.DELAY
+        assert slowest.told.startswith("cuda:1, in 1 of 1 rounds: ")
+        fault.write_text("")
+        assert both.wrong_bytes() == [0, 0]
+        fault.write_text("wrong 0")
+        monkeypatch.setattr(all_cards, "AllCards", lambda *_: nullcontext(both))
+        with pytest.raises(AssertionError, match=r"while all cards copied: \{'cuda:0': "):
+            test_transfer.test_copies_of_all_cards(taken, Node(), said.__setitem__)
+    assert list(taken.asked) == ["all_to_device_rate", "all_to_host_rate", "all_both_ways_rate"]
+    assert list(said) == ["slowest_to_device", "slowest_to_host", "slowest_both_ways"]
+    assert "all_to_host_rate: slowest was cuda:" in capsys.readouterr().out
+
+
+def test_copies_of_all_cards_want_two() -> None:
+    with pytest.raises(pytest.skip.Exception, match="not applicable: fewer than two"):
+        test_transfer.test_copies_of_all_cards(Taken(), Node(), lambda *_: None)
 
 
 @pytest.mark.alone

@@ -18,8 +18,9 @@ from pytest_anubis.benchmarking import placement, precision, ranks, sizes
 from pytest_anubis.hardware import round_plans
 from pytest_anubis.hardware.round_plans import Settle
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites.collective import test_allreduce, test_overlap
+from suites.collective import test_allreduce, test_operations, test_overlap
 from suites.collective.group import Overlap, RankGroup
+from suites.collective.operations import BUS
 from suites.compute import test_dispatch, test_gemm
 from suites.compute.kernels import Gemm
 from suites.memory import test_bandwidth
@@ -281,8 +282,16 @@ def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(group, "prepare", noting)
         test_allreduce.test_all_reduce(taken, Node(), group)
         test_overlap.test_overlap(taken, group)
-    assert sizes == [8 << 20, 6 << 20]
-    assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+        assert sizes == [8 << 20, 6 << 20]
+        assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+        monkeypatch.setattr(test_operations, "SWEEP", {"1MiB": 1 << 20})
+        monkeypatch.setattr(test_operations, "LARGE", {"3MiB": 3 << 20})
+        monkeypatch.setattr(test_operations, "ROUND", 0.001)
+        each, said = Taken(), dict[str, object]()
+        test_operations.test_operations(each, group, said.__setitem__)
+    sizes_of = [f"{one}_{size}" for one in test_operations.OPERATIONS for size in ("1MiB", "3MiB")]
+    assert list(each.asked) == list(said) == sizes_of
+    assert set(test_operations.OPERATIONS) == set(BUS)
 
 
 def test_round_of_all_reduces_loads_the_cards_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
