@@ -11,9 +11,9 @@ import pytest
 
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.report.text.moment_text import moment_of
-from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.running.line_below import LineBelow
 from pytest_anubis.session.running.live_run import Run
+from pytest_anubis.session.running.terminal_plugin import write_apart
 
 LOOK = 1.0
 """Seconds between two looks on a terminal: people read no faster, and looking takes from what is measured."""
@@ -132,9 +132,7 @@ class LiveProgress:
             return
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
-            reporter.ensure_newline()
-            reporter.write_line(printable(self._text))
-            reporter.flush()
+            write_apart(self._config, reporter, self._text)
 
 
 class TimeLeft:

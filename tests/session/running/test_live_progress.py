@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from pytest_anubis.core.run_state import RunState
 from pytest_anubis.session.running import live_progress
 from pytest_anubis.session.running.line_below import LineBelow
 from pytest_anubis.session.running.live_progress import TimeLeft
+from pytest_anubis.session.running.terminal_plugin import write_apart
 
 TESTS = """
 import pytest
@@ -144,6 +147,18 @@ def test_a_log_has_a_line_now_and_then_and_none_with_q(
     assert "\x1b[J" not in result.stdout.str()
     for options in (["-q"], ["-s"], ["--collect-only"]):
         assert "of 4 done" not in pytester.runpytest("--anubis", *options).stdout.str()
+
+
+def test_a_line_does_not_stand_behind_the_dots_of_a_quiet_run(
+    request: pytest.FixtureRequest,
+) -> None:
+    file = io.StringIO()
+    reporter: Any = pytest.TerminalReporter(request.config, file)
+    config: Any = SimpleNamespace(get_terminal_writer=lambda: reporter._tw)
+    reporter.write("..")  # as with -q, and of workers: pytest remembers no file
+    write_apart(config, reporter, "first")
+    write_apart(config, reporter, "second")
+    assert file.getvalue() == "..\nfirst\nsecond\n"
 
 
 def test_time_left_follows_the_plan_first_and_then_how_it_goes() -> None:
