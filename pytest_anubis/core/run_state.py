@@ -46,6 +46,7 @@ class RunState:
     Attributes:
         planned: Every planned test, by node id.
         results: How each test ended that has ended, by node id.
+        elsewhere: Benchmarks that are no part of the run's profile.
         node_verdict: What was decided; None until then.
         expected: Where and when the tests were expected to run; None where nobody said so.
         waits: Running test -> what it waits for at the moment.
@@ -55,6 +56,7 @@ class RunState:
     def __init__(self) -> None:
         self.planned: dict[str, PlannedTest] = {}
         self.results: dict[str, TestResult] = {}
+        self.elsewhere: tuple[str, ...] = ()
         self.node_verdict: NodeVerdict | None = None
         self.expected: PlanPredicted | None = None
         self.waits: dict[str, QuietWait] = {}
@@ -91,6 +93,7 @@ class RunState:
                 self._head = self._head or event
             case TestsPlanned():
                 self.planned.update((test.test, test) for test in event.tests)
+                self.elsewhere = tuple(dict.fromkeys((*self.elsewhere, *event.elsewhere)))
             case TestStarted():
                 self._start(event.test)
             case Measured(measurement=one):
