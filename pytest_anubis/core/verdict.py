@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -289,6 +290,14 @@ class Decision(StrEnum):
         return {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}[self.value]
 
 
+def without_absent(lines: Iterable[str], absent: Iterable[str]) -> tuple[str, ...]:
+    """Return blockers without those about single metrics of absent benchmarks."""
+    heads = tuple(
+        f"{Outcome.NOT_TESTED.value} {name}{end}" for name in absent for end in (" ", ":")
+    )
+    return tuple(line for line in lines if not line.startswith(heads))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeVerdict:
     """What was decided about one node, and what stands in the way of more.
@@ -308,6 +317,7 @@ class NodeVerdict:
         lowest: Lowest similarity of what rejects, 0 where a test failed otherwise; None if nothing does.
         noted: One line per thing that was judged or seen, does not block, and should be known: a loss within
             the healthy spread, an attempt that was repeated, a waiver that covers nothing.
+        absent: Benchmarks of the baseline that never ran on it, and that nothing explains.
     """
 
     node: str
@@ -323,6 +333,12 @@ class NodeVerdict:
     triage: Triage = Triage.NONE
     lowest: Share | None = None
     noted: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def hindrances(self) -> tuple[str, ...]:
+        """What stands in the way; of absent benchmarks the one line about all of them."""
+        return self.blocking if len(self.absent) < 2 else without_absent(self.blocking, self.absent)
 
     @property
     def severity(self) -> tuple[int, int, float, str]:

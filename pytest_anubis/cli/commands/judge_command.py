@@ -9,7 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.shared.arguments import add_baseline, add_split, baseline_place, explain
+from pytest_anubis.cli.shared.arguments import (
+    add_baseline,
+    add_require,
+    add_split,
+    baseline_place,
+    explain,
+)
 from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_file
@@ -78,6 +84,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
     )
+    add_require(parser)
     parser.add_argument(
         "--other-machine",
         action="store_true",
@@ -105,6 +112,7 @@ def run(options: argparse.Namespace) -> int:
         fail_on=options.fail_on,
         require_all=options.require_all,
         other_machine=options.other_machine,
+        required=options.require,
         waivers=waivers,
     )
     if printed:

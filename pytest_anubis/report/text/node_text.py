@@ -24,6 +24,8 @@ from pytest_anubis.report.text.text_table import plain_line, wrap
 
 SHOWN = 40
 """Nodes shown without ``-v``: what is read on a screen or two; the worst are first."""
+MISSED = 4
+"""Benchmarks named that never ran on most of many nodes."""
 NAMED = 6
 """Names of nodes in one line about many."""
 LINES = 3
@@ -57,6 +59,12 @@ class NodeRow:
         return min(found, key=lambda verdict: verdict.severity, default=None)
 
     @property
+    def only_absent(self) -> bool:
+        """Whether it is undecided for nothing but benchmarks that never ran on it."""
+        undecided = self.verdict.decision is Decision.UNDECIDED
+        return undecided and len(self.verdict.hindrances) == 1 < len(self.verdict.blocking)
+
+    @property
     def trouble(self) -> str:
         """Kind of the worst trouble, or what an undecided node lacks."""
         if self.verdict.decision is Decision.REJECTED and self.worst is not None:
@@ -81,7 +89,7 @@ class NodeRow:
         open_ones = sum(verdict.outcome is Outcome.INCONCLUSIVE for verdict in self.told)
         counts[Trouble.UNCLEAR] = open_ones
         # What was never asked has no verdict, only a line.
-        counts[Trouble.MISSING] = max(0, len(self.verdict.blocking) - open_ones)
+        counts[Trouble.MISSING] = max(0, len(self.verdict.hindrances) - open_ones)
         if self.verdict.decision is Decision.UNDECIDED:
             counts[self._lacks] = max(0, counts[self._lacks] - 1)
         return ", ".join(f"{counts[kind]} {kind.value}" for kind in Trouble if counts[kind] > 0)
@@ -159,7 +167,20 @@ def fleet_lines(
     )
     parts = [f"{counts[decision]} {decision.value}" for decision in _ORDER]
     parts[0] += f" ({again} of them to be measured again first)" if again else ""
-    return [*lines, f"{count_text(len(ordered), 'node')}: {', '.join(parts)}"]
+    lines.append(f"{count_text(len(ordered), 'node')}: {', '.join(parts)}")
+    return [*lines, *_way_out(ordered)]
+
+
+def _way_out(rows: Sequence[NodeRow]) -> list[str]:
+    """Say how nodes are accepted that only lack what never ran on them; nothing where there are none."""
+    nodes = sum(row.only_absent for row in rows)
+    if not nodes:
+        return []
+    return [
+        f"{count_text(nodes, 'node')} undecided only for benchmarks that never ran there: run them, or say "
+        "what a node must have run: --require NAME (a component, benchmark or metric; can be given again; "
+        "--require any: whatever it ran)"
+    ]
 
 
 def _groups(ordered: Sequence[NodeRow], verbosity: int) -> list[list[NodeRow]]:
@@ -168,10 +189,12 @@ def _groups(ordered: Sequence[NodeRow], verbosity: int) -> list[list[NodeRow]]:
     groups: dict[tuple[object, ...], list[NodeRow]] = {}
     for number, row in enumerate(ordered):
         key: tuple[object, ...] = (number,)
-        if verbosity <= 0 and row.verdict.decision is Decision.UNDECIDED:
+        if verbosity <= 0 and row.only_absent:
+            key = (Decision.UNDECIDED,)
+        elif verbosity <= 0 and row.verdict.decision is Decision.UNDECIDED:
             key = (Decision.UNDECIDED, row.cause, row.rest)
         elif verbosity <= 0 and many and row.verdict.decision is Decision.ACCEPTED:
-            key = (Decision.ACCEPTED,)
+            key = (Decision.ACCEPTED, bool(row.verdict.absent))
         groups.setdefault(key, []).append(row)
     return list(groups.values())
 
@@ -185,11 +208,23 @@ def _row(group: Sequence[NodeRow]) -> str:
         names = f"{len(group)} nodes ({shown}{more})"
     head = f"{first.verdict.decision.value:9} {first.trouble:10} {names}"
     if len(group) > 1 and first.verdict.decision is Decision.ACCEPTED:
-        return head
+        absent = f": {_absence(group)}, which was not required" if first.verdict.absent else ""
+        return head + absent
+    if len(group) > 1 and first.only_absent:
+        return f"{head}: {_absence(group)}; nothing that ran has failed"
     rest = f"; also {first.rest}" if first.rest else ""
     retest = first.verdict.decision is Decision.REJECTED and first.verdict.triage is Triage.RETEST
     again = "; measure again first" if retest else ""
     return f"{head}: {first.cause}{rest}{again}"
+
+
+def _absence(group: Sequence[NodeRow]) -> str:
+    """Return how many benchmarks never ran on each node of a group, and which ones on most of them."""
+    counts = sorted({len(row.verdict.absent) for row in group})
+    many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+    often = Counter(name for row in group for name in row.verdict.absent).most_common(MISSED)
+    named = ", ".join(f"{without_folders(name)} on {nodes}" for name, nodes in often)
+    return f"{many} benchmarks of the baseline never ran on each, or left no result (most often {named})"
 
 
 def _details(row: NodeRow) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -87,6 +87,7 @@ def judge_fleet(
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
     waivers: Sequence[Waiver] | None = None,
     other_machine: bool = False,
+    required: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -106,6 +107,7 @@ def judge_fleet(
             nothing was measured on it.
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
+        required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
@@ -133,7 +135,9 @@ def judge_fleet(
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
-        nodes += gathered.decide(key, baseline, fail_on, require_all, other_machine)
+        told = {"other_machine": True} if other_machine else {}
+        told |= {"required": tuple(required)} if required else {}
+        nodes += gathered.decide(key, baseline, fail_on, require_all, told)
         findings += class_findings(key, shifts)
         notes += _too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
@@ -296,13 +300,11 @@ class _Nodes:
         baseline: Baseline | None,
         fail_on: Literal["fail", "marginal"],
         require_all: bool,
-        other_machine: bool,
+        told: Mapping[str, Any],
     ) -> list[tuple[NodeVerdict, NodeDetail]]:
         found = []
         for name, verdicts in self._verdicts.items():
-            evidence = self._known(name)
-            if other_machine:
-                evidence = replace(evidence, other_machine=True)
+            evidence = replace(self._known(name), **told)
             verdict = judge_node(
                 verdicts,
                 baseline=baseline,
