@@ -110,6 +110,7 @@ class Trouble(StrEnum):
 
     SLOW = "slow"  # worse than normal, for sure
     FAILED = "failed"  # wrong, broken, or reported by the hardware itself
+    SINGLE = "single value"  # beyond the limit, and one value tells so: to be measured again first
     BORDERLINE = "borderline"  # to be measured again or looked at first
     UNCLEAR = "unclear"  # measured, and could not be judged
     MISSING = "missing"  # no answer at all
@@ -165,6 +166,7 @@ class MetricVerdict:
         evidence: Telemetry and change points found in the measurement, in words.
         action: Next step when the metric is bad.
         waiver: Who answers for its failure, or did until it expired; None if nobody does.
+        part: Which part of the values is far off, in words, where only a part is; else empty.
     """
 
     outcome: Outcome
@@ -198,11 +200,19 @@ class MetricVerdict:
     action: str = ""
     test: str = ""
     waiver: Waiver | None = None
+    part: str = ""
 
     @property
     def loss(self) -> float | None:
         """Loss relative to what is normal: .12 is 12 % slower, 29 thirty times as long (`relative_loss`)."""
         return None if self.similarity is None else relative_loss(self.similarity, self.better)
+
+    @property
+    def worth_a_look(self) -> bool:
+        """Whether it rejects nothing and is to be looked at: unusual, or a part of its values is far off."""
+        return self.outcome is Outcome.MARGINAL or (
+            self.reason is Reason.UNDETECTABLE and bool(self.part)
+        )
 
     @property
     def too_short(self) -> bool:
@@ -227,6 +237,8 @@ class MetricVerdict:
         if self.outcome is Outcome.FAIL and not self.retest:
             measured = self.similarity is not None and self.better != "equal"
             return Trouble.SLOW if measured else Trouble.FAILED
+        if self.outcome is Outcome.FAIL and self.retest == SINGLE_VALUE:
+            return Trouble.SINGLE
         return _TROUBLES.get(self.outcome, Trouble.NONE)
 
     @property
@@ -241,6 +253,9 @@ class MetricVerdict:
             -(self.certainty or 0.0) if triage else 0.0,
         )
 
+
+SINGLE_VALUE = "a single value"
+"""Why a failure is to be measured again that one value tells of (`MetricVerdict.retest`)."""
 
 HOST = ("", "cpu", "node")
 """Devices of which a node has one: nothing to tell apart, and the component says which part it is."""

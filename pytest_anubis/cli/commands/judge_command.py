@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -132,6 +133,9 @@ def run(options: argparse.Namespace) -> int:
         tell(f"note: {note}")
     rows = rows_of(judged)
     tell(*fleet_lines(rows, width=terminal_width(), verbosity=options.verbose))
+    worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
+    if worst is not None and worst.trouble and not options.split:  # a report knows no split classes
+        tell(f"see one: {shlex.join(_dossier_command(options, worst.verdict.node))}")
     if options.html is not None:
         page = fleet_page(rows, [finding.text for finding in judged.findings], judged.notes)
         write_file(options.html, page)
@@ -149,6 +153,14 @@ def run(options: argparse.Namespace) -> int:
     if Decision.UNDECIDED in decisions or not decisions or damaged:
         return Decision.UNDECIDED.exit_code
     return 0
+
+
+def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:
+    """Return the command line of one node's dossier."""
+    named = ["--baseline", str(options.baseline)] if options.baseline is not None else []
+    required = [word for name in options.require for word in ("--require", name)]
+    runs = map(str, options.runs)
+    return ["anubis", "report", *runs, *named, *required, "--node", node, "--html", "node.html"]
 
 
 def _waivers(path: Path | None) -> tuple[Waiver, ...] | None:

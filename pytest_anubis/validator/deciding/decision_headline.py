@@ -175,12 +175,18 @@ def _reservations(
         if names:
             count = f"{len(names)} " if reason is Reason.WAIVED else ""
             found.append(f"{count}{what}: {', '.join(names)}")
-    marginal = (v for v in verdicts if v.outcome is Outcome.MARGINAL and v.reason in _UNUSUAL)
+    marginal = (
+        v
+        for v in verdicts
+        if v.worth_a_look and (v.reason in _UNUSUAL or v.outcome is Outcome.PASS)
+    )
     unusual = sorted(marginal, key=lambda verdict: verdict.severity)
     if unusual:
         first, more = unusual[0], f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         how = "changed within its run"
-        if first.reason is Reason.UNUSUAL and first.similarity is not None:
+        if first.part:
+            how = f"in its distribution: {first.part}"
+        elif first.reason is Reason.UNUSUAL and first.similarity is not None:
             how = loss_text(first.similarity, first.better, first.unit)
         found.append(f"to be looked at: {_names([first])[0]} ({how}){more}")
     without = {(v.benchmark, v.metric, v.group) for v in _reasons(verdicts, Reason.NO_CRITERION)}

@@ -12,7 +12,12 @@ from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.changes.segments import Segments, with_segments
 from pytest_anubis.validator.judging.certainty import UNKNOWN, certainty_of
-from pytest_anubis.validator.judging.sample_judging import Subject, conclude, judge_row
+from pytest_anubis.validator.judging.sample_judging import (
+    Subject,
+    conclude,
+    judge_row,
+    part_of,
+)
 from pytest_anubis.validator.judging.verdict_table import (
     INCONCLUSIVE,
     NOT_TESTED,
@@ -111,7 +116,8 @@ class JudgedColumns:
         held = criterion_for(alike, criterion, looks)
         moved = reason is Reason.CLASS_SHIFT and self.shift is not None
         sure = UNKNOWN if moved else certainty_of(population.sample(row), alike, held, looks)
-        full = conclude(base, alike, held, baseline, sure=sure)
+        part = part_of(population.sample(row), alike, held)
+        full = conclude(base, alike, held, baseline, sure=sure, part=part)
         if not moved or self.shift is None:
             return full
         text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
