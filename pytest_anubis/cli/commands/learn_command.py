@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.learning.doubts import is_doubtful
+from pytest_anubis.cli.learning.kept_decisions import with_kept_decisions
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
 from pytest_anubis.cli.learning.rounds import Rounds
@@ -316,11 +317,12 @@ def _learn_class(
         checks=plain_checks(of_class),
         machine=tuple(sorted(marks)) if baseline.one_machine else (),
     )
+    baseline, kept = with_kept_decisions(baseline, options.output)
     try:  # before anything is said: whoever reads may have seen enough (``head``)
         path = save_baseline(baseline, options.output) if baseline.criteria else None
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
-    say(*learned_lines(baseline, verbose=options.verbose, see=see))
+    say(*learned_lines(baseline, verbose=options.verbose, see=see), *kept)
     if path is None:
         return baseline
     say(f"written: {path}")
