@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.learning.doubts import is_doubtful
-from pytest_anubis.cli.learning.kept_decisions import with_kept_decisions
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
 from pytest_anubis.cli.learning.rounds import Rounds
@@ -302,6 +301,7 @@ def _learn_class(
     see: Sequence[Sequence[str]] = (),
 ) -> Baseline:
     """Learn and write the baseline of one class; one without criteria is not written."""
+    from pytest_anubis.cli.learning.kept_decisions import with_kept_decisions
     from pytest_anubis.validator import LearnError
 
     with Progress("learning") as progress:

@@ -30,6 +30,7 @@ from pytest_anubis.validator.judging.column_judging import (
     judge_columns,
     judge_populations,
 )
+from pytest_anubis.validator.judging.device_split import beside_devices
 from pytest_anubis.validator.judging.history_judging import judge_latest
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
 from pytest_anubis.validator.judging.population_shift import NAMED, class_findings, settle_shift
@@ -164,7 +165,7 @@ def _judge_class(
             if judged.criterion is None and len(judged.population):
                 lonely.append(judged.population)
             else:
-                yield find_changes(settle_shift(judged)[0], baseline)
+                yield find_changes(beside_devices(settle_shift(judged)[0]), baseline)
     besides = [_undecided(beside, baseline) for beside in judge_by_peers(lonely)]
     alone = [place for place, one in enumerate(besides) if not isinstance(one, PeerColumns)]
     for place, judged in zip(

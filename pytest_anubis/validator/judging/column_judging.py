@@ -57,6 +57,7 @@ class JudgedColumns:
         paced: Rows that were judged at the host's reference pace as well.
         current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
         waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
+        beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
     """
 
     population: Population
@@ -72,6 +73,7 @@ class JudgedColumns:
     paced: frozenset[int] = frozenset()
     current: Mapping[int, MetricVerdict] = field(default_factory=dict)
     waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
+    beside: Mapping[int, str] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
@@ -80,6 +82,9 @@ class JudgedColumns:
         if row in self.current:
             return self.current[row]
         full = self.settled(row, baseline)
+        if row in self.beside:
+            text = f"{full.text}; but {self.beside[row]}"
+            full = replace(full, outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text=text)
         found = self.changes.get(row)
         return full if found is None else with_segments(full, found)
 
