@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from suites.accelerators import single_precision
+from pytest_anubis.benchmarking.precision import single_precision
 from suites.compute.kernels import Gemm
 from suites.compute.test_gemm import SIZES
 from suites.memory.stream import OPERATIONS, Stream

@@ -45,6 +45,7 @@ class RunState:
     Attributes:
         planned: Every planned test, by node id.
         results: How each test ended that has ended, by node id.
+        elsewhere: Benchmarks that are no part of the run's profile.
         node_verdict: What was decided; None until then.
         warnings: What was wrong with the journal that the events came from.
     """
@@ -52,6 +53,7 @@ class RunState:
     def __init__(self) -> None:
         self.planned: dict[str, PlannedTest] = {}
         self.results: dict[str, TestResult] = {}
+        self.elsewhere: tuple[str, ...] = ()
         self.node_verdict: NodeVerdict | None = None
         self.warnings: list[str] = []
         self._head: RunStarted | None = None
@@ -86,6 +88,7 @@ class RunState:
                 self._head = self._head or event
             case TestsPlanned():
                 self.planned.update((test.test, test) for test in event.tests)
+                self.elsewhere = tuple(dict.fromkeys((*self.elsewhere, *event.elsewhere)))
             case TestStarted():
                 self._start(event.test)
             case Measured(measurement=one):

@@ -136,6 +136,12 @@ CAUSES = (
         "a limit of processes, threads or open files was reached",
         "raise it (ulimit -n, ulimit -u, the container's pids limit)",
     ),
+    # Ours (benchmarking/tools.py): another version of a tool prints something else.
+    _cause(
+        r"^UnreadableOutput",
+        "the output of a tool is not what its adapter knows",
+        "use the version of the tool that the adapter's page names, or mend the adapter",
+    ),
     # cudaErrorStreamCapture... (900, 904 to 907). Not 901, which hides an error that came before.
     _cause(
         r"when stream is capturing|in a capturing stream|on a capturing (blocking )?stream|uncaptured work|"

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
 
-from suites.accelerators import fitting, stay_near
-from suites.children import Message, answer
+from pytest_anubis.benchmarking.children import Handler, Message
+from pytest_anubis.benchmarking.ranks import serve
+from pytest_anubis.benchmarking.sizes import fitting
 from suites.compute.kernels import Gemm
-
-TIMEOUT = timedelta(seconds=60)
-"""After which a rank gives up on the others."""
 
 PERIOD = 1021
 """After so many elements the numbers repeat: a prime, so that what goes astray shows."""
@@ -52,11 +49,6 @@ class Rank:
         self._ramp = torch.empty(0)
         self._gemm: Gemm | None = None
         self._products = 0
-
-    def join(self, _request: Message) -> Message:
-        """Answer when all ranks have begun: the first message of a group connects them."""
-        dist.barrier()
-        return {}
 
     def fit(self, request: Message) -> Message:
         """Answer how many of the ``bytes`` that are wanted this rank's device has room for."""
@@ -155,37 +147,17 @@ def _repeated(part: Callable[[], object], times: int) -> Callable[[], None]:
     return work
 
 
-def main(
-    descriptor: str,
-    number: str,
-    world: str,
-    backend: str,
-    store: str,
-    threads: str,
-    *,
-    reduce: Reduce = all_reduce,
-) -> None:
+def main(*arguments: str, reduce: Reduce = all_reduce) -> None:
     """Join the group and answer until the parent closes the socket."""
-    device = torch.device("cpu")
-    if backend == "nccl":
-        device = torch.device("cuda", int(number))
-        stay_near(torch.cuda.get_device_properties(device))  # before anything has threads
-        torch.cuda.set_device(device)
-    torch.set_num_threads(int(threads))
-    dist.init_process_group(
-        backend,
-        init_method=f"file://{store}",
-        rank=int(number),
-        world_size=int(world),
-        timeout=TIMEOUT,
-        device_id=device if backend == "nccl" else None,
-    )
-    try:
-        rank = Rank(int(number), int(world), device, reduce)
-        calls = ("join", "fit", "prepare", "reduce", "overlap", "check")
-        answer(int(descriptor), {name: getattr(rank, name) for name in calls})
-    finally:
-        dist.destroy_process_group()
+
+    def make(
+        number: int, world: int, device: torch.device, _own: Sequence[str]
+    ) -> Mapping[str, Handler]:
+        rank = Rank(number, world, device, reduce)
+        calls = ("fit", "prepare", "reduce", "overlap", "check")
+        return {name: getattr(rank, name) for name in calls}
+
+    serve(arguments, make)
 
 
 if __name__ == "__main__":

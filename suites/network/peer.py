@@ -14,7 +14,7 @@ import sys
 import time
 import zlib
 
-from suites.children import Message, answer
+from pytest_anubis.benchmarking.children import Message, answer
 
 HEADER = struct.Struct("!cQ")
 REPLY = struct.Struct("!QQ")

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from suites.accelerators import checking_device, single_precision
+from pytest_anubis.benchmarking.placement import checking_device
+from pytest_anubis.benchmarking.precision import single_precision
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
-from suites.accelerators import fitting
+from pytest_anubis.benchmarking.sizes import fitting
 
 if TYPE_CHECKING:
     from suites.training.step import TrainingStep

@@ -83,6 +83,15 @@ def coverage_text(node: NodeVerdict) -> str:
     return text
 
 
+def elsewhere_lines(benchmarks: Sequence[str], profile: str, *, verbosity: int = 0) -> list[str]:
+    """Return one line that counts the benchmarks of other profiles; with ``-v`` their names as well."""
+    if not benchmarks or verbosity < 0:
+        return []
+    line = f"not part of {profile}, does not block: {count_text(len(benchmarks), 'benchmark')}"
+    names = [f"  {name}" for name in benchmarks]
+    return [f"{line} of other profiles (--anubis-profile)", *(names if verbosity > 0 else ())]
+
+
 def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
     """Return how many metrics had too few values for a search for changes, counted by component."""
     short = {(v.benchmark, v.metric, v.group): v.component for v in verdicts if v.too_short}

@@ -15,7 +15,7 @@ from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.goal_tree import questions_text
 from pytest_anubis.report.text.headlines import baseline_line, inventory_line, waiting_line
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.report.text.summary_text import summary_lines
+from pytest_anubis.report.text.summary_text import elsewhere_lines, summary_lines
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.selecting.pruning import stands_down
@@ -122,6 +122,8 @@ class Terminal:
             text = f"anubis: {run.internal_error}; everything measured is in {run.record_path}"
             terminalreporter.write_line(printable(text), red=True)
         verdict = run.state.node_verdict
+        profile = run.context.settings.profile
+        elsewhere = elsewhere_lines(run.state.elsewhere, profile, verbosity=verbosity)
         duties = duty_lines(
             tuple(run.state.results.values()),
             tuple(run.state.planned.values()),
@@ -131,7 +133,7 @@ class Terminal:
             if run.record_path and run.context.settings.mode == "measure":
                 terminalreporter.write_line("anubis: measured, not judged: nothing is accepted")
             if verbosity >= 0:
-                for line in duties:
+                for line in (*elsewhere, *duties):
                     terminalreporter.write_line(f"anubis: {line}")
             if run.record_path and (verbosity >= 0 or run.incomplete):
                 terminalreporter.write_line(f"anubis: {_recorded(run)}")
@@ -148,7 +150,7 @@ class Terminal:
             terminalreporter.write_line(text, **{style: True} if style else {})
         if verbosity >= 0:
             questions = questions_text(tuple(run.state.planned.values()), run.state.record().told)
-            for line in filter(None, (questions, *duties)):
+            for line in filter(None, (questions, *elsewhere, *duties)):
                 terminalreporter.write_line(printable(line))
         for line in run.usage_errors():
             terminalreporter.write_line(
