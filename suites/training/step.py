@@ -19,8 +19,8 @@ CHECKED = (slice(4), slice(128))
 that costs an accelerator hundredths of a second and a CPU about one."""
 
 LOSS_SCALE = 1024.0
-"""What the loss is multiplied by in float16, whose smallest number is 6e-8: gradients are mostly smaller. Fixed, as
-looking whether something overflowed would have the host wait in every step."""
+"""What the loss is multiplied by in float16, whose smallest number is 6e-8: gradients are mostly smaller.
+Fixed, as looking whether something overflowed would have the host wait in every step."""
 
 STEPS_BEFORE_CAPTURE = 3
 """Steps before the one that is captured, as CUDA's graphs want: libraries choose kernels and take memory."""
@@ -41,6 +41,10 @@ class TrainingStep:
         device: Where to train.
         half: Compute in the type `kind` where torch's automatic choice says so.
         kind: ``torch.bfloat16`` or ``torch.float16``.
+
+    Attributes:
+        model: The network.
+        through: What a step goes through: the network, or what exchanges its gradients with other ranks.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class TrainingStep:
         if device.type != "cpu" and inputs.ndim == 4:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._inputs = self._inputs.contiguous(memory_format=torch.channels_last)
+        self.through = self.model
         self._loss, self._make_optimizer = loss, optimizer
         self._optimizer = optimizer(self.model.parameters())
         self._half = half
@@ -74,6 +79,13 @@ class TrainingStep:
             self._graph.replay()
         else:
             self._step()
+
+    def run_for_nothing(self) -> None:
+        """Make a step that ends with a gradient of zeros: the same work, and ranks keep the same weights."""
+        self._optimizer.zero_grad()
+        self._backward(self.through, self._inputs, self._targets, self._half)
+        torch._foreach_zero_(self._gradients())
+        self._optimizer.step()
 
     def capture(self) -> str:
         """Capture the step as a graph, so that it costs the host one launch and not a thousand.
@@ -108,7 +120,7 @@ class TrainingStep:
             halves: Compute in the low type (True) or in single precision, which is true single precision,
                 never TF32.
         """
-        twin = _smooth(copy.deepcopy(self.model))
+        twin = smooth(copy.deepcopy(self.model))
         inputs, targets = self._inputs[CHECKED[:1]], self._targets[CHECKED[:1]]
         if inputs.ndim < 4:  # sequences
             inputs, targets = (x[:, CHECKED[1]] if x.ndim > 1 else x for x in (inputs, targets))
@@ -143,10 +155,9 @@ class TrainingStep:
 
     def _step(self) -> None:
         self._optimizer.zero_grad()
-        loss = self._backward(self.model, self._inputs, self._targets, self._half)
+        loss = self._backward(self.through, self._inputs, self._targets, self._half)
         if self._scale(self._half) != 1.0:
-            gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-            torch._foreach_mul_(gradients, 1 / LOSS_SCALE)
+            torch._foreach_mul_(self._gradients(), 1 / LOSS_SCALE)
         self._optimizer.step()
         self._last = loss
         if self._first is None:
@@ -161,6 +172,9 @@ class TrainingStep:
         scale = self._scale(half)
         (loss if scale == 1.0 else loss * scale).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
+
+    def _gradients(self) -> list[torch.Tensor]:
+        return [p.grad for p in self.model.parameters() if p.grad is not None]
 
     def _scale(self, half: bool) -> float:
         """Return what the gradients are multiplied by."""
@@ -197,8 +211,8 @@ def as_graph(
     return graph, ""
 
 
-def _smooth(model: nn.Module) -> nn.Module:
-    """Take out whatever rounding can decide: ReLU's kink, which number is the largest, which expert is taken."""
+def smooth(model: nn.Module) -> nn.Module:
+    """Take out what rounding decides: ReLU's kink, which number is the largest, which expert is taken."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.ReLU):

@@ -1,4 +1,4 @@
-"""A row of the catalogue as something that runs: network, batch, training step, and what they take of a memory."""
+"""A row of the catalogue as something that runs: network, batch, training step, and its share of a memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
-import pytest
 import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
@@ -22,12 +21,24 @@ CLASSES = 1000
 """Kinds of pictures; ``sequences`` and ``texts`` have those of their shape."""
 
 RATES = {"pictures": 1e-3, "sequences": 1e-3, "texts": 2e-5, "language": 1e-4}
-"""Learning rates: small enough that no network leaves the way down on one batch, for as long as it is measured."""
+"""Learning rates: small enough that no network leaves the way down on one batch, for as long as it is
+measured."""
 
 LIGHT_RATE = 1e-2
+CHECKED_TOKENS = 512
+"""Tokens of the one text whose loss is computed in double precision too."""
+
 STATE = {False: 16, True: 4}
-"""Bytes of a parameter in training: single precision with its gradient and Adam's two moments; `light` (True): a
-half with its gradient."""
+"""Bytes of a parameter in training: single precision with its gradient and Adam's two moments; `light`
+(True): a half with its gradient."""
+
+
+COUNTED = 8
+"""Elements of a sequence for which is counted what a network keeps."""
+
+
+class NoRoomError(RuntimeError):
+    """A device has too little memory for a network."""
 
 
 def network(
@@ -76,7 +87,8 @@ def training_step(
         workload: What is trained.
         sizes: Its batch.
         device: Where.
-        dtype: Type of the products: with a short one torch chooses what is computed in it, and weights stay in
+        dtype: Type of the products: with a short one torch chooses what is computed in it, and weights
+            stay in
             single precision, but for a network that is `light`.
         part: Another number gives another batch.
     """
@@ -114,7 +126,8 @@ def loss(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 def fitting_batch(workload: Workload, sizes: Sizes, device: torch.device) -> Sizes:
     """Return the batch that an accelerator has room for, halved until it fits; a CPU's as it is.
 
-    Skips, as not applicable, where weights, gradients and the optimiser's state alone have no room.
+    Raises:
+        NoRoomError: Weights, gradients and the optimiser's state alone are too much.
     """
     known = memory_of(device)
     if known is None:
@@ -122,8 +135,8 @@ def fitting_batch(workload: Workload, sizes: Sizes, device: torch.device) -> Siz
     state = STATE[workload.light] * workload.parameters
     one = bytes_of_example(workload, sizes)
     if state + one > FREE_SHARE * min(known):
-        pytest.skip(
-            f"not applicable: training {workload.name} takes {(state + one) / 1e9:.0f} GB, of which this card "
+        raise NoRoomError(
+            f"training {workload.name} takes {(state + one) / 1e9:.0f} GB, of which this card "
             f"has {min(known) / 1e9:.0f}"
         )
     batch = max(1, fitting(sizes.batch * one, device) // one)
@@ -132,11 +145,44 @@ def fitting_batch(workload: Workload, sizes: Sizes, device: torch.device) -> Siz
     return Sizes(batch=batch, length=sizes.length)
 
 
+def fitting_served(workload: Workload, sizes: Sizes, device: torch.device, dtype: str) -> Sizes:
+    """Return the batch of inference that a device has room for, halved until it fits.
+
+    Raises:
+        NoRoomError: The weights alone are too much.
+    """
+    known = memory_of(device)
+    if known is None:
+        return sizes
+    kind = cast(torch.dtype, getattr(torch, dtype))
+    weights = workload.parameters * kind.itemsize
+    one = (
+        bytes_of_example(workload, sizes) * kind.itemsize // 4
+    )  # more than inference keeps at any moment
+    if weights + one > FREE_SHARE * min(known):
+        raise NoRoomError(
+            f"{workload.name} in {dtype} takes {(weights + one) / 1e9:.0f} GB, of which this "
+            f"card has {min(known) / 1e9:.0f}"
+        )
+    return Sizes(batch=max(1, fitting(sizes.batch * one, device) // one), length=sizes.length)
+
+
+def forward_error(model: nn.Module, workload: Workload, device: torch.device) -> float:
+    """Return the relative error of the loss on one text, beside double precision with the same weights."""
+    sizes = Sizes(batch=1, length=CHECKED_TOKENS)
+    inputs, targets = draw(workload, sizes, device)
+    with torch.no_grad():
+        found = float(loss(model(inputs), targets))
+        with double_precision(model):
+            exact = float(loss(model(inputs), targets))
+    return abs(found - exact) / abs(exact)
+
+
 def bytes_of_example(workload: Workload, sizes: Sizes) -> int:
     """Return the bytes that one example of a batch keeps for the way back, in single precision.
 
-    Counted on the device ``meta``, where nothing is computed. Scores of attention are not counted: no card keeps
-    them.
+    Counted on the device ``meta``, where nothing is computed. Scores of attention are not counted: no card
+    keeps them.
     """
     meta = torch.device("meta")
     seen: dict[int, int] = {}
@@ -147,20 +193,24 @@ def bytes_of_example(workload: Workload, sizes: Sizes) -> int:
             seen[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
         return tensor
 
+    # What a recurrent network keeps grows with its length, and so does the time to count it.
+    length = min(sizes.length, COUNTED) if workload.task == "sequences" else sizes.length
     model = network(workload, meta)
     weights = {p.untyped_storage()._cdata for p in model.parameters()}
-    inputs, targets = draw(workload, Sizes(batch=1, length=sizes.length), meta)
+    inputs, targets = draw(workload, Sizes(batch=1, length=length), meta)
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         loss(model(inputs), targets)
-    return sum(size for storage, size in seen.items() if storage not in weights)
+    kept = sum(size for storage, size in seen.items() if storage not in weights)
+    return kept * sizes.length // length
 
 
 @contextmanager
 def double_precision(model: nn.Module) -> Iterator[None]:
     """Let a network compute in double precision with the weights that it has, one layer at a time.
 
-    Each layer's weights are widened before its turn and narrowed after, which changes no bit of them: a network that
-    fills a card with its weights can be checked there. Without gradients; its inputs have to be double or whole.
+    Each layer's weights are widened before its turn and narrowed after, which changes no bit of them: a
+    network that fills a card with its weights can be checked there. Without gradients; its inputs have to
+    be double or whole.
     """
     hooks = []
     for module in model.modules():

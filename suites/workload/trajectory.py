@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pytest_anubis.benchmarking.verification import fingerprint
@@ -64,7 +62,7 @@ def follow(step: TrainingStep, steps: int = STEPS) -> Trajectory:
         for _ in range(steps):
             step.run()
             losses.append(step.losses()[1])
-    return Trajectory(tuple(losses), fingerprint_of(step.model))
+    return Trajectory(tuple(losses), fingerprint_of(step.model.state_dict().values()))
 
 
 def follow_exactly(step: TrainingStep, steps: int = STEPS) -> tuple[float, ...]:
@@ -83,11 +81,11 @@ def loss_error(losses: tuple[float, ...], exact: tuple[float, ...]) -> float:
     return math.nan if any(math.isnan(error) for error in errors) else max(errors)
 
 
-def fingerprint_of(model: nn.Module) -> int:
-    """Return 64 bits that change with every bit of the weights and running means of a network."""
+def fingerprint_of(tensors: Iterable[torch.Tensor]) -> int:
+    """Return 64 bits that change with every bit of several tensors."""
     total = 0
-    for tensor in model.state_dict().values():
-        total = (total * _ODD + fingerprint(tensor.contiguous())) % (1 << 64)
+    for tensor in tensors:
+        total = (total * _ODD + fingerprint(tensor.detach().contiguous())) % (1 << 64)
     return total
 
 
@@ -95,20 +93,23 @@ def fingerprint_of(model: nn.Module) -> int:
 def deterministic() -> Iterator[None]:
     """Use operations that give the same bits every time, and only these.
 
-    What torch says of cuBLAS without a workspace of a fixed size is no objection: its results vary where several
-    streams are in use, and here there is one.
+    What torch says of cuBLAS without a workspace of a fixed size is no objection: its results vary where
+    several streams are in use, and here there is one.
 
     Raises:
-        NotDeterministicError: At the end of the block, if torch said that an operation in it is none of these.
+        NotDeterministicError: Torch said that an operation in the block is none of these.
     """
-    before = torch.are_deterministic_algorithms_enabled(), (
-        torch.is_deterministic_algorithms_warn_only_enabled()
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        (torch.is_deterministic_algorithms_warn_only_enabled()),
     )
     tuned = torch.backends.cudnn.benchmark
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.backends.cudnn.benchmark = False  # the quickest of several may be another one each time
+        torch.backends.cudnn.benchmark = (
+            False  # the quickest of several may be another one each time
+        )
         try:
             # Of the fused kinds of attention this one can go its way back in a fixed order.
             with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):

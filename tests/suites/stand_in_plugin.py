@@ -30,6 +30,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from suites.compute import test_gemm
     from suites.memory import test_transfer
     from suites.training import test_step
+    from suites.workload.catalogue import BY_NAME, Sizes
     from tests.suites.stand_in_card import stand_in
 
     torch.set_num_threads(1)
@@ -52,5 +53,6 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     )
     monkeypatch.setattr(test_step, "SEQUENCES", 4)
     monkeypatch.setattr(test_step, "SEQUENCE_BYTES", 1 << 20)
+    monkeypatch.setitem(BY_NAME["llama-small"].served, "card", Sizes(batch=1, length=16))  # type: ignore[arg-type]
     with stand_in(memory=MEMORY, rounded=False):
         yield

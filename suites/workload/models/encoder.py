@@ -1,4 +1,4 @@
-"""A transformer that reads in both directions (BERT: Devlin et al. 2018, arXiv 1810.04805), with a classifier."""
+"""A transformer that reads both ways (BERT: Devlin et al. 2018, arXiv 1810.04805), with a classifier."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""A mixture of experts: each token goes through few of many feed-forward parts (Shazeer et al. 2017, arXiv 1701.06538).
+"""A mixture of experts: each token goes through few of many feed-forward parts (Shazeer et al. 2017).
 
-Every expert has room for so many tokens (GShard, arXiv 2006.16668) and is always computed full, so that a step is the
-same work whatever the router says, is captured as a graph, and waits for no count on the host.
+Every expert has room for so many tokens (GShard, arXiv 2006.16668) and is always computed full, so that a
+step is the same work whatever the router says, is captured as a graph, and waits for no count on the host.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import torch
 from torch import nn
@@ -43,7 +44,7 @@ class Experts(nn.Module):
             nn.init.normal_(weights, std=SPREAD)
 
     def smooth(self) -> None:
-        """Choose experts by the tokens' places from now on: a choice by numbers that are nearly equal is luck."""
+        """Choose experts by the tokens' places from now on: a choice between nearly equal numbers is luck."""
         self.by_place = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -64,7 +65,8 @@ class Experts(nn.Module):
 
     def _choose(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the shares (tokens, chosen), which add up to 1, and the numbers of the experts."""
-        with torch.autocast(tokens.device.type, enabled=False):  # eight digits tell more than three
+        # Eight digits tell more than three. Without numbers there is nothing to round.
+        with nullcontext() if tokens.is_meta else torch.autocast(tokens.device.type, enabled=False):
             kind = torch.promote_types(tokens.dtype, torch.float32)
             scores = functional.linear(tokens.to(kind), self.router.weight.to(kind))
         if self.by_place:
@@ -80,7 +82,7 @@ class Experts(nn.Module):
         return min(tokens, math.ceil(SPARE * tokens * self.chosen / self.count))
 
     def _rows(self, experts: torch.Tensor, room: int) -> torch.Tensor:
-        """Return where each choice lies among the experts' rows, (tokens * chosen,); the last row is for the rest."""
+        """Return each choice's row among those of the experts, (tokens * chosen,); the last for the rest."""
         flat = experts.flatten()
         ours = functional.one_hot(flat, self.count)
         place = (ours.cumsum(0) * ours).sum(1) - 1

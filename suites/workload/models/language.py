@@ -1,4 +1,4 @@
-"""What the language models share: tokens in, scores of the next token out, and keys and values that are kept."""
+"""What language models share: tokens in, scores of the next token out, keys and values that are kept."""
 
 from __future__ import annotations
 

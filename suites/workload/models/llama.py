@@ -1,6 +1,7 @@
-"""Llama (Touvron et al. 2023, arXiv 2302.13971 and 2307.09288): turned queries and keys, heads that share keys, SwiGLU.
+"""Llama (Touvron et al. 2023, arXiv 2307.09288): turned queries and keys, heads that share keys, SwiGLU.
 
-With several experts in place of the one feed-forward part it is Mixtral (Jiang et al. 2024, arXiv 2401.04088).
+With several experts in place of the one feed-forward part it is Mixtral (Jiang et al. 2024, arXiv
+2401.04088).
 """
 
 from __future__ import annotations

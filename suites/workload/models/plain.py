@@ -14,6 +14,8 @@ GRID = 7
 """Height and width of what the first of the three full layers sees: a 32nd of a picture of 224."""
 
 HIDDEN = 4096
+FULL = 0.01
+"""Standard deviation of the first weights of a full layer, as in the paper: the first scores are near 0."""
 
 
 class _Grid(nn.Module):
@@ -42,13 +44,16 @@ def build(*, layers: int, classes: int = 1000) -> nn.Module:
 
 
 def draw_like_he(model: nn.Module) -> nn.Module:
-    """Draw the weights of all convolutions and full layers so that signals keep their size through ReLUs.
+    """Draw convolutions' weights so that signals keep their size through ReLUs, those of full layers small.
 
-    Torch's own choice shrinks them by each layer: after nineteen nothing is left that could be learned from.
+    Torch's own choice shrinks signals by each layer: after nineteen nothing is left that could be learned
+    from.
     """
     for module in model.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        elif isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=FULL)
+        if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
     return model

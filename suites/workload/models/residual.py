@@ -1,4 +1,4 @@
-"""Residual networks of 50 layers and more (He et al. 2015, arXiv 1512.03385; the stride in the 3x3 convolution)."""
+"""Residual networks of 50 layers and more (He et al. 2015, arXiv 1512.03385)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ EXPANSION = 4
 """Channels at the end of a block over those inside of it."""
 
 BRANCH = 0.25
-"""What a branch is multiplied by at first, by its last normalisation: with 1 the gradients of a hundred layers are
-noise (Balduzzi et al. 2017), and so is what rounding does to them; with 0 the branch itself would have none."""
+"""What a branch is multiplied by at first, by its last normalisation: with 1 the gradients of a hundred
+layers are noise (Balduzzi et al. 2017), and so is what rounding does to them; with 0 the branch itself
+would have none."""
 
 
 class _Block(nn.Module):
