@@ -305,10 +305,13 @@ class RunRecord:
 
 
 def card_texts(devices: Iterable[str], inventory: Mapping[str, Any]) -> dict[str, str]:
-    """Return device -> slot and serial number of its card in words, as far as an inventory knows them."""
+    """Return device -> slot and serial number of its card in words, as far as an inventory knows them.
+
+    A pair (``cuda:0>cuda:3``) stands for its two ends.
+    """
     found = {}
     accelerators = inventory.get("accelerators") or ()
-    for device in devices:
+    for device in (end for name in devices for end in name.split(">")):
         position = device.partition(":")[2]
         if position.isdecimal() and int(position) < len(accelerators):
             slot, serial = (

@@ -62,8 +62,9 @@ def failure_text(
 
 
 def place_text(device: str, cards: Mapping[str, str]) -> str:
-    """Return a device with slot and serial number of its card, where they are known."""
-    card = cards.get(device, "")
+    """Return a device with slot and serial number of its card, where they are known; of a pair, of both."""
+    ends = [cards[end] for end in device.split(">") if end in cards]
+    card = " > ".join(ends)
     return f"{device} ({card})" if card else device
 
 
