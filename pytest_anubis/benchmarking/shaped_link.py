@@ -34,8 +34,8 @@ LEAST_BURST = 16 << 10
 """Bytes of the bucket at least: a packet, and what the card's offloading makes of several."""
 
 QUEUE = 64 << 20
-"""Bytes that may wait in the shaper's queue: more than TCP ever has under way, so that nothing is dropped. With
-a queue of 50 ms TCP lost packets and reached a half of the rate."""
+"""Bytes that may wait in the shaper's queue: more than TCP ever has under way, so that nothing is dropped.
+With a queue of 50 ms TCP lost packets and reached a half of the rate."""
 
 _NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-([ab])")
 _SECONDS = 20.0
