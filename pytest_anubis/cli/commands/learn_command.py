@@ -14,6 +14,7 @@ from pytest_anubis.cli.learning.doubts import is_doubtful
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command
 from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
 from pytest_anubis.cli.learning.rounds import Rounds
+from pytest_anubis.cli.learning.true_costs import cost_lines
 from pytest_anubis.cli.shared.arguments import (
     add_output,
     add_profile,
@@ -315,7 +316,7 @@ def _learn_class(
         path = save_baseline(baseline, options.output) if baseline.criteria else None
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
-    for line in learned_lines(baseline):
+    for line in (*learned_lines(baseline), *cost_lines(of_class)):
         say(line)
     if path is None:
         return baseline

@@ -20,6 +20,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.validator.deciding.machine_identity import strange_to
 
+_JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
 """Reasons of what is MARGINAL by its values: not costly, and an acceptance says it."""
 
@@ -105,8 +106,7 @@ def troubles_text(verdicts: Iterable[MetricVerdict]) -> str:
 
 def judged_by_fleet(verdict: MetricVerdict) -> bool:
     """Return whether a metric was held against a criterion of the baseline; one that is waived was not."""
-    judged = verdict.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
-    return judged and verdict.reference is Reference.FLEET
+    return verdict.reference is Reference.FLEET and verdict.outcome in _JUDGED
 
 
 def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:

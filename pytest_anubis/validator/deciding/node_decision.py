@@ -65,7 +65,8 @@ def judge_node(
         The decision with everything that stands in the way of more.
     """
     evidence = evidence or RunEvidence()
-    verdicts = [with_waiver(verdict, evidence.waivers, fail_on) for verdict in verdicts]
+    if evidence.waivers:
+        verdicts = [with_waiver(verdict, evidence.waivers, fail_on) for verdict in verdicts]
     criteria = tuple(expected) if expected is not None else baseline.criteria if baseline else ()
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
@@ -144,17 +145,18 @@ def _blockers(
     blocking: list[str] = []
     listed: list[str] = []
     noted: list[str] = []
-    wanted = {(criterion.benchmark, criterion.metric.name) for criterion in criteria}
+    left_out = any(verdict.reason is Reason.NOT_RUN for verdict in verdicts)
+    wanted = {(c.benchmark, c.metric.name) for c in criteria} if left_out else set()
     wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
     for verdict in verdicts:
-        needed = (verdict.benchmark, verdict.metric) in wanted or (
-            not verdict.metric and verdict.benchmark in wanted_benchmarks
-        )
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
             first.append(_line(verdict))
         elif verdict.outcome is Outcome.INCONCLUSIVE:
             blocking.append(_line(verdict))
         elif verdict.outcome is Outcome.NOT_TESTED:
+            needed = (verdict.benchmark, verdict.metric) in wanted or (
+                not verdict.metric and verdict.benchmark in wanted_benchmarks
+            )
             optional = verdict.reason in (Reason.PRUNED, Reason.WAIVED, Reason.NO_CRITERION) or (
                 verdict.reason is Reason.NOT_RUN and not needed
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -285,10 +286,17 @@ def _devices(population: Population) -> tuple[str, ...]:
 
     One whose samples took no part in learning, for a disturbance perhaps, is expected all the same.
     """
-    if len(set(population.devices)) == 1:
-        return (population.devices[0],)
-    rows = zip(population.nodes, population.devices, strict=True)
-    absent = {row for row, problem in population.problems.items() if problem.kind == "missing"}
+    absent = (row for row, problem in population.problems.items() if problem.kind == "missing")
+    return _usual_devices(tuple(population.nodes), tuple(population.devices), frozenset(absent))
+
+
+@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
+def _usual_devices(
+    nodes_of: tuple[str, ...], devices: tuple[str, ...], absent: frozenset[int]
+) -> tuple[str, ...]:
+    if len(set(devices)) == 1:
+        return (devices[0],)
+    rows = zip(nodes_of, devices, strict=True)
     pairs = {pair for row, pair in enumerate(rows) if row not in absent}
     nodes = len({node for node, _ in pairs})
     counts = Counter(device for _, device in pairs)

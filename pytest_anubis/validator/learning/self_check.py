@@ -47,16 +47,15 @@ def self_check(
         sick: Nodes that are surely no part of the healthy ones, and took no part in the tails.
     """
     by_metric: dict[tuple[str, str], set[str]] = {}
-    trust: dict[str, float] = {}
+    trust = _trust([tail for tail in tails if tail is not None])
     for criterion, item, tail in zip(criteria, learned, tails, strict=True):
         if tail is None:
             continue
-        for name, value in zip(tail.nodes, tail.trust.tolist(), strict=True):
-            trust[name] = min(trust.get(name, 1.0), value)
         beyond = _rejected(criterion, tail, rejects)
         found = by_metric.setdefault((criterion.benchmark, criterion.metric.name), set())
         found.update(tail.nodes[place] for place in np.flatnonzero(beyond).tolist())
-        found.update(_sick_rejected(criterion, item, sick))
+        if sick:
+            found.update(_sick_rejected(criterion, item, sick))
     times: dict[str, int] = {}
     for found in by_metric.values():
         for name in found:
@@ -79,6 +78,20 @@ def self_check(
     # A batch of sick nodes is no reason to leave out the metric that shows it.
     doubted = {key: found.difference(sick) for key, found in by_metric.items()}
     return check, _findings(check, _worst(doubted, times), rate)
+
+
+def _trust(tails: Sequence[HealthyTail]) -> dict[str, float]:
+    """Return every node's smallest chance to be a healthy one, by name."""
+    place: dict[str, int] = {}
+    where: dict[tuple[str, ...], list[int]] = {}
+    for tail in tails:
+        if tail.nodes not in where:
+            where[tail.nodes] = [place.setdefault(name, len(place)) for name in tail.nodes]
+    least = np.ones(len(place))
+    for tail in tails:
+        here = where[tail.nodes]
+        least[here] = np.minimum(least[here], tail.trust)
+    return dict(zip(place, least.tolist(), strict=True))
 
 
 def _worst(
@@ -111,7 +124,7 @@ def _sick_rejected(
 def _rejected(criterion: Criterion, tail: HealthyTail, rejects: float | None) -> BoolArray:
     """Return which nodes the criterion rejects, their own units left out of what it rests on."""
     practical = tail.loss > 1 - criterion.alpha
-    if rejects is None or criterion.learned is None:
+    if rejects is None or criterion.learned is None or not practical.any():
         return practical
     allowed = float(tail.tail.rarity(np.array([1 - criterion.learned]))[0])
     return np.asarray(practical & (tail.rarity > allowed))
