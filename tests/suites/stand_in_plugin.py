@@ -30,6 +30,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from suites.compute import test_gemm
     from suites.link import test_peer, test_transfer
     from suites.training import test_step
+    from suites.workload.catalogue import BY_NAME, Sizes
     from tests.suites.stand_in_card import stand_in
 
     torch.set_num_threads(1)
@@ -53,5 +54,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     )
     monkeypatch.setattr(test_step, "SEQUENCES", 4)
     monkeypatch.setattr(test_step, "SEQUENCE_BYTES", 1 << 20)
+    tokens = Sizes(batch=1, length=16)
+    monkeypatch.setitem(BY_NAME["llama-small"].served, "card", tokens)  # type: ignore[arg-type]
     with stand_in(memory=MEMORY, rounded=False, cards=RANKS):
         yield
