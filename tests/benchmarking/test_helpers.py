@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from pytest_anubis.benchmarking import turns
 from pytest_anubis.benchmarking.precision import tolerance
 from pytest_anubis.benchmarking.sizes import host_memory, share_of_memory
 from pytest_anubis.benchmarking.turns import in_turns
@@ -48,7 +48,7 @@ def test_share_of_memory_leaves_what_others_use(tmp_path: Path) -> None:
 
 def test_turns_give_each_the_same_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
-    monkeypatch.setattr(turns.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
     order: list[str] = []
     found = in_turns(
         {"a": lambda: order.append("a"), "b": lambda: order.append("b")},

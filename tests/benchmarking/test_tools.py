@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -73,7 +72,6 @@ def test_deadline_ends_the_tool_and_what_it_started(tmp_path: Path) -> None:
         run_tool([tool], timeout=0.5)
     state = Path(f"/proc/{int(place.read_text())}/stat")
     assert not state.exists() or state.read_text().split()[2] in "ZX"
-    assert os.waitpid  # the tool itself was reaped
 
 
 def test_endless_output_decides_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
