@@ -123,7 +123,9 @@ class Copies:
         words = Pattern("random").words(0, size // 4, device)
         self._known = torch.remainder(words, EXACT // world).float()
         self._sum, self._total = torch.empty_like(self._known), self._known * world
-        self._stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream: Any = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._wrong_sums = torch.zeros((), dtype=torch.int64, device=device)
         self.rounds = 0
 

@@ -250,5 +250,8 @@ class ExactProduct:
                 yield first[number, rows].to(exact), a[number, rows].to(exact).double() @ factor
 
     def fingerprint(self) -> int:
-        """Return 64 bits that depend on value and place of each element of the first result."""
-        return fingerprint(self._first)
+        """Return 64 bits that depend on value and place of each element of the first result.
+
+        Of the whole numbers, so that types of the same factors that do not round give the same.
+        """
+        return fingerprint(self._first.to(torch.int64))

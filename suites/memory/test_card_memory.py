@@ -138,7 +138,7 @@ def captured(
     """Return what walks `STEPS` pairs of loads: a graph where one can be captured, and say so."""
     import torch
 
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         chase.run(1)  # libraries make what they need at their first use

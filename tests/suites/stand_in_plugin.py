@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE: it holds no assertion.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,10 +26,12 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """
     import torch
 
+    from suites.burn import test_cards, test_device
+    from suites.burn.cards import Cards
     from suites.collective import test_overlap
     from suites.collective.group import RankGroup
-    from suites.compute import test_gemm
-    from suites.memory import test_transfer
+    from suites.compute import cold, test_dispatch, test_gemm, test_shapes
+    from suites.memory import test_card_memory, test_patterns, test_transfer
     from suites.training import test_step
     from tests.suites.stand_in_card import stand_in
 
@@ -39,7 +42,38 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(ranks, "module", "tests.suites.rank_on_a_card")
     monkeypatch.setitem(test_overlap.ON_ACCELERATORS, "order", 256)
 
+    begin = Cards.__init__
+
+    def two_cards(cards: Cards, _: int, cores: int) -> None:
+        begin(cards, 2, cores, backend="gloo")
+
+    def start(_: str) -> float:
+        return 1e3 * float(cold.start({"device": "cpu"})["seconds"])
+
+    told = SimpleNamespace(L2_cache_size=1 << 20)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: told)
+    monkeypatch.setattr(Cards, "__init__", two_cards)
+    monkeypatch.setattr(test_dispatch, "cold_start", start)
     profiles = ("smoke", "standard", "soak")
+    small = {
+        "SIZE": 128,
+        "WARM_UP": 0.1,
+        "LOADS": 3,
+        "ALONE": 0.1,
+        "STEPPING": 1.0,
+        "COPIED": 1 << 20,
+    }
+    for name, value in small.items():
+        monkeypatch.setattr(test_cards, name, dict.fromkeys(profiles, value))
+    monkeypatch.setattr(test_cards, "SECOND", 0.1)
+    monkeypatch.setattr(test_cards, "short_type", lambda: "int8")
+    monkeypatch.setattr(test_shapes, "SIZES", dict.fromkeys(profiles, 128))
+    monkeypatch.setattr(test_device, "SIZES", {"accelerator": dict.fromkeys(profiles, 128)})
+    monkeypatch.setattr(test_shapes, "SHAPES", dict.fromkeys(test_shapes.SHAPES, (16, 64, 64, 1)))
+    monkeypatch.setattr(test_patterns, "PAUSE", dict.fromkeys(profiles, 0.1))
+    monkeypatch.setattr(test_patterns, "SHARE", 0.1)
+    monkeypatch.setattr(test_card_memory, "WRITTEN", dict.fromkeys(profiles, 8 << 20))
+    monkeypatch.setattr(test_card_memory, "SUMS", 4)
     monkeypatch.setitem(test_gemm.SIZES, "accelerator", dict.fromkeys(profiles, 256))
     monkeypatch.setattr(test_transfer, "SIZES", dict.fromkeys(profiles, 8 << 20))
     monkeypatch.setattr(test_step, "RESNET", {"width": 8, "stages": 2, "blocks": 1, "picture": 16})

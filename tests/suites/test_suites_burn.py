@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from pytest_anubis.benchmarking.children import Message
+from pytest_anubis.session.collecting.device_parameters import Device
 from suites.burn import sensors, test_cards, test_cores, test_device
 from suites.burn.burner import BATCH, SHORT_BATCH, Burner
 from suites.burn.cards import CardLoad, Cards
 from suites.compute.units import CoreLoad
 from tests.suites import burning_rank
 from tests.suites.stand_in_card import CARD, stand_in
-from tests.suites.test_suites_on_a_card import Device, Node, Taken
+from tests.suites.test_suites_on_a_card import Node, Taken
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SECONDS = 0.0005

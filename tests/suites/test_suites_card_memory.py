@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_anubis.session.collecting.device_parameters import Device
 from suites.memory import test_card_memory
 from suites.memory.card_rates import CacheRead, CardChase, Write
 from tests.suites.stand_in_card import stand_in
-from tests.suites.test_suites_on_a_card import Device, Node, Taken
+from tests.suites.test_suites_on_a_card import Node, Taken
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")

@@ -10,10 +10,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_anubis.benchmarking.verification import Pattern
+from pytest_anubis.session.collecting.device_parameters import Device
 from suites.memory import patterns, test_patterns
 from suites.memory.patterns import WORD, Finding, Memory, piece_of, run
 from tests.suites.stand_in_card import CARD, stand_in
-from tests.suites.test_suites_on_a_card import Device, Node, Taken
+from tests.suites.test_suites_on_a_card import Node, Taken
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
@@ -144,14 +145,16 @@ def test_first_of_several_is_told_whatever_the_order() -> None:
 
 
 def test_twice_the_memory_or_seeds_is_twice_the_work_by_its_own_clock() -> None:
-    def moved(size: int, seeds: int) -> tuple[int, float]:
+    def moved(size: int, seeds: int) -> list[float]:
         memory = Memory(size, CPU, PIECE)
         found = run(memory, seeds, 0.0, now=lambda: memory.moved / 1e9)  # a memory of 1 GB/s
-        return sum(one.moved for one in found if one.pattern != "retention"), found[0].seconds
+        work = sum(one.moved for one in found if one.pattern != "retention")
+        return [work, found[0].seconds]
 
-    once, seconds = moved(1 << 15, 1)
-    assert moved(1 << 16, 1) == (2 * once, pytest.approx(2 * seconds))
-    assert moved(1 << 15, 2) == (2 * once, pytest.approx(2 * seconds))
+    once = moved(1 << 15, 1)
+    twice = pytest.approx([2 * value for value in once])
+    assert moved(1 << 16, 1) == twice
+    assert moved(1 << 15, 2) == twice
 
 
 def test_no_second_copy_of_the_memory_is_made() -> None:
