@@ -6,7 +6,7 @@ that a link was given. Ours and theirs take turns, the first of a round being ea
 where that is possible; the ratio is taken round by round. What is wanted stands beside it. A peer that is
 not installed is named.
 
-Run: ``python benchmarks/fidelity.py [--rounds 30] [--only triad gemm latency disk tcp link]``. Needs a C
+Run: ``python -m benchmarks.fidelity [--rounds 30] [--only triad gemm latency disk tcp link]``. Needs a C
 compiler with OpenMP; uses fio, iperf3, oneDNN (``libdnnl``) and, for the link, root and iproute2.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import ctypes.util
-import json
 import mmap
 import os
 import shutil
@@ -23,43 +22,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks.fidelity_peers.pair import NotHere, Pair, rate
+from benchmarks.fidelity_peers.programs import disk, link, tcp
+
 SOURCE = Path(__file__).with_name("fidelity_peers") / "peers.c"
 THREADS = len(os.sched_getaffinity(0))
-SECONDS = 0.15  # of a turn: long beside the clock and short beside what a neighbour does
 HUGE = 2 << 20
-HIDDEN = (0.4e9, 1.0e9)  # bits a second, the ends between which the link's rate is drawn
-
-Take = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two ways to the same quantity.
-
-    Attributes:
-        name: What is measured.
-        peer: What it is held against.
-        ours: Returns our value of one turn, larger is better unless the ratio is to be near one.
-        theirs: Returns theirs.
-        low: Least median ratio that is wanted.
-        high: Largest one.
-    """
-
-    name: str
-    peer: str
-    ours: Take
-    theirs: Take
-    low: float
-    high: float = float("inf")
 
 
 def main() -> None:
@@ -88,10 +63,6 @@ def main() -> None:
     sys.exit(1 if missed else 0)
 
 
-class NotHere(RuntimeError):
-    """A peer is not installed, or this machine cannot do it."""
-
-
 def show(pair: Pair, rounds: int) -> bool:
     """Take turns, print a line, and return whether the median ratio is where it is wanted."""
     pair.ours(), pair.theirs()  # warm
@@ -109,22 +80,6 @@ def show(pair: Pair, rounds: int) -> bool:
         flush=True,
     )
     return held
-
-
-def rate(run: Callable[[], object], work: float) -> Take:
-    """Return what repeats a callable for a turn and gives work per second."""
-    run()
-    begin = time.perf_counter()
-    run()
-    calls = max(1, round(SECONDS / (time.perf_counter() - begin)))
-
-    def take() -> float:
-        begin = time.perf_counter()
-        for _ in range(calls):
-            run()
-        return calls * work / (time.perf_counter() - begin)
-
-    return take
 
 
 @contextmanager
@@ -271,126 +226,7 @@ class Pointers:
         return float(self._peers.chase(ctypes.c_size_t(self._loads)))
 
 
-@contextmanager
-def disk() -> Iterator[list[Pair]]:
-    """The disk through the benchmark beside one call of fio as a person types it."""
-    from suites.storage.fio import DEPTH, RANDOM_BLOCK, SEQUENTIAL_BLOCK, DiskFile, find_fio
-
-    program = find_fio()
-    if program is None:
-        raise NotHere("fio not found")
-    size, seconds = 512 << 20, 1.0
-    folder = Path(tempfile.gettempdir())
-    with DiskFile(folder, size, program) as ours, tempfile.TemporaryDirectory(dir=folder) as theirs:
-
-        def by_hand(mode: str, block: int, field: str) -> Take:
-            command = [
-                program,
-                "--name=hand",
-                f"--filename={theirs}/data",
-                f"--rw={mode}",
-                f"--bs={block}",
-                f"--size={size}",
-                f"--ioengine={ours.way.engine}",
-                f"--direct={int(ours.way.direct)}",
-                f"--iodepth={DEPTH}",
-                "--time_based",
-                f"--runtime={seconds:g}",
-                "--output-format=json",
-            ]
-
-            def take() -> float:
-                done = subprocess.run(command, check=True, capture_output=True, text=True)
-                side = "read" if "read" in mode else "write"
-                return float(
-                    json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0][side][field]
-                )
-
-            return take
-
-        def mean(values: list[float]) -> float:
-            return statistics.fmean(values)
-
-        yield [
-            *(
-                Pair(
-                    f"disk {d}, bytes/s",
-                    "fio by hand",
-                    lambda d=d: mean(ours.sequential(d, seconds)),
-                    by_hand(d, SEQUENTIAL_BLOCK, "bw_bytes"),
-                    0.95,
-                    1.05,
-                )
-                for d in ("write", "read")
-            ),
-            *(
-                Pair(
-                    f"disk random {d}, IOPS",
-                    "fio by hand",
-                    lambda d=d: mean(ours.random(d, seconds)),
-                    by_hand(f"rand{d}", RANDOM_BLOCK, "iops"),
-                    0.95,
-                    1.05,
-                )
-                for d in ("write", "read")
-            ),
-        ]
-
-
-@contextmanager
-def tcp() -> Iterator[list[Pair]]:
-    """One connection over loopback beside iperf3, both ends of both on one CPU with the same buffers."""
-    from suites.network import peer
-    from suites.network.loopback import Loopback
-
-    program = shutil.which("iperf3")
-    if program is None:
-        raise NotHere("iperf3 not found")
-    cpu = str(max(os.sched_getaffinity(0)))
-    port = "5299"
-    server = subprocess.Popen([program, "-s", "-p", port, "-A", cpu], stdout=subprocess.DEVNULL)
-    try:
-        time.sleep(0.5)
-        size = 256 << 20
-
-        def theirs() -> float:
-            done = subprocess.run(
-                [
-                    program,
-                    "-c",
-                    "127.0.0.1",
-                    "-p",
-                    port,
-                    "-A",
-                    cpu,
-                    "-n",
-                    str(size),
-                    "-J",
-                    "-w",
-                    str(peer.BUFFER),
-                ],
-                check=True,
-                capture_output=True,
-                text=True,
-            )
-            return float(json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"]) / 8
-
-        with Loopback() as link:
-            yield [
-                Pair(
-                    "TCP over loopback, bytes/s",
-                    "iperf3 -w, same CPU",
-                    lambda: link.rate(size),
-                    theirs,
-                    0.9,
-                )
-            ]
-    finally:
-        server.kill()
-        server.wait()
-
-
-KINDS = {"triad": triad, "gemm": gemm, "latency": latency, "disk": disk, "tcp": tcp}
+KINDS = {"triad": triad, "gemm": gemm, "latency": latency, "disk": disk, "tcp": tcp, "link": link}
 
 if __name__ == "__main__":
     main()

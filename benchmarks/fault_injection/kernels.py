@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.fault_injection.possible import NotPossible
+from pytest_anubis.benchmarking.shaped_link import ShapedLink
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.hardware.timing import HostClock, rounds, warm_up
 
@@ -18,6 +19,7 @@ TRANSFER = 64 << 20  # bytes of a TCP transfer: some tens of milliseconds over l
 TRANSFERS = 8
 DISK = 128 << 20  # bytes of the file, as in smoke
 DISK_SECONDS = 0.5
+SHARED: list[ShapedLink] = []  # the link, while there is one
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,32 @@ def _tcp(stack: ExitStack) -> Kernel:
     return Kernel(lambda: [link.rate(TRANSFER) for _ in range(TRANSFERS)], "rate", "B/s", "higher")
 
 
+def _link(stack: ExitStack) -> Kernel:
+    from benchmarks.fault_injection.links import Transfer
+
+    kernel = Transfer(_shaped(stack), stack)
+    kernel.rate()
+    return Kernel(lambda: [kernel.rate() for _ in range(TRANSFERS)], "rate", "B/s", "higher")
+
+
+def _reduction(stack: ExitStack) -> Kernel:
+    from benchmarks.fault_injection.links import Reduction
+
+    kernel = Reduction(_shaped(stack), stack)
+    kernel.rate()
+    return Kernel(lambda: [kernel.rate() for _ in range(TRANSFERS)], "rate", "B/s", "higher")
+
+
+def _shaped(stack: ExitStack) -> ShapedLink:
+    """Return the link that all kernels share, made by the first of them."""
+    from benchmarks.fault_injection import links
+
+    if not SHARED:
+        SHARED.append(links.make(stack))
+        stack.callback(SHARED.clear)
+    return SHARED[0]
+
+
 def _cpu():
     import torch
 
@@ -117,4 +145,6 @@ _MAKERS = {
     "training": _training,
     "disk write": _disk,
     "tcp": _tcp,
+    "link": _link,
+    "all-reduce": _reduction,
 }

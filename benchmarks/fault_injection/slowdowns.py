@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from benchmarks.fault_injection.kernels import SHARED
+from benchmarks.fault_injection.links import RATE
 from benchmarks.fault_injection.possible import NotPossible
 
 PERIOD = 0.01  # seconds, a tenth of what quotas of the kernel have: every value has its share
@@ -87,6 +89,23 @@ def slow_disk() -> Iterator[None]:
         before.write_text(str(os.getpid()))
         with suppress(OSError):
             group.rmdir()
+
+
+@contextmanager
+def slow_link(share: float) -> Iterator[None]:
+    """Give the link that the kernels share another rate.
+
+    Args:
+        share: Of the rate that it was learned with.
+    """
+    if not SHARED:
+        raise NotPossible("there is no link")
+    [link] = SHARED
+    link.shape(share * RATE)
+    try:
+        yield
+    finally:
+        link.shape(RATE)
 
 
 @contextmanager

@@ -26,13 +26,12 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """
     import torch
 
-    from suites.burn import test_cards, test_device
-    from suites.burn.cards import Cards
     from suites.collective import test_overlap
     from suites.collective.group import RankGroup
-    from suites.compute import cold, test_dispatch, test_gemm, test_shapes
-    from suites.memory import test_card_memory, test_patterns, test_transfer
+    from suites.compute import test_gemm
+    from suites.link import test_peer, test_transfer
     from suites.training import test_step
+    from suites.workload.catalogue import BY_NAME, Sizes
     from tests.suites.stand_in_card import stand_in
 
     torch.set_num_threads(1)
@@ -42,6 +41,37 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(ranks, "module", "tests.suites.rank_on_a_card")
     monkeypatch.setitem(test_overlap.ON_ACCELERATORS, "order", 256)
 
+    small_loads(monkeypatch)
+    profiles = ("smoke", "standard", "soak")
+    monkeypatch.setitem(test_gemm.SIZES, "accelerator", dict.fromkeys(profiles, 256))
+    monkeypatch.setattr(test_transfer, "SIZES", dict.fromkeys(profiles, 8 << 20))
+    monkeypatch.setattr(test_peer, "SIZES", dict.fromkeys(profiles, 1 << 20))
+    monkeypatch.setattr(test_step, "RESNET", {"width": 8, "stages": 2, "blocks": 1, "picture": 16})
+    monkeypatch.setattr(test_step, "PICTURES", 8)
+    monkeypatch.setattr(test_step, "PICTURE_BYTES", 1 << 20)
+    monkeypatch.setattr(
+        test_step,
+        "GPT",
+        {"layers": 1, "width": 32, "heads": 2, "context": 32, "vocabulary": 64},
+    )
+    monkeypatch.setattr(test_step, "SEQUENCES", 4)
+    monkeypatch.setattr(test_step, "SEQUENCE_BYTES", 1 << 20)
+    tokens = Sizes(batch=1, length=16)
+    monkeypatch.setitem(BY_NAME["llama-small"].served, "card", tokens)  # type: ignore[arg-type]
+    with stand_in(memory=MEMORY, rounded=False, cards=RANKS):
+        yield
+
+
+def small_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the burn, and the benchmarks of memory and shapes, two cards and sizes for a CPU."""
+    import torch
+
+    from suites.burn import test_cards, test_device
+    from suites.burn.cards import Cards
+    from suites.compute import cold, test_dispatch, test_shapes
+    from suites.memory import test_card_memory, test_patterns
+
+    profiles = ("smoke", "standard", "soak")
     begin = Cards.__init__
 
     def two_cards(cards: Cards, _: int, cores: int) -> None:
@@ -54,7 +84,6 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: told)
     monkeypatch.setattr(Cards, "__init__", two_cards)
     monkeypatch.setattr(test_dispatch, "cold_start", start)
-    profiles = ("smoke", "standard", "soak")
     small = {
         "SIZE": 128,
         "WARM_UP": 0.1,
@@ -74,17 +103,3 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(test_patterns, "SHARE", 0.1)
     monkeypatch.setattr(test_card_memory, "WRITTEN", dict.fromkeys(profiles, 8 << 20))
     monkeypatch.setattr(test_card_memory, "SUMS", 4)
-    monkeypatch.setitem(test_gemm.SIZES, "accelerator", dict.fromkeys(profiles, 256))
-    monkeypatch.setattr(test_transfer, "SIZES", dict.fromkeys(profiles, 8 << 20))
-    monkeypatch.setattr(test_step, "RESNET", {"width": 8, "stages": 2, "blocks": 1, "picture": 16})
-    monkeypatch.setattr(test_step, "PICTURES", 8)
-    monkeypatch.setattr(test_step, "PICTURE_BYTES", 1 << 20)
-    monkeypatch.setattr(
-        test_step,
-        "GPT",
-        {"layers": 1, "width": 32, "heads": 2, "context": 32, "vocabulary": 64},
-    )
-    monkeypatch.setattr(test_step, "SEQUENCES", 4)
-    monkeypatch.setattr(test_step, "SEQUENCE_BYTES", 1 << 20)
-    with stand_in(memory=MEMORY, rounded=False):
-        yield
