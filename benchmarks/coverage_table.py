@@ -335,7 +335,7 @@ What changes with the profile is named as the module names it: bytes, seconds or
 Four probes are asked of the set, and each benchmark must pass those that apply to it:
 
 - **work**: given twice the work, it reports the same rate, or twice the time; what it counts is what is done.
-- **link**: behind a link of a hidden rate it reports that rate.
+- **link**: behind a link of a hidden rate (a network's, which can be shaped) it reports that rate.
 - **core**: with one core busy elsewhere, the run says so and rejects nobody, or the value shows it.
 - **bit**: one bit flipped in what it computes, moves or stores makes it fail.
 """
