@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_anubis import NodeFixture
-from suites.accelerators import drop_tf32_variables, single_precision
+from pytest_anubis.benchmarking.precision import drop_tf32_variables, single_precision
 
 _DROPPED = drop_tf32_variables()  # now: before any test of this process loads a CUDA library
 

@@ -58,12 +58,12 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestsPlanned:
-    """The run means to execute these tests; several events add up."""
+    """What the run means to execute, and (`elsewhere`) the benchmarks of other profiles; events add up."""
 
     __test__ = False
-
     kind: ClassVar[str] = "planned"
     tests: tuple[PlannedTest, ...]
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,12 @@ from pytest_anubis.core.metric import Metric
 Purpose = Literal["measure", "learn", "acceptance"]
 PURPOSES: tuple[str, ...] = get_args(Purpose)
 
+NOT_INSTALLED = "not installed: "
+"""How the reason of a skip begins where a tool is missing, before its name: many are told in one line."""
+
+TOOL_PROPERTY = "anubis_tool"
+"""Name of the test's properties (pytest's ``record_property``) that say which tools it ran, with version."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTest:
@@ -100,6 +106,7 @@ class TestResult:
             empty if it has.
         environment: What of its surroundings kept the test from its work, and what to do about it; such a
             failure says nothing about the hardware either. Empty if nothing is known to have done so.
+        tools: Other people's programs that it ran, with version and path.
     """
 
     __test__ = False
@@ -115,6 +122,7 @@ class TestResult:
     misuse: str = ""
     left_out: str = ""
     environment: str = ""
+    tools: tuple[str, ...] = ()
 
     @property
     def duty(self) -> float | None:

@@ -90,6 +90,18 @@ CAUSES = (
         "the process sees another card than the one to test",
         "leave out HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES, and update amdsmi",
     ),
+    # Ours (tool_outputs/unreadable.py), whatever words of the tool the message holds.
+    _cause(
+        r"^UnreadableOutput",
+        "the output of a tool is not what its adapter knows",
+        "use the version of the tool that the adapter's page names, or mend the adapter",
+    ),
+    # nv-hostengine, which dcgmi asks.
+    _cause(
+        r"unable to (establish a connection|connect to host engine)|connection is not valid",
+        "DCGM's service cannot be reached",
+        "start it (systemctl start nvidia-dcgm)",
+    ),
     # 100, 101: nothing is visible to this process. Two ranks on one card: NCCL says "Duplicate GPU".
     _cause(
         r"no (cuda|hip) gpus are available|no (cuda|rocm)-capable device|invalid device ordinal|"

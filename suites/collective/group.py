@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import math
-import tempfile
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
-from suites.children import Child, receive_all
+from pytest_anubis.benchmarking.ranks import START, Ranks
 
 MODULE = "suites.collective.rank"
-START = 120.0
-"""Seconds that the ranks have to import torch and find each other."""
-
-ROUND = 90.0
-"""Seconds that one round may take: longer than a rank waits for the others (`rank.TIMEOUT`), so that a rank
-can say who is missing. With `START` it stays below the deadline in the marks of the tests."""
 
 LOADED = 0.3
 """Seconds of load in a round on accelerators, at least: ten of them last twice as long as the pauses between
 their bursts in `smoke`, so that the cards work for most of the time."""
-
-SETTLE = 2.0
-"""Seconds for which the other ranks are listened to when one has failed: the first to complain of a dead rank
-may be a neighbour that was waiting for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,68 +43,40 @@ class Overlap:
         return self.together / max(self.compute, self.communicate)
 
 
-class RankGroup:
-    """Ranks, connected; a context manager that ends all of them.
+class RankGroup(Ranks):
+    """Ranks that reduce, and compute meanwhile.
 
     Args:
         accelerators: How many accelerators this machine has. With two or more there is one rank on
             each, and NCCL; else there are two ranks on the CPU, and gloo over the loopback interface.
         cores: CPUs that this process may use, shared among the ranks.
         module: What a rank runs; tests put in one that is slow or faulty.
+        environment: Variables to set for the ranks, such as NCCL's.
+        within: For each rank what stands before its command; tests put the ends of a shaped link in.
 
     Attributes:
         on_accelerators: There is one rank on each accelerator.
-        world: How many ranks there are.
-        processes: The ranks.
     """
 
-    def __init__(self, accelerators: int, cores: int, *, module: str = MODULE) -> None:
-        self.on_accelerators = accelerators >= 2
-        self.world = accelerators if self.on_accelerators else 2
-        self._stack = ExitStack()
-        try:
-            folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-ranks-"))
-            common = [
-                str(self.world),
-                "nccl" if self.on_accelerators else "gloo",
-                str(Path(folder) / "store"),
-                str(max(1, cores // self.world)),
-            ]
-            self.processes = [
-                self._stack.enter_context(
-                    Child(
-                        module,
-                        [str(number), *common],
-                        name=f"rank {number}",
-                        environment={"GLOO_SOCKET_IFNAME": "lo"},
-                    )
-                )
-                for number in range(self.world)
-            ]
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
+    def __init__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        accelerators: int,
+        cores: int,
+        *,
+        module: str = MODULE,
+        environment: Mapping[str, str] | None = None,
+        within: Sequence[Sequence[str]] = (),
     ) -> None:
-        for rank in self.processes:
-            rank.dismiss()
-        self._stack.close()
-
-    def join(self) -> None:
-        """Wait until every rank has loaded torch and is connected to the others.
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
-        self._all("join", START)
+        self.on_accelerators = accelerators >= 2
+        world = accelerators if self.on_accelerators else 2
+        super().__init__(
+            module,
+            world,
+            backend="nccl" if self.on_accelerators else "gloo",
+            threads=max(1, cores // world),
+            environment=environment,
+            within=within,
+        )
 
     def fitting(self, size: int) -> int:
         """Return the bytes that every rank's device has room for: `size`, or a half of it, or a quarter...
@@ -126,7 +84,9 @@ class RankGroup:
         Raises:
             ChildError: A rank failed or took too long.
         """
-        return min(int(answer["bytes"]) for answer in self._all("fit", START, bytes=size))
+        return min(
+            int(answer["bytes"]) for answer in self.ask_all("fit", timeout=START, bytes=size)
+        )
 
     def prepare(self, size: int, *, products: int = 0, order: int = 0, dtype: str = "") -> None:
         """Make every rank's buffer of `size` bytes, and its `products` of matrices of an `order`.
@@ -135,7 +95,7 @@ class RankGroup:
             ChildError: A rank failed or took too long.
         """
         request = {"bytes": size, "products": products, "size": order, "dtype": dtype}
-        self._all("prepare", START, **request)
+        self.ask_all("prepare", timeout=START, **request)
 
     def bus_bandwidth(self, size: int, times: int = 1) -> float:
         """Reduce a buffer of `size` bytes; return the bytes a second that every link has to carry.
@@ -146,7 +106,7 @@ class RankGroup:
         Raises:
             ChildError: A rank failed or took too long.
         """
-        seconds = max(answer["seconds"] for answer in self._all("reduce", ROUND, times=times))
+        seconds = max(answer["seconds"] for answer in self.ask_all("reduce", times=times))
         return float(size / seconds * self._on_the_bus)
 
     def times_within(self, seconds: float, size: int, rate: float) -> int:
@@ -164,17 +124,33 @@ class RankGroup:
         Raises:
             ChildError: A rank failed or took too long.
         """
-        answers = self._all("overlap", ROUND, steps=steps)
+        answers = self.ask_all("overlap", steps=steps)
         slowest = {key: max(a[key] for a in answers) for key in answers[0]}
         return Overlap(**slowest)
 
+    def prepare_exchange(self, operation: str, size: int) -> int:
+        """Make every rank's buffers for an operation; return the bytes of the larger one.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        request: dict[str, object] = {"operation": operation, "bytes": size}
+        answers = self.ask_all("prepare_exchange", timeout=START, **request)
+        return int(answers[0]["bytes"])
+
+    def exchange(self, times: int = 1) -> float:
+        """Do the prepared operation so many times; return the seconds of one, the slowest rank's.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        return max(answer["seconds"] for answer in self.ask_all("exchange", times=times))
+
+    def wrong_in_exchange(self) -> int:
+        """Return how many elements of the prepared operation's result on known numbers are wrong anywhere."""
+        return sum(answer["wrong"] for answer in self.ask_all("check_exchange"))
+
     def wrong_elements(self) -> int:
         """Return how many elements of a known sum, and rows of an exact product, are wrong anywhere."""
-        answers = self._all("check", ROUND)
+        answers = self.ask_all("check")
         return sum(answer["wrong"] + answer["wrong_rows"] for answer in answers)
-
-    def _all(self, do: str, timeout: float, **arguments: Any) -> list[dict[str, Any]]:
-        """Ask all ranks and listen to all at once: who is gone is heard of before those that wait."""
-        for rank in self.processes:
-            rank.send({"do": do, **arguments})
-        return receive_all(self.processes, timeout=timeout, settle=SETTLE)

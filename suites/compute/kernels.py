@@ -7,13 +7,10 @@ from collections.abc import Callable
 
 import torch
 
-from suites.accelerators import checking_device
+from pytest_anubis.benchmarking.placement import checking_device
+from pytest_anubis.benchmarking.precision import tolerance
 
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
-
-TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "tf32": 2e-3, "bfloat16": 1e-2, "float16": 2e-3}
-"""Largest relative error (2-norm) of a product of normal variates, a few times its rounding error; the keys
-are torch's names of element types, and ``tf32`` for `float32` with factors of 10 bits."""
 
 ROWS = 1024
 """Rows that are made and checked at a time: 128 MiB of a matrix of size 16,384 in double precision."""
@@ -34,7 +31,7 @@ class Gemm:
 
     Args:
         size: Rows and columns of all three matrices.
-        dtype: A key of `TOLERANCE`; for ``tf32`` torch has to be told so as well (`single_precision`).
+        dtype: A name that `tolerance` knows; for ``tf32`` torch has to be told so too (`single_precision`).
         device: Where to compute.
         product: Does the work; another one can be put in to see that a fault is noticed.
     """
@@ -43,7 +40,7 @@ class Gemm:
         self, size: int, dtype: str, device: torch.device, *, product: Multiply = multiply
     ) -> None:
         self.size = size
-        self.tolerance = TOLERANCE[dtype]
+        self.tolerance = tolerance(dtype, terms=size)
         self._product = product
         self._device = device
         self._exact = checking_device(device)

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
-from suites.accelerators import single_precision
+from pytest_anubis.benchmarking.applicability import require
+from pytest_anubis.benchmarking.precision import single_precision
 
 SIZES = {
     "cpu": {"smoke": 1024, "standard": 2048, "soak": 4096},
@@ -42,8 +43,7 @@ def test_gemm(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str
 ) -> None:
     """A large square matrix product delivers its rate and is right to the last bit."""
-    if dtype == "float64" and anubis_device.kind == "mps":
-        pytest.skip("not applicable: this device has no double precision")
+    require(anubis_device.torch, dtype)
     _measure(anubis_metric, anubis_device, anubis_node, dtype)
 
 
@@ -65,8 +65,7 @@ def test_gemm_tf32(
 
     if anubis_device.kind != "cuda" or torch.version.hip is not None:
         pytest.skip("not applicable: TF32 is for NVIDIA's accelerators")
-    if torch.cuda.get_device_capability(anubis_device.torch) < (8, 0):
-        pytest.skip("not applicable: this accelerator is older than TF32")
+    require(anubis_device.torch, "tf32")
     with single_precision(tf32=True):
         _measure(anubis_metric, anubis_device, anubis_node, "tf32")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
-from suites.accelerators import fitting
+from pytest_anubis.benchmarking.sizes import fitting
 
 ELEMENT = 8
 """Bytes of a number in double precision."""

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from suites.children import Child
+from pytest_anubis.benchmarking.children import Child
 
 MODULE = "suites.network.peer"
 ADDRESS = "127.0.0.1"

@@ -25,13 +25,24 @@ class DistBackendError(RuntimeError):
     """As torch's, of the same name."""
 
 
+class UnreadableOutput(RuntimeError):
+    """As `benchmarking/tools.py` has it."""
+
+
 class ChildError(RuntimeError):
     """As the suites', which tell what their children died of."""
 
 
 # Messages as drivers and libraries write them -> a word of what is in the way.
 ENVIRONMENT: list[tuple[BaseException, str]] = [
+    (
+        RuntimeError(
+            "dcgmi ended with status 255: Error: unable to establish a connection to the specified host"
+        ),
+        "DCGM's service",
+    ),
     (AssertionError("Torch not compiled with CUDA enabled"), "build of torch"),
+    (UnreadableOutput("output of fio-4.0 cannot be read: 'no jobs'"), "output of a tool"),
     (WrongCardError("cuda:3 is the card at 0000:5d:00.0, but"), "another card than the one to test"),
     (
         RuntimeError(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from suites.children import ROOT
+from tests.places import ROOT
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

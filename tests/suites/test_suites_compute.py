@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
 from pytest_anubis import DeviceFixture
-from suites.compute import energy
+from pytest_anubis.benchmarking import applicability
+from pytest_anubis.hardware.text_files import Files
+from suites.compute import energy, test_gemm
 from suites.compute.energy import Efficiency
-from suites.compute.kernels import TOLERANCE, Gemm, Launch, multiply
+from suites.compute.kernels import Gemm, Launch, multiply
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 Costs = Callable[..., list[float]]
@@ -43,7 +47,7 @@ def flipping(dtype: str, bit: int) -> Callable[[torch.Tensor, torch.Tensor, torc
 def test_gemm_is_right_on_healthy_hardware(dtype: str, size: int) -> None:
     gemm = Gemm(size, dtype, CPU)
     gemm.run()
-    assert gemm.relative_error() < TOLERANCE[dtype]
+    assert gemm.relative_error() < gemm.tolerance
     assert gemm.wrong_rows() == 0
 
 
@@ -59,7 +63,7 @@ def test_gemm_notices_a_flipped_exponent_among_normal_numbers(dtype: str) -> Non
     gemm = Gemm(96, dtype, CPU, product=flipping(dtype, BITS[dtype]["exponent"]))
     gemm.run()
     # An infinite or undefined error is not within the tolerance either.
-    assert not gemm.relative_error() < TOLERANCE[dtype]
+    assert not gemm.relative_error() < gemm.tolerance
 
 
 def test_gemm_that_computes_nothing_is_wrong() -> None:
@@ -141,3 +145,23 @@ def test_counter_that_stands_still_is_no_measurement(monkeypatch: pytest.MonkeyP
     assert not window.moves()
     with pytest.raises(RuntimeError, match="stood still"):
         window.value()
+
+
+def test_type_without_instructions_does_not_apply(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Products of a type that a CPU only converts run at 0.0007 TFLOP/s and say nothing of it.
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(
+        "processor : 0\nflags : fpu sse2 avx2 f16c fma avx512f\n"
+    )
+    monkeypatch.setattr(applicability, "Files", lambda: Files(tmp_path))
+    device = cast(DeviceFixture, SimpleNamespace(kind="cpu", name="cpu", torch=CPU))
+    measured: list[str] = []
+    monkeypatch.setattr(test_gemm, "_measure", lambda *given: measured.append(given[-1]))
+    fixtures = cast(Any, None), device, cast(Any, None)
+    for dtype in ("float32", "float64"):
+        test_gemm.test_gemm(*fixtures, dtype)
+    with pytest.raises(pytest.skip.Exception, match="not applicable: this CPU has no instructions"):
+        test_gemm.test_gemm(*fixtures, "bfloat16")
+    assert measured == ["float32", "float64"]

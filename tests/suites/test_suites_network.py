@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from suites.children import ChildError
+from pytest_anubis.benchmarking.children import ChildError
 from suites.network.loopback import Loopback
 from tests.suites.relay import Relay
 

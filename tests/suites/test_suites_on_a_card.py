@@ -14,20 +14,21 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_anubis.benchmarking import placement, precision, ranks, sizes
 from pytest_anubis.hardware import round_plans
 from pytest_anubis.hardware.round_plans import Settle
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites import accelerators
-from suites.children import ROOT
-from suites.collective import test_allreduce, test_overlap
+from suites.collective import test_allreduce, test_operations, test_overlap
 from suites.collective.group import Overlap, RankGroup
+from suites.collective.operations import BUS
 from suites.compute import test_dispatch, test_gemm
 from suites.compute.kernels import Gemm
-from suites.memory import test_bandwidth, test_transfer
+from suites.memory import test_bandwidth
 from suites.memory.stream import OPERATIONS
 from suites.training import test_step as training
 from suites.training.resnet import ResNetShape, resnet_step
 from suites.training.step import TrainingStep
+from tests.places import ROOT
 from tests.suites.stand_in_card import CARD, stand_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -76,7 +77,7 @@ class Node:
 
 @pytest.fixture
 def card() -> Iterator[Any]:
-    with stand_in() as found, accelerators.single_precision():
+    with stand_in() as found, precision.single_precision():
         yield found
 
 
@@ -127,7 +128,7 @@ def test_healthy_card_has_a_margin_and_tf32_has_none(monkeypatch: pytest.MonkeyP
         for half, tolerance in training.GRADIENT_TOLERANCE.items():
             assert step.gradient_errors(half)[0] < tolerance / 3
         monkeypatch.setattr("suites.training.step.single_precision", nullcontext)
-        with accelerators.single_precision(tf32=True):
+        with precision.single_precision(tf32=True):
             assert step.gradient_errors(False)[0] > training.GRADIENT_TOLERANCE[False]
 
 
@@ -211,19 +212,19 @@ def test_energy_counter_that_falls_silent_is_no_fault_of_the_card(
     assert "gemm_efficiency: not measured: the energy counter" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("variable", accelerators.TF32_VARIABLES)
+@pytest.mark.parametrize("variable", precision.TF32_VARIABLES)
 def test_tf32_of_the_environment_is_ignored(
     card: Any, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "1")
-    assert accelerators.drop_tf32_variables() == (variable,)
+    assert precision.drop_tf32_variables() == (variable,)
     assert variable not in os.environ
     # What the variable does to torch when it is loaded before the suites are.
-    with accelerators.single_precision(tf32=True):
+    with precision.single_precision(tf32=True):
         gemm = Gemm(192, "float32", CARD)
         gemm.run()
         assert gemm.relative_error() > gemm.tolerance
-        with accelerators.single_precision():
+        with precision.single_precision():
             gemm.run()
             assert gemm.relative_error() < gemm.tolerance
         assert torch.get_float32_matmul_precision() == "high"
@@ -242,10 +243,10 @@ def test_device_that_does_not_notice_an_error_is_not_believed(
 def test_what_has_no_room_is_halved_and_nothing_else() -> None:
     for memory, wanted in ((80, 8), (16, 8), (15, 4), (3, 1)):
         with stand_in(memory=memory << 30):
-            assert accelerators.fitting(8 << 30, CARD) == wanted << 30
+            assert sizes.fitting(8 << 30, CARD) == wanted << 30
     with stand_in(memory=16 << 30):
-        assert accelerators.fitting(8 << 30, CARD, times=2) == 4 << 30
-    assert accelerators.fitting(8 << 30, torch.device("cpu")) == 8 << 30
+        assert sizes.fitting(8 << 30, CARD, times=2) == 4 << 30
+    assert sizes.fitting(8 << 30, torch.device("cpu")) == 8 << 30
 
 
 @pytest.mark.usefixtures("card")
@@ -256,25 +257,6 @@ def test_stream_is_bounded_by_the_memory_of_the_card(card: Any, operation: str) 
     test_bandwidth.test_stream(taken, Device("cuda:0"), Node(), operation)
     # Three arrays in half of it: 16 MiB each.
     assert taken.asked["stream_rate"]["work"] == OPERATIONS[operation][0] * (16 << 20)
-
-
-@pytest.mark.usefixtures("card")
-def test_copies_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_transfer, "SIZES", {"smoke": (9 << 20) + 5})
-    locked: list[torch.Tensor] = []
-    empty = torch.empty
-
-    def noting(*arguments: Any, **given: Any) -> torch.Tensor:
-        made = empty(*arguments, **given)
-        if given.get("pin_memory"):
-            locked.append(made)
-        return made
-
-    monkeypatch.setattr(torch, "empty", noting)
-    taken = Taken()
-    test_transfer.test_host_device_copy(taken, Device("cuda:0"), Node())
-    assert list(taken.asked) == ["host_to_device_rate", "device_to_host_rate"]
-    assert [len(buffer) for buffer in locked] == [(9 << 20) + 5] * 2
 
 
 @pytest.mark.usefixtures("card")
@@ -300,8 +282,16 @@ def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(group, "prepare", noting)
         test_allreduce.test_all_reduce(taken, Node(), group)
         test_overlap.test_overlap(taken, group)
-    assert sizes == [8 << 20, 6 << 20]
-    assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+        assert sizes == [8 << 20, 6 << 20]
+        assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+        monkeypatch.setattr(test_operations, "SWEEP", {"1MiB": 1 << 20})
+        monkeypatch.setattr(test_operations, "LARGE", {"3MiB": 3 << 20})
+        monkeypatch.setattr(test_operations, "ROUND", 0.001)
+        each, said = Taken(), dict[str, object]()
+        test_operations.test_operations(each, group, said.__setitem__)
+    sizes_of = [f"{one}_{size}" for one in test_operations.OPERATIONS for size in ("1MiB", "3MiB")]
+    assert list(each.asked) == list(said) == sizes_of
+    assert set(test_operations.OPERATIONS) == set(BUS)
 
 
 def test_round_of_all_reduces_loads_the_cards_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,15 +333,15 @@ def test_ranks_stay_near_their_cards(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     try:
         (place / "local_cpulist").write_text("9000-9003,9007\n")
-        assert accelerators.cpus_near(card, tmp_path) == {9000, 9001, 9002, 9003, 9007}
-        assert not accelerators.stay_near(card, tmp_path)  # none of ours
+        assert placement.cpus_near(card, tmp_path) == {9000, 9001, 9002, 9003, 9007}
+        assert not placement.stay_near(card, tmp_path)  # none of ours
         assert os.sched_getaffinity(0) == home
         (place / "local_cpulist").write_text(f"{near},9000-9001\n")
-        assert accelerators.stay_near(card, tmp_path)
+        assert placement.stay_near(card, tmp_path)
         assert os.sched_getaffinity(0) == {near}
     finally:
         os.sched_setaffinity(0, home)
-    assert not accelerators.stay_near(SimpleNamespace(), tmp_path)  # torch before 2.6
+    assert not placement.stay_near(SimpleNamespace(), tmp_path)  # torch before 2.6
 
 
 def test_rank_is_near_its_card_before_it_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +349,7 @@ def test_rank_is_near_its_card_before_it_has_threads(monkeypatch: pytest.MonkeyP
 
     steps: list[str] = []
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: f"card {device.index}")
-    monkeypatch.setattr(rank, "stay_near", steps.append)
+    monkeypatch.setattr(ranks, "stay_near", steps.append)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: steps.append("threads"))
 
     def begin(*_: Any, **__: Any) -> None:

@@ -216,7 +216,13 @@ def goals_plain(found: GoalAnswers) -> dict[str, Any]:
     }
 
 
-def questions_text(planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerdict]) -> str:
+OPEN_SHOWN = 3
+"""Questions without an answer that the terminal names: a whole set of adapters may have none."""
+
+
+def questions_text(
+    planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerdict], most: int = OPEN_SHOWN
+) -> str:
     """Return how many of a run's questions its verdicts answer, and which they do not; empty without any.
 
     Args:
@@ -224,6 +230,7 @@ def questions_text(planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerd
         verdicts: All verdicts as they count. A question is answered where every benchmark that asks it was
             judged on every device, whatever came out; that it was as before, or as its neighbours are, says
             only that nothing changed.
+        most: How many without an answer are named.
     """
     answered = {
         (v.benchmark, v.device)
@@ -243,8 +250,9 @@ def questions_text(planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerd
     if not asked:
         return ""
     open_ = [question for question, known in asked.items() if not known]
-    more = f"; not: {'; '.join(open_)}" if open_ else ""
-    return f"{len(asked) - len(open_)} of {len(asked)} questions answered{more}"
+    more = f"; not: {'; '.join(open_[:most])}" if open_ else ""
+    rest = f"; and {len(open_) - most} more (-v names all)" if len(open_) > most else ""
+    return f"{len(asked) - len(open_)} of {len(asked)} questions answered{more}{rest}"
 
 
 def _head(found: GoalAnswers) -> list[str]:

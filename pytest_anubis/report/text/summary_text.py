@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.verdict import (
     SEARCHED,
     Decision,
@@ -73,7 +74,7 @@ def coverage_text(node: NodeVerdict) -> str:
     baseline = f" against baseline {node.baseline}" if node.baseline else ""
     text = f"judged{baseline}: {counts}"
     if node.blocking:
-        text += f"; {len(node.blocking)} in the way of acceptance"
+        text += f"; {len(node.hindrances)} in the way of acceptance"
     if node.listed:
         text += f"; {len(node.listed)} not judged"
     if node.residual_risk is not None:
@@ -81,6 +82,15 @@ def coverage_text(node: NodeVerdict) -> str:
     if node.residual_interval is not None:
         text += f" (95 % within {' to '.join(map(percent, node.residual_interval))})"
     return text
+
+
+def elsewhere_lines(benchmarks: Sequence[str], profile: str, *, verbosity: int = 0) -> list[str]:
+    """Return one line that counts the benchmarks of other profiles; with ``-v`` their names as well."""
+    if not benchmarks or verbosity < 0:
+        return []
+    line = f"not part of {profile}, does not block: {count_text(len(benchmarks), 'benchmark')}"
+    names = [f"  {name}" for name in benchmarks]
+    return [f"{line} of other profiles (--anubis-profile)", *(names if verbosity > 0 else ())]
 
 
 def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
@@ -100,13 +110,17 @@ def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
 def grouped(texts: Sequence[str]) -> list[str]:
     """Put what has one reason into one line: forty metrics without a baseline are one fact.
 
+    Tools that are not installed are one fact as well, whichever they are.
+
     Args:
         texts: Lines ``what: reason``; the part up to the first colon and blank says what.
     """
     by_reason: dict[str, list[str]] = {}
-    for text in map(plain_line, texts):
-        head, separator, reason = text.partition(": ")
-        by_reason.setdefault(reason if separator else text, []).append(head if separator else "")
+    parts = [text.partition(": ") for text in map(plain_line, texts)]
+    absent = tools_missing([reason for _, _, reason in parts])
+    for head, separator, reason in parts:
+        told = absent if absent and reason.startswith(NOT_INSTALLED) else reason
+        by_reason.setdefault(told if separator else head, []).append(head if separator else "")
     lines = []
     for reason, heads in by_reason.items():
         named = [head for head in heads if head]
@@ -119,6 +133,15 @@ def grouped(texts: Sequence[str]) -> list[str]:
         first = named[0].removeprefix(f"{word} ")
         lines.append(f"{len(named)} {word}: {reason} ({first}, ...)")
     return lines
+
+
+def tools_missing(reasons: Sequence[str]) -> str:
+    """Return one reason for all tests whose tools are not installed; empty if that is one tool at most."""
+    told = [reason for reason in reasons if reason.startswith(NOT_INSTALLED)]
+    names = dict.fromkeys(reason[len(NOT_INSTALLED) :].partition(" (")[0] for reason in told)
+    if len(names) < 2:
+        return ""
+    return f"tools not installed: {', '.join(names)} (-v says how to get them)"
 
 
 def without_folders(text: str) -> str:

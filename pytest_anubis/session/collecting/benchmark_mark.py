@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.settings import seconds
+from pytest_anubis.settings import PROFILES, seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
-    "resources=(), host=False, timing='device', deadline=None): this test is a benchmark of `component`; "
-    "scope is device, pair or node; cost is its expected duration such as '20s'; goal, question and action "
-    "say why it is measured and what to do when it is bad; metrics are names that it must record; "
+    "resources=(), host=False, timing='device', deadline=None, profiles=()): this test is a benchmark of "
+    "`component`; scope is device, pair or node; cost is its expected duration such as '20s'; goal, question "
+    "and action say why it is measured and what to do when it is bad; metrics are names that it must record; "
     "resources are what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
     "accelerators; timing='host' says that a test of an accelerator is timed on the host or moves the "
     "host's data, so that two of them never run at once; deadline such as '300s' is what it may always "
-    "take, however cheap it is"
+    "take, however cheap it is; profiles such as ('standard', 'soak') are those that it belongs to, all if "
+    "empty"
 )
 
 SCOPES = ("device", "pair", "node")
@@ -44,6 +45,7 @@ class BenchmarkMark:
         deadline: Seconds that it may always take, for tests whose parts have deadlines of their own.
         timing: ``host`` for a test of an accelerator whose times depend on the host: launches that the host's
             clock times, copies from and to the host's memory. Two of them never run at once.
+        profiles: The profiles that it belongs to; empty: all of them.
     """
 
     component: str = ""
@@ -57,6 +59,7 @@ class BenchmarkMark:
     host: bool = False
     deadline: float | None = None
     timing: str = "device"
+    profiles: tuple[str, ...] = ()
 
 
 NO_MARK = BenchmarkMark()
@@ -127,8 +130,13 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     host = given.get("host", False)
     if not isinstance(host, bool):
         _reject(item, f"host must be True or False, found {host!r}")
+    profiles = _names(item, given, "profiles")
+    for name in profiles:
+        if name not in PROFILES:
+            _reject(item, f"profiles: {name!r} is none of {', '.join(PROFILES)}")
     return BenchmarkMark(
         **texts,
+        profiles=profiles,
         host=host,
         timing=timing,
         scope=scope,

@@ -24,10 +24,14 @@ class CollectionChecks:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._elsewhere: tuple[str, ...] = ()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Refuse wrong marks, benchmarks that do not say what they are for, and plugins that spoil them."""
+        """Refuse wrong marks, benchmarks that do not say what they are for, and plugins that spoil them.
+
+        What belongs to other profiles only is deselected: a baseline has criteria of its own profile.
+        """
         settings = self._config.stash[context_key].settings
         incomplete: list[str] = []
         worker = hasattr(self._config, "workerinput")
@@ -42,6 +46,11 @@ class CollectionChecks:
             raise pytest.UsageError(
                 "benchmarks must say what they are for:\n  " + "\n  ".join(incomplete)
             )
+        dropped = [item for item in items if not _belongs(item, settings.profile)]
+        if dropped:
+            self._elsewhere = tuple(dict.fromkeys(benchmark_id(item) for item in dropped))
+            items[:] = [item for item in items if _belongs(item, settings.profile)]
+            self._config.hook.pytest_deselected(items=dropped)
 
     # First: under xdist the plan must reach the controller before it schedules anything.
     @pytest.hookimpl(tryfirst=True)
@@ -51,7 +60,13 @@ class CollectionChecks:
             return
         from pytest_anubis.core.events import TestsPlanned
 
-        emit(self._config, TestsPlanned(tests=tuple(map(_planned, session.items))))
+        planned = tuple(map(_planned, session.items))
+        emit(self._config, TestsPlanned(tests=planned, elsewhere=self._elsewhere))
+
+
+def _belongs(item: pytest.Item, profile: str) -> bool:
+    profiles = benchmark_mark(item).profiles
+    return not profiles or profile in profiles
 
 
 def _planned(item: pytest.Item) -> PlannedTest:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.events import BlockerFound, PhaseFailed, TestFinished, TestRepeated
-from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.measurement import TOOL_PROPERTY, PlannedTest, TestResult
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.session.context import Sink
 from pytest_anubis.session.running.report_outcomes import (
@@ -105,6 +105,9 @@ class EndsOfTests:
             misuse=data.get("usage_error", known.misuse if known is not None else ""),
             environment=excuse(data.get("environment", ""), known),
             left_out=self._left_out.get(report.nodeid, ""),
+            tools=tuple(
+                str(what) for name, what in report.user_properties if name == TOOL_PROPERTY
+            ),
         )
 
     def _finish(self, result: TestResult) -> None:

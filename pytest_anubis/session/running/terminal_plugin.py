@@ -10,16 +10,19 @@ from contextlib import nullcontext
 import pytest
 
 from pytest_anubis.core.events import Event
-from pytest_anubis.core.measurement import QuietWait
+from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
-from pytest_anubis.report.text.goal_tree import questions_text
+from pytest_anubis.report.text.goal_tree import OPEN_SHOWN, questions_text
 from pytest_anubis.report.text.headlines import baseline_line, inventory_line, waiting_line
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.report.text.summary_text import summary_lines
+from pytest_anubis.report.text.summary_text import elsewhere_lines, summary_lines, tools_missing
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.selecting.pruning import stands_down
 from pytest_anubis.validator.deciding.machine_identity import machine_marks, strange_to
+
+_SKIPPED = "Skipped: "
+"""How the reason of a skip begins in pytest's reports."""
 
 
 class Terminal:
@@ -43,8 +46,7 @@ class Terminal:
         # What a test in this process prints is captured; those in workers say it in a thread of ours.
         here = threading.current_thread() is threading.main_thread()
         with capture.global_and_fixture_disabled() if here and capture else nullcontext():
-            reporter.ensure_newline()
-            reporter.write_line(printable(waiting_line(event)))
+            write_apart(self._config, reporter, waiting_line(event))
 
     def pytest_report_header(self) -> list[str]:
         """Say what this node is compared with."""
@@ -102,9 +104,15 @@ class Terminal:
         """Let pytest's list of skips (``-ra``) say once why many tests could not be judged."""
         skipped = reporter.stats.get("skipped", [])
         ours: dict[str, list[pytest.TestReport]] = {}
-        for report in skipped:
-            ended = report.longrepr
-            if getattr(report, "anubis", {}).get("undecided") and isinstance(ended, tuple):
+        told = [(report, report.longrepr) for report in skipped]
+        reasons = [ended[2].removeprefix(_SKIPPED) for _, ended in told if isinstance(ended, tuple)]
+        absent = tools_missing(reasons)
+        for report, ended in told:
+            if not isinstance(ended, tuple):
+                continue
+            if absent and ended[2].startswith(_SKIPPED + NOT_INSTALLED):
+                report.longrepr = (ended[0], ended[1], _SKIPPED + absent)
+            elif getattr(report, "anubis", {}).get("undecided"):
                 ours.setdefault(ended[2], []).append(report)
         for reason, reports in ours.items():
             if len(reports) > 1:
@@ -122,6 +130,8 @@ class Terminal:
             text = f"anubis: {run.internal_error}; everything measured is in {run.record_path}"
             terminalreporter.write_line(printable(text), red=True)
         verdict = run.state.node_verdict
+        profile = run.context.settings.profile
+        elsewhere = elsewhere_lines(run.state.elsewhere, profile, verbosity=verbosity)
         duties = duty_lines(
             tuple(run.state.results.values()),
             tuple(run.state.planned.values()),
@@ -131,7 +141,7 @@ class Terminal:
             if run.record_path and run.context.settings.mode == "measure":
                 terminalreporter.write_line("anubis: measured, not judged: nothing is accepted")
             if verbosity >= 0:
-                for line in duties:
+                for line in (*elsewhere, *duties):
                     terminalreporter.write_line(f"anubis: {line}")
             if run.record_path and (verbosity >= 0 or run.incomplete):
                 terminalreporter.write_line(f"anubis: {_recorded(run)}")
@@ -147,14 +157,25 @@ class Terminal:
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
         if verbosity >= 0:
-            questions = questions_text(tuple(run.state.planned.values()), run.state.record().told)
-            for line in filter(None, (questions, *duties)):
+            planned = tuple(run.state.planned.values())
+            most = OPEN_SHOWN if verbosity <= 0 else len(planned)
+            questions = questions_text(planned, run.state.record().told, most)
+            for line in filter(None, (questions, *elsewhere, *duties)):
                 terminalreporter.write_line(printable(line))
         for line in run.usage_errors():
             terminalreporter.write_line(
                 printable(f"benchmark written wrongly: {line}"), yellow=True
             )
         terminalreporter.write_line(_recorded(run))
+
+
+def write_apart(config: pytest.Config, reporter: pytest.TerminalReporter, text: str) -> None:
+    """Write a line of its own in the middle of a run, where pytest's dots may stand in a line already."""
+    reporter.ensure_newline()  # knows of no dots with -q, nor of those of workers
+    if config.get_terminal_writer().width_of_current_line > 0:
+        reporter.write("\n")
+    reporter.write_line(printable(text))
+    reporter.flush()
 
 
 def _recorded(run: Run) -> str:

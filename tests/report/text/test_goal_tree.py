@@ -155,6 +155,9 @@ def test_a_run_says_which_of_its_questions_are_open() -> None:
     assert questions_text([PLAN, asked], [VERDICT]) == (
         "1 of 2 questions answered; not: is it safe?"
     )
+    many = [replace(asked, question=f"is it {n}?") for n in range(5)]
+    assert questions_text(many, []).endswith("is it 2?; and 2 more (-v names all)")
+    assert questions_text(many, [], 5).endswith("is it 4?")
     assert questions_text([PLAN], [VERDICT, missing]).startswith("0 of 1")
     unknown = replace(VERDICT, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION)
     as_before = replace(VERDICT, reference=Reference.SELF)

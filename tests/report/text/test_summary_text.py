@@ -156,3 +156,17 @@ def test_what_is_too_short_to_be_searched_is_one_line_counted_by_component() -> 
     assert line == (
         "not searched for changes within the run (fewer than 24 values): 4 of 7 metrics (disk 3, net 1)"
     )
+
+
+def test_tools_that_are_not_installed_are_one_line() -> None:
+    texts = [
+        "NOT_TESTED a.py::a node: not installed: xhpl (build it; or give its path)",
+        "NOT_TESTED b.py::b node: not applicable: no accelerator",
+        "NOT_TESTED c.py::c node: not installed: stream_c (build it)",
+        "NOT_TESTED d.py::d node: not installed: xhpl (build it; or give its path)",
+    ]
+    assert grouped(texts) == [
+        "3 NOT_TESTED: tools not installed: xhpl, stream_c (-v says how to get them) (a.py::a node, ...)",
+        texts[1],
+    ]
+    assert grouped(texts[:2]) == texts[:2]  # one tool: with the way to get it

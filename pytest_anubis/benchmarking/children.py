@@ -7,6 +7,7 @@ printed, after a time-out, never a wait without end.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import selectors
@@ -25,14 +26,14 @@ from typing import Any, Self
 Message = dict[str, Any]
 Handler = Callable[[Message], Message]
 
-ROOT = Path(__file__).parents[1]
-"""The folder that holds this package, for the child's import path."""
-
 GRACE = 5.0
 """Seconds that a child has to leave after its socket closed, before it is killed."""
 
 _TAIL = 2000
+"""Bytes of what a child printed that a message shows: a traceback's end."""
+
 _BLOCK = 1 << 16
+"""Bytes of an answer that are read at a time."""
 
 
 class ChildError(RuntimeError):
@@ -43,10 +44,11 @@ class Child:
     """One child process running ``python -m module arguments``.
 
     Args:
-        module: Dotted name; its main ends in `answer`.
+        module: Dotted name, importable here; its main ends in `answer`.
         arguments: What follows on its command line.
         name: What to call it in messages.
         environment: Variables to set besides those of this process.
+        within: What stands before the command, such as ``ip netns exec NAME`` (`ShapedLink.command`).
 
     Attributes:
         name: What it is called in messages.
@@ -60,6 +62,7 @@ class Child:
         *,
         name: str = "",
         environment: Mapping[str, str] | None = None,
+        within: Sequence[str] = (),
     ) -> None:
         self.name = name or module
         self.gone = False
@@ -69,9 +72,9 @@ class Child:
         output = tempfile.TemporaryFile()  # noqa: SIM115 - the stack closes it
         self._output = self._stack.enter_context(output)
         self._socket, theirs = (self._stack.enter_context(end) for end in socket.socketpair())
-        command = [sys.executable, "-m", module, str(theirs.fileno()), *arguments]
+        command = [*within, sys.executable, "-m", module, str(theirs.fileno()), *arguments]
         inherited = [p for p in (os.environ.get("PYTHONPATH"),) if p]
-        paths = [str(ROOT), *inherited]
+        paths = [*_homes(module, __name__), *inherited]
         variables = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
         try:
             self._process = subprocess.Popen(
@@ -181,6 +184,22 @@ class Child:
         tail = os.pread(self._output.fileno(), _TAIL, max(0, size - _TAIL))
         output = tail.decode(errors="replace").strip()
         return f"{self.name} {what}" + (f"; it printed: {output}" if output else "")
+
+
+def _homes(*modules: str) -> list[str]:
+    """Return the folders that hold modules' outermost packages, for a child's import path."""
+    found: list[str] = []
+    for module in modules:
+        spec = importlib.util.find_spec(module.partition(".")[0])
+        if spec is None:
+            raise ChildError(
+                f"{module}: no such module; a child runs a module that can be imported"
+            )
+        places = [Path(place).parent for place in spec.submodule_search_locations or ()]
+        if not places and spec.origin is not None:
+            places = [Path(spec.origin).parent]
+        found += [str(place) for place in places if str(place) not in found]
+    return found
 
 
 def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.0) -> list[Message]:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from suites import children
-from suites.children import ROOT, Child, ChildError, receive_all
+from pytest_anubis.benchmarking import children
+from pytest_anubis.benchmarking.children import Child, ChildError, receive_all
+from tests.places import ROOT
 
 START = 60.0
-ECHO = "tests.suites.echo_child"
+ECHO = "tests.benchmarking.echo_child"
 
 
 def gone(pid: int) -> bool:
@@ -99,7 +100,7 @@ def test_all_that_are_late_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_child_ends_when_its_parent_is_killed() -> None:
     program = (
         "import os, signal\n"
-        "from suites.children import Child\n"
+        "from pytest_anubis.benchmarking.children import Child\n"
         f"child = Child({ECHO!r})\n"
         "child.ask({'do': 'echo', 'text': ''}, timeout=60)\n"
         "print(child.pid, flush=True)\n"

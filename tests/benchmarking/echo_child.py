@@ -1,4 +1,4 @@
-"""A child for the tests of `suites.children`: obeys, fails, hangs or dies as it is asked to."""
+"""A child for the tests of `benchmarking/children.py`: obeys, fails, hangs or dies as it is asked to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from suites.children import Message, answer
+from pytest_anubis.benchmarking.children import Message, answer
 
 
 def echo(request: Message) -> Message:

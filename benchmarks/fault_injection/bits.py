@@ -1,0 +1,167 @@
+"""One flipped bit at a random place, in each kind of buffer: does the benchmark's own check see it?
+
+Each function returns whether the check complained, with the fault or without.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+Try = Callable[[random.Random, bool], bool]
+SIZE = 192  # rows of the matrices: small, since a bit is a bit
+ELEMENTS = 1 << 20
+FOOTPRINT = 1 << 20
+
+
+def flip(tensor, draw: random.Random) -> None:
+    """Flip one bit of a contiguous tensor."""
+    import torch
+
+    seen = tensor.view(-1).view(torch.uint8)
+    place, bit = draw.randrange(len(seen)), draw.randrange(8)
+    seen[place] ^= 1 << bit
+
+
+def product(dtype: str) -> Try:
+    """A bit of the result of a product of whole numbers."""
+
+    def attempt(draw: random.Random, faulty: bool) -> bool:
+        import torch
+
+        from suites.compute.kernels import Gemm, multiply
+
+        def spoilt(a, b, out) -> None:
+            multiply(a, b, out)
+            flip(out, draw)
+
+        gemm = Gemm(SIZE, dtype, torch.device("cpu"), product=spoilt if faulty else multiply)
+        return gemm.wrong_rows() > 0
+
+    return attempt
+
+
+def stream(operation: str, buffer: str) -> Try:
+    """A bit of an array that is streamed: of what was written, or of the source while it is read."""
+
+    def attempt(draw: random.Random, faulty: bool) -> bool:
+        import torch
+
+        from suites.memory.stream import OPERATIONS, Stream
+
+        plain = OPERATIONS[operation][1]
+
+        def spoilt(x, y, out) -> None:
+            if buffer == "source":
+                flip(x, draw)
+            plain(x, y, out)
+            if buffer == "result":
+                flip(out, draw)
+
+        kernel = Stream(operation, ELEMENTS, torch.device("cpu"), apply=spoilt if faulty else None)
+        kernel.run()
+        return kernel.wrong_elements() > 0
+
+    return attempt
+
+
+def chain(draw: random.Random, faulty: bool) -> bool:
+    """A bit of a line of the pointer chase."""
+    from suites.memory import chase, native
+
+    compiler = native.find_compiler()
+    if compiler is None:
+        raise FileNotFoundError("no C compiler")
+    library = native.load(chase.SOURCE, compiler, native.cache_folder())
+    with chase.Chase(library, FOOTPRINT) as kernel:
+        if faulty:
+            kernel.flip(draw.randrange(kernel.lines), draw.randrange(64))
+        return kernel.wrong_links() > 0
+
+
+def wire(draw: random.Random, faulty: bool) -> bool:
+    """A bit of every block that crosses a TCP connection."""
+    from suites.network.loopback import Loopback
+    from tests.suites.relay import Relay
+
+    with Relay() as relay, Loopback(through=relay.before) as link:
+        relay.flip = faulty
+        return not link.intact(1 << 20)
+
+
+def platter(draw: random.Random, faulty: bool) -> bool:
+    """A bit of a file on the disk, between its writing and its reading."""
+    from suites.storage.fio import CHECKED, DiskFile, FioError, find_fio
+
+    program = find_fio()
+    if program is None:
+        raise FileNotFoundError("fio not found")
+    with DiskFile(Path(tempfile.gettempdir()), CHECKED, program) as file:
+        file.write_checked()
+        if faulty:
+            with file.path.open("r+b") as data:
+                place = draw.randrange(CHECKED)
+                data.seek(place)
+                old = data.read(1)[0]
+                data.seek(place)
+                data.write(bytes([old ^ 1 << draw.randrange(8)]))
+                os.fsync(data.fileno())
+        with suppress(FioError):
+            file.read_checked()
+            return False
+        return True
+
+
+def gradient(draw: random.Random, faulty: bool) -> bool:
+    """An exponent's bit of one weight of a small network, before its gradient is checked."""
+    import torch
+
+    from suites.training.resnet import ResNetShape, resnet_step
+    from suites.training.test_step import GRADIENT_TOLERANCE
+
+    step = resnet_step(
+        ResNetShape(width=8, stages=1, blocks=1, picture=8, batch=4), torch.device("cpu")
+    )
+    if faulty:
+
+        def spoilt(_module, _inputs, output):
+            if output.dtype is not torch.float32:  # the reference, in double precision, is right
+                return output
+            changed = output.detach().clone().view(-1)
+            place = int(changed.abs().argmax())
+            changed.view(torch.int32)[place] ^= 1 << draw.choice((26, 27, 28))
+            return output + (changed.view_as(output) - output.detach())
+
+        next(step.model.children()).register_forward_hook(spoilt)
+    return not step.gradient_errors(False)[0] < GRADIENT_TOLERANCE[False]
+
+
+BUFFERS: dict[str, tuple[str, Try]] = {
+    **{
+        f"bit in a {kind} product": ("gemm", product(kind))
+        for kind in ("float32", "float64", "bfloat16")
+    },
+    **{
+        f"bit in the {buffer} of {one}": (f"stream {one}", stream(one, buffer))
+        for one in ("copy", "scale", "add", "triad", "read")
+        for buffer in ("source", "result")
+        if (one, buffer) != ("read", "result")
+    },
+    "bit in a line of the chase": ("load latency", chain),
+    "bit on the wire": ("tcp", wire),
+    "bit on the disk": ("disk", platter),
+    "bit in an activation": ("training", gradient),
+}
+"""Kind of buffer -> the benchmark whose check has to see it, and how it is tried."""
+
+
+def tried(name: str, trials: int) -> tuple[str, int, int, int]:
+    """Return the benchmark, in how many trials it saw the bit, how many there were, and false alarms."""
+    finder, attempt = BUFFERS[name]
+    draw = random.Random(name)
+    found = sum(attempt(draw, True) for _ in range(trials))
+    return finder, found, trials, sum(attempt(draw, False) for _ in range(trials))

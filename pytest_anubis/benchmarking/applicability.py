@@ -1,0 +1,108 @@
+"""Applicability: whether hardware has instructions for an element type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_anubis.hardware.text_files import Files
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "int8", "float8_e4m3fn")
+"""Element types by torch's names; ``tf32`` is `float32` with factors of 10 bits."""
+
+# By the kernel's names of x86's features, then of ARM's. A conversion alone (F16C, AVX-NE-CONVERT) computes
+# nothing; without products of its own a CPU takes thousands of times as long as in single precision.
+_CPU_FLAGS = {
+    "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "float16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+    "int8": {"avx512_vnni", "avx_vnni", "amx_int8", "i8mm", "asimddp"},
+    "float8_e4m3fn": {"amx_fp8"},
+}
+
+# NVIDIA's compute capabilities from which on a type has arithmetic: CUDA's table of throughputs.
+_CAPABILITIES = {
+    "float64": (1, 3),
+    "float32": (1, 0),
+    "tf32": (8, 0),
+    "float16": (5, 3),
+    "bfloat16": (8, 0),
+    "int8": (6, 1),
+    "float8_e4m3fn": (8, 9),
+}
+
+# AMD's matrix units by architecture; MI300 (gfx942) has FP8 with another bias, which is not this type.
+_AMD = {
+    "bfloat16": ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx11", "gfx12"),
+    "int8": ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx10", "gfx11", "gfx12"),
+    "float8_e4m3fn": ("gfx950", "gfx12"),
+    "tf32": (),
+}
+
+# Apple's: no double precision, none of the short types of other vendors' matrix units.
+_APPLE = {"float32", "float16", "bfloat16"}
+
+
+def supports(device: torch.device, dtype: str, *, files: Files | None = None) -> bool:
+    """Return whether a device's hardware has instructions for products of an element type.
+
+    Where nobody tells, the answer is yes: a benchmark that is tried says more than one that is left out.
+
+    Args:
+        device: The CPU or an accelerator that is present.
+        dtype: One of `DTYPES`.
+        files: Where to read the CPU's features.
+
+    Raises:
+        ValueError: The type is not known here.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"element type {dtype!r} is none of {', '.join(DTYPES)}")
+    if device.type == "cpu":
+        return _cpu_supports(dtype, cpu_flags(files or Files()))
+    if device.type == "cuda":
+        return _card_supports(dtype, device)
+    if device.type == "mps":
+        return dtype in _APPLE
+    return dtype != "float8_e4m3fn"
+
+
+def require(device: torch.device, dtype: str, *, files: Files | None = None) -> None:
+    """Leave the test out, as not applicable, where the hardware has no instructions for a type.
+
+    Raises:
+        ValueError: The type is not known here.
+    """
+    if not supports(device, dtype, files=files):
+        what = "this CPU" if device.type == "cpu" else "this accelerator"
+        pytest.skip(f"not applicable: {what} has no instructions for {dtype}")
+
+
+def cpu_flags(files: Files) -> frozenset[str]:
+    """Return the features of the first CPU as the kernel names them; empty where it does not say."""
+    for line in (files.text("/proc/cpuinfo") or "").splitlines():
+        name, _, rest = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(rest.split())
+    return frozenset()
+
+
+def _cpu_supports(dtype: str, flags: frozenset[str]) -> bool:
+    if dtype == "tf32":
+        return False
+    wanted = _CPU_FLAGS.get(dtype)
+    return wanted is None or not flags or bool(wanted & flags)
+
+
+def _card_supports(dtype: str, device: torch.device) -> bool:
+    import torch
+
+    if torch.version.hip is None:
+        return torch.cuda.get_device_capability(device) >= _CAPABILITIES[dtype]
+    properties: Any = torch.cuda.get_device_properties(device)
+    architecture = str(getattr(properties, "gcnArchName", ""))
+    known = _AMD.get(dtype)
+    return known is None or architecture.startswith(known)

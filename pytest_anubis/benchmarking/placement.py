@@ -1,0 +1,60 @@
+"""Placement: which CPUs are near a card, and where results are checked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def checking_device(device: torch.device) -> torch.device:
+    """Return where results are checked: on the device itself where it has double precision.
+
+    Checking tens of gigabytes on the host would leave the device idle for most of a test. Apple's
+    have no double precision.
+    """
+    import torch
+
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def cpus_near(card: Any, root: Path = Path("/")) -> set[int]:
+    """Return the CPUs of a card's NUMA node; empty where nobody says.
+
+    Args:
+        card: What torch tells of it (``torch.cuda.get_device_properties``); before 2.6 not its slot.
+        root: Where ``sys`` lies.
+    """
+    slot = [getattr(card, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    numbers = [one for one in slot if isinstance(one, int)]
+    if len(numbers) < len(slot):
+        return set()
+    domain, bus, device = numbers
+    address = f"{domain:04x}:{bus:02x}:{device:02x}.0"
+    try:
+        text = (root / "sys/bus/pci/devices" / address / "local_cpulist").read_text()
+        ranges = [part.split("-") for part in text.strip().split(",") if part]
+        return {cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
+    except (OSError, ValueError):  # no such card there, or a kernel that says something else
+        return set()
+
+
+def stay_near(card: Any, root: Path = Path("/")) -> bool:
+    """Let this process use only the CPUs of a card's NUMA node, of those that it may use at all.
+
+    Call it before threads are started and buffers are made: both stay where they began.
+
+    Returns:
+        Whether that was possible; a process that may use none of them stays as it is.
+    """
+    near = cpus_near(card, root) & os.sched_getaffinity(0)
+    if not near:
+        return False
+    try:
+        os.sched_setaffinity(0, near)
+    except OSError:  # forbidden in some sandboxes
+        return False
+    return True

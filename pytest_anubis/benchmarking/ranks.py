@@ -1,0 +1,169 @@
+"""Ranks: processes on this machine that are connected by torch's collectives and answer round by round.
+
+The parent starts them and asks all at once; whoever is gone is named, not the one that waits for it. A rank's
+module ends in `serve`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from pytest_anubis.benchmarking.children import Child, Handler, Message, answer, receive_all
+from pytest_anubis.benchmarking.placement import stay_near
+
+if TYPE_CHECKING:
+    import torch
+
+START = 120.0
+"""Seconds that the ranks have to import torch and find each other."""
+
+TIMEOUT = 60.0
+"""Seconds after which a rank gives up on the others."""
+
+ROUND = 90.0
+"""Seconds that one request may take: longer than a rank waits for the others (`TIMEOUT`), so that a rank can
+say who is missing."""
+
+SETTLE = 2.0
+"""Seconds for which the other ranks are listened to when one has failed: the first to complain of a dead rank
+may be a neighbour that was waiting for it."""
+
+
+class Ranks:
+    """Connected processes; a context manager that ends all of them.
+
+    Args:
+        module: Dotted name of what a rank runs: a module whose main is `serve`.
+        world: How many ranks.
+        backend: torch's word: ``gloo`` on CPUs, ``nccl`` with one accelerator for each rank.
+        threads: Threads that each rank computes with.
+        arguments: What follows on the command line of each.
+        environment: Variables to set besides those of this process.
+        within: For each rank what stands before its command (`ShapedLink.command`); empty for none.
+
+    Attributes:
+        world: How many ranks there are.
+        processes: The ranks.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        world: int,
+        *,
+        backend: str = "gloo",
+        threads: int = 1,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        within: Sequence[Sequence[str]] = (),
+    ) -> None:
+        self.world = world
+        self._stack = ExitStack()
+        try:
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-ranks-"))
+            store = str(Path(folder) / "store")
+            common = [str(world), backend, store, str(threads), *arguments]
+            # gloo would look up the host's name, which many containers cannot.
+            variables = {"GLOO_SOCKET_IFNAME": "lo", **(environment or {})}
+            self.processes = [
+                self._stack.enter_context(
+                    Child(
+                        module,
+                        [str(number), *common],
+                        name=f"rank {number}",
+                        environment=variables,
+                        within=within[number] if within else (),
+                    )
+                )
+                for number in range(world)
+            ]
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for rank in self.processes:
+            rank.dismiss()
+        self._stack.close()
+
+    def join(self) -> None:
+        """Wait until every rank has loaded torch and is connected to the others.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        self.ask_all("join", timeout=START)
+
+    def ask_all(self, do: str, *, timeout: float = ROUND, **arguments: object) -> list[Message]:
+        """Ask all ranks the same and return their answers, by rank.
+
+        All are listened to at once: who is gone is heard of before those that wait for it.
+
+        Args:
+            do: The name of a handler.
+            timeout: Seconds to wait for the last answer.
+            **arguments: What else the request says; JSON's types.
+
+        Raises:
+            ChildError: A rank is gone, failed or took too long; those that are gone are named first.
+        """
+        for rank in self.processes:
+            rank.send({"do": do, **arguments})
+        return receive_all(self.processes, timeout=timeout, settle=SETTLE)
+
+
+def serve(
+    arguments: Sequence[str],
+    make: Callable[[int, int, torch.device, Sequence[str]], Mapping[str, Handler]],
+) -> None:
+    """Join the group and answer until the parent closes the socket: a rank's side.
+
+    With NCCL the rank takes the accelerator of its number and stays on the CPUs near it.
+
+    Args:
+        arguments: What stands on the command line (``sys.argv[1:]``).
+        make: Takes the rank's number, how many there are, its device and the arguments of its own, and
+            returns what requests name; ``join`` is answered here.
+    """
+    import torch
+    import torch.distributed as dist
+
+    descriptor, number, world, backend, store, threads, *own = arguments
+    device = torch.device("cpu")
+    if backend == "nccl":
+        device = torch.device("cuda", int(number))
+        stay_near(torch.cuda.get_device_properties(device))  # before anything has threads
+        torch.cuda.set_device(device)
+    torch.set_num_threads(int(threads))
+    dist.init_process_group(
+        backend,
+        init_method=f"file://{store}",
+        rank=int(number),
+        world_size=int(world),
+        timeout=timedelta(seconds=TIMEOUT),
+        device_id=device if backend == "nccl" else None,
+    )
+
+    def join(_request: Message) -> Message:
+        dist.barrier()  # the first message of a group connects its ranks
+        return {}
+
+    try:
+        handlers = make(int(number), int(world), device, own)
+        answer(int(descriptor), {"join": join, **handlers})
+    finally:
+        dist.destroy_process_group()

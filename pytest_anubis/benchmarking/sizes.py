@@ -1,0 +1,79 @@
+"""Sizes: how much memory a device has, and how much of it one benchmark takes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytest_anubis.hardware.cgroup import ControlGroup
+from pytest_anubis.hardware.text_files import Files
+
+if TYPE_CHECKING:
+    import torch
+
+SHARE = 0.5
+"""Largest share of a device's memory that one benchmark takes: the libraries' workspaces, the communication
+buffers and other processes' contexts need room as well."""
+
+FREE_SHARE = 0.9
+"""Largest share of what is free: the allocator rounds up."""
+
+
+def memory_of(device: torch.device) -> tuple[int, int] | None:
+    """Return the bytes that are free on an accelerator and those that it has; None where nobody says."""
+    import torch
+
+    ask = getattr(getattr(torch, device.type, None), "mem_get_info", None)
+    if ask is None:
+        return None
+    free, total = ask(device)
+    return int(free), int(total)
+
+
+def fitting(wanted: int, device: torch.device, *, times: int = 1) -> int:
+    """Return `wanted` bytes, halved until `times` of it fit into the device's memory.
+
+    What fits is `SHARE` of all memory, the same on all devices of a class, unless less of it is free.
+    """
+    known = memory_of(device)
+    if known is None:
+        return wanted
+    room = min(SHARE * known[1], FREE_SHARE * known[0])
+    while wanted > 1 and times * wanted > room:
+        wanted //= 2
+    return wanted
+
+
+def share_of_memory(device: torch.device, share: float) -> int:
+    """Return so large a share of all memory of a device in bytes, or of what is free if that is less.
+
+    For tests of the memory itself, which want nearly all of it; on the CPU of the memory that this process
+    may have (its control group's limit), and `FREE_SHARE` of what the kernel calls available.
+
+    Args:
+        device: An accelerator that tells its memory, or the CPU.
+        share: 0 to 1.
+
+    Raises:
+        ValueError: The share is none, or nobody says how much memory the device has.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share {share:g} is not above 0 and at most 1")
+    known = host_memory() if device.type == "cpu" else memory_of(device)
+    if known is None:
+        raise ValueError(f"nobody says how much memory {device} has")
+    free, total = known
+    return int(min(share * total, FREE_SHARE * free))
+
+
+def host_memory(files: Files | None = None) -> tuple[int, int]:
+    """Return the bytes of main memory that are available and those that this process may have at all."""
+    files = files or Files()
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = ControlGroup(files).memory_limit()
+    total = total if limit is None else min(total, limit)
+    for line in (files.text("/proc/meminfo") or "").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return min(total, int(rest.split()[0]) * 1024), total
+    return total, total

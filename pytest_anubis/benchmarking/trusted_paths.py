@@ -1,0 +1,60 @@
+"""Which programs may be run: those that nobody but this user or root can have put there."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+_OTHERS_WRITE, _GROUP_WRITES = stat.S_IWOTH, stat.S_IWGRP
+
+
+def refusal_of(path: Path) -> str:
+    """Return why a program is not run; empty if it may be.
+
+    It is a plain file, given by its absolute path; it and every folder above it, of a link and of what it
+    leads to, belong to this user or to root, and nobody else can write them. What others put into a folder
+    with the sticky bit is refused for its owner.
+    """
+    if not path.is_absolute():
+        return f"{path} is no absolute path"
+    try:
+        whole = path.resolve(strict=True)
+        if not stat.S_ISREG(whole.stat().st_mode) or not os.access(whole, os.X_OK):
+            return f"{path} is no program"
+        for place in dict.fromkeys((path, whole, *path.parents, *whole.parents)):
+            refusal = _refusal_at(place)
+            if refusal:
+                return refusal
+    except (OSError, RuntimeError) as error:  # a loop of links
+        return f"{path}: {getattr(error, 'strerror', None) or error}"
+    return ""
+
+
+def _refusal_at(place: Path) -> str:
+    found = place.lstat()
+    if found.st_uid not in (0, os.geteuid()):
+        return f"{place} belongs to another user; have it owned by root or by who runs the tests"
+    if stat.S_ISLNK(found.st_mode) or (
+        stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+    ):
+        return ""  # who may write a folder with the sticky bit cannot move what is not his own
+    if found.st_mode & _OTHERS_WRITE:
+        return f"everybody can write {place}; chmod o-w"
+    if found.st_mode & _GROUP_WRITES and not _own_group(found.st_gid):
+        return f"a group can write {place}; chmod g-w"
+    return ""
+
+
+def _own_group(group: int) -> bool:
+    """Say whether a group is root's, or the private one that bears the name of this user."""
+    if group == 0:
+        return True
+    try:
+        found = grp.getgrgid(group)
+        me = pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return found.gr_name == me.pw_name and set(found.gr_mem) <= {me.pw_name}

@@ -1,0 +1,66 @@
+"""Turns: several callables are measured in turns within one test, so that they see the same seconds.
+
+Two things that are measured one after the other meet two different moments of a shared machine; their ratio
+then tells the neighbours apart, not them. In turns every round of one stands beside a round of the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+ROUND = 0.02
+"""Seconds of one callable in a round, as `anubis_metric.measure` aims at: a clock's reading and one interrupt
+are small against it."""
+
+MOST_CALLS = 1_000_000
+
+
+def in_turns(
+    work: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 20,
+    round_seconds: float = ROUND,
+    synchronize: Callable[[], object] = lambda: None,
+) -> dict[str, list[float]]:
+    """Return the seconds of one call of each callable, `rounds` values each, taken in turns.
+
+    Every second round goes the other way round, so that none is always the first. The first call of each,
+    which pays for what is made lazily, counts nowhere; nor do those that find how many calls fill a round.
+
+    Args:
+        work: What to time, by name.
+        rounds: Values of each.
+        round_seconds: How long each runs in a round.
+        synchronize: Waits for the device (`anubis_device.synchronize`); nothing on a CPU.
+
+    Raises:
+        ValueError: There is nothing to time, or no round.
+    """
+    if not work or rounds < 1:
+        raise ValueError("in_turns wants something to time, and one round or more")
+
+    def timed(fn: Callable[[], object], calls: int) -> float:
+        synchronize()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            fn()
+        synchronize()
+        return time.perf_counter() - begin
+
+    calls: dict[str, int] = {}
+    for name, fn in work.items():
+        timed(fn, 1)
+        count = 1
+        # Less than half a round: as many more as its time says, ten times as many at most.
+        while (took := timed(fn, count)) < round_seconds / 2 and count < MOST_CALLS:
+            count = min(
+                MOST_CALLS, max(count + 1, int(count * min(10.0, round_seconds / max(took, 1e-9))))
+            )
+        calls[name] = count
+    values: dict[str, list[float]] = {name: [] for name in work}
+    order = list(work)
+    for number in range(rounds):
+        for name in order if number % 2 == 0 else reversed(order):
+            values[name].append(timed(work[name], calls[name]) / calls[name])
+    return values

@@ -1,0 +1,85 @@
+"""Output of gpu-burn: lines of progress that overwrite each other, and a word for every card at the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, shown
+
+TOOL = "gpu-burn"
+
+_DONE = re.compile(r"(-?[0-9]{1,12}) \(([0-9]{1,12}) Gflop/s\)")
+_ERRORS = re.compile(r"(-?[0-9]{1,12}) ( ?\((?:WARNING|DIED)!\))?")
+_TESTED = re.compile(r"Tested ([0-9]{1,4}) GPUs:")
+_CARD = re.compile(r"GPU ([0-9]{1,4}): (OK|FAULTY)")
+
+
+@dataclass(slots=True, kw_only=True)
+class Card:
+    """What one card did.
+
+    Attributes:
+        index: As gpu-burn counts.
+        ok: The tool found nothing wrong.
+        rates: GFLOP/s of every report but the first, which holds the start.
+        errors: Elements that differed from the first product.
+        died: Its process was lost.
+    """
+
+    index: int
+    ok: bool
+    rates: tuple[float, ...] = ()
+    errors: int = 0
+    died: bool = False
+
+
+def read_gpu_burn(text: str) -> tuple[Card, ...]:
+    """Read what one run printed; the exit code says nothing.
+
+    Raises:
+        UnreadableOutput: The words at the end are missing, or a line of progress has another number of cards.
+    """
+    lines = text.replace("\r", "\n").split("\n")
+    cards = list(_ends(lines))
+    done: list[list[int]] = [[] for _ in cards]
+    rates: list[list[float]] = [[] for _ in cards]
+    last = [0] * len(cards)
+    for line in lines:
+        if "proc'd:" not in line:
+            continue
+        rated, known, after = line.partition("proc'd:")[2].partition("errors:")
+        found = _DONE.findall(rated)
+        errors = _ERRORS.findall(after.partition("temps:")[0])
+        if not known or len(found) != len(cards) or len(errors) != len(cards):
+            raise UnreadableOutput(
+                TOOL, f"no line of progress of {len(cards)} cards: {shown(line)}"
+            )
+        for place, card in enumerate(cards):
+            products, rate = int(found[place][0]), float(found[place][1])
+            wrong, note = int(errors[place][0]), errors[place][1]
+            card.died = card.died or products < 0 or "DIED" in note
+            # The count begins anew with every summary.
+            card.errors += wrong - last[place] if wrong >= last[place] else wrong
+            last[place] = wrong
+            if products > (done[place][-1] if done[place] else 0):
+                done[place].append(products)
+                rates[place].append(rate)
+    for card, values in zip(cards, rates, strict=True):
+        card.rates = tuple(values[1:])
+    return tuple(cards)
+
+
+def _ends(lines: list[str]) -> Iterator[Card]:
+    begin = next((n for n, line in enumerate(lines) if line.startswith("Tested ")), None)
+    tested = _TESTED.fullmatch(lines[begin].strip()) if begin is not None else None
+    if begin is None or tested is None:
+        raise UnreadableOutput(TOOL, "the words 'Tested N GPUs:' are missing at the end")
+    for index in range(int(tested[1])):
+        place = begin + 1 + index
+        line = lines[place].strip() if place < len(lines) else ""
+        said = _CARD.fullmatch(line)
+        if said is None or int(said[1]) != index:
+            raise UnreadableOutput(TOOL, f"no word about GPU {index}: {shown(line)}")
+        yield Card(index=index, ok=said[2] == "OK")

@@ -1,0 +1,110 @@
+"""Output of HPL (``xhpl``): rate and residual of every system of equations that it solved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
+
+TOOL = "HPL"
+
+_RULES = {  # the line that counts -> how many
+    "tests completed and passed residual checks,": "passed",
+    "tests completed and failed residual checks,": "failed",
+    "tests skipped because of illegal input values.": "skipped",
+}
+_RESIDUAL = "||Ax-b||"
+_ROUNDING = 0.01
+"""The time has two decimals, the rate five digits: of a run of a second the rate is that exact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """One system of equations.
+
+    Attributes:
+        variant: HPL's code for how it was solved.
+        size: Its order.
+        seconds: How long that took.
+        rate: GFLOP/s.
+        residual: The scaled residual.
+        passed: It is small enough, as HPL says.
+    """
+
+    variant: str
+    size: int
+    seconds: float
+    rate: float
+    residual: float
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HplRun:
+    """What one run solved.
+
+    Attributes:
+        version: Of HPL, empty where it does not tell.
+        solved: In their order.
+    """
+
+    version: str
+    solved: tuple[Solved, ...]
+
+
+def read_hpl(text: str) -> HplRun:
+    """Read what one run printed.
+
+    Raises:
+        UnreadableOutput: It has no result, a result has no residual, the counts at the end are missing or are
+            others, or the rate is not that of the time.
+    """
+    version = ""
+    solved: list[Solved] = []
+    waiting: list[str] | None = None
+    counted: dict[str, int] = {}
+    for place, line in enumerate(text.split("\n"), start=1):
+        words = line.split()
+        if line.startswith("HPLinpack ") and len(words) > 1:
+            version = version or words[1]
+        elif len(words) >= 7 and words[0].startswith(("WR", "WC")) and words[1].isdecimal():
+            if waiting is not None:
+                raise UnreadableOutput(TOOL, f"line {place}: a result without a residual before")
+            waiting = words
+        elif line.startswith(_RESIDUAL) and "...... " in line:
+            if waiting is None:
+                raise UnreadableOutput(TOOL, f"line {place}: a residual without a result")
+            solved.append(_solved(waiting, words, f"line {place}"))
+            waiting = None
+        else:
+            rule = next((rule for rule in _RULES if line.strip().endswith(rule)), None)
+            if rule is not None:
+                counted[_RULES[rule]] = count(words[0], TOOL, f"line {place}")
+    if not solved or waiting is not None:
+        raise UnreadableOutput(TOOL, "no result with a residual")
+    passed = sum(one.passed for one in solved)
+    if counted != {"passed": passed, "failed": len(solved) - passed, "skipped": 0}:
+        raise UnreadableOutput(TOOL, f"the counts at its end are others: {counted}")
+    return HplRun(version=version, solved=tuple(solved))
+
+
+def _solved(words: list[str], residual: list[str], place: str) -> Solved:
+    word = residual[-1]
+    if word not in ("PASSED", "FAILED") or len(residual) < 3:
+        raise UnreadableOutput(TOOL, f"{place}: neither PASSED nor FAILED: {shown(word)}")
+    size = count(words[1], TOOL, f"{place}: N")
+    seconds, rate = (
+        number(w, TOOL, f"{place}: {n}") for w, n in zip(words[5:7], ("time", "rate"), strict=True)
+    )
+    work = (2 / 3 * size + 3 / 2) * size * size  # as HPL counts
+    # Half of the time's last decimal, in addition: small systems are solved in hundredths.
+    if abs(rate * 1e9 * seconds - work) > _ROUNDING * work + 0.006 * rate * 1e9:
+        raise UnreadableOutput(TOOL, f"{place}: the rate is not operations / time")
+    return Solved(
+        variant=words[0],
+        size=size,
+        seconds=seconds,
+        rate=rate,
+        residual=number(residual[-3], TOOL, f"{place}: residual"),
+        passed=word == "PASSED",
+    )

@@ -1,0 +1,69 @@
+"""Output of perftest's programs: ``ib_write_bw``, ``ib_read_bw``, ``ib_write_lat``, ..."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
+
+TOOL = "perftest"
+
+_HEAD = "#bytes"
+_UNITS = {
+    "BW average[Gb/sec]": 1.0,
+    "BW average[MB/sec]": 8 * (1 << 20) / 1e9,  # its MB are 2^20 bytes
+    "BW average[MiB/sec]": 8 * (1 << 20) / 1e9,
+}
+# Of the head, in order; "BW peak[Gb/sec]" and "99% percentile[usec]" have a blank inside.
+_COLUMN = re.compile(r"#\w{1,20}|BW \w{1,20}\[[^\]\s]{1,20}\]|[^\s\[]{1,20} ?\w{0,20}\[\w{1,20}\]")
+_TYPICAL = "t_typical[usec]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of results.
+
+    Attributes:
+        size: Bytes of the message.
+        bandwidth: Mean in Gbit/s; None of a program that measures latency.
+        latency: Median in µs; None of a program that measures bandwidth.
+    """
+
+    size: int
+    bandwidth: float | None = None
+    latency: float | None = None
+
+
+def read_perftest(text: str) -> tuple[Line, ...]:
+    """Read what one end printed, of which the other one's lines may be a repetition.
+
+    Raises:
+        UnreadableOutput: There is no table, or a line of it is not as its head says.
+    """
+    lines: list[Line] = []
+    columns: list[str] = []
+    for place, line in enumerate(text.split("\n"), start=1):
+        words = line.split()
+        if words and words[0] == _HEAD:
+            columns = _COLUMN.findall(line)
+            if _TYPICAL not in columns and not any(name in columns for name in _UNITS):
+                raise UnreadableOutput(TOOL, f"line {place}: an unknown head: {shown(line)}")
+        elif columns and words and words[0].isdecimal():
+            if len(words) != len(columns):
+                raise UnreadableOutput(
+                    TOOL, f"line {place}: {len(words)} values, {len(columns)} in the head"
+                )
+            lines.append(_line(dict(zip(columns, words, strict=True)), f"line {place}"))
+    if not lines:
+        raise UnreadableOutput(TOOL, "no line of results")
+    return tuple(lines)
+
+
+def _line(values: dict[str, str], place: str) -> Line:
+    size = count(values[_HEAD], TOOL, f"{place}: size")
+    for name, unit in _UNITS.items():
+        if name in values:
+            bandwidth = unit * number(values[name], TOOL, f"{place}: {name}")
+            return Line(size=size, bandwidth=bandwidth)
+    return Line(size=size, latency=number(values[_TYPICAL], TOOL, f"{place}: {_TYPICAL}"))

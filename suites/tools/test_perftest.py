@@ -1,0 +1,124 @@
+"""perftest: RDMA through every port of the node and back, from the host's memory and from the cards'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pytest_anubis import MetricFixture, NodeFixture
+from pytest_anubis.benchmarking.tools import find_tool, run_tool, tool_version
+from suites.tools.nics import Port, active_ports, both_ends
+
+HINT = "apt install perftest"
+VERSION = r"[Vv]ersion:? *(\d[\w.]*)"
+LARGE = 8 << 20
+"""Bytes of a message where the rate counts: SuperBench and Azure's checks take the same."""
+
+_GOAL = "Every adapter moves data at the full rate of its port and its slot"
+_ACTION = (
+    "Read speed and width of the port (ibstat) and of its slot (lspci -vv), its error counters, cable and "
+    "firmware; compare the port with its neighbours; from cards: is nvidia-peermem loaded, and ACS off?"
+)
+
+
+@pytest.fixture
+def ports() -> list[Port]:
+    """The ports whose link is up; without one the test does not apply."""
+    found = active_ports()
+    if not found:
+        pytest.skip("not applicable: no RDMA adapter with a link that is up")
+    return found
+
+
+@pytest.mark.anubis(
+    component="network.rdma",
+    scope="node",
+    cost="30s",
+    deadline="30min",
+    profiles=["standard", "soak"],
+    resources=["network"],
+    goal=_GOAL,
+    question="Which rate does perftest report of each port, looped back?",
+    action=_ACTION,
+)
+@pytest.mark.parametrize("program", ["ib_write_bw", "ib_read_bw"])
+def test_rdma_bandwidth(
+    anubis_metric: MetricFixture,
+    anubis_node: NodeFixture,
+    record_property: Callable[[str, object], None],
+    ports: list[Port],
+    program: str,
+) -> None:
+    """Every port carries large messages at its rate."""
+    tool = find_tool(program, hint=HINT)
+    version = tool_version(tool, pattern=VERSION, record_property=record_property)
+    times = anubis_node.pick(smoke=1, standard=3, soak=10)
+    options = ["--report_gbits", "--size", str(LARGE), "--iters", "5000"]
+    for port in ports:
+        rates = [both_ends(tool, version, port, options).bandwidth for _ in range(times)]
+        assert all(rates), f"{port}: no rate"
+        values = [rate for rate in rates if rate is not None]
+        anubis_metric.record(f"rate_{port}", values, unit="Gbit/s", better="higher")
+
+
+@pytest.mark.anubis(
+    component="network.rdma",
+    scope="node",
+    cost="30s",
+    deadline="30min",
+    profiles=["standard", "soak"],
+    resources=["network"],
+    goal="Small messages pass every adapter as quickly as on the class's nodes",
+    question="Which latency does perftest report of each port, looped back?",
+    action=_ACTION,
+)
+def test_rdma_latency(
+    anubis_metric: MetricFixture,
+    anubis_node: NodeFixture,
+    record_property: Callable[[str, object], None],
+    ports: list[Port],
+) -> None:
+    """A message of two bytes passes every port in its time."""
+    tool = find_tool("ib_write_lat", hint=HINT)
+    version = tool_version(tool, pattern=VERSION, record_property=record_property)
+    times = anubis_node.pick(smoke=1, standard=5, soak=10)
+    for port in ports:
+        found = [both_ends(tool, version, port, ["--size", "2"]).latency for _ in range(times)]
+        assert all(found), f"{port}: no latency"
+        values = [latency for latency in found if latency is not None]
+        anubis_metric.record(f"latency_{port}", values, unit="us", better="lower")
+
+
+@pytest.mark.anubis(
+    component="network.rdma",
+    scope="node",
+    cost="3min",
+    deadline="60min",
+    profiles=["standard", "soak"],
+    resources=["network"],
+    goal="Every card reaches every adapter at the rate of its class, without the host's memory",
+    question="Which rate does perftest report of each pair of a card and a port?",
+    action=_ACTION,
+)
+def test_rdma_from_cards(
+    anubis_metric: MetricFixture,
+    record_property: Callable[[str, object], None],
+    ports: list[Port],
+    nvidia_cards: int,
+) -> None:
+    """Every pair of a card and a port carries large messages at its rate."""
+    tool = find_tool("ib_write_bw", hint=f"{HINT}, built with CUDA")
+    version = tool_version(tool, pattern=VERSION, record_property=record_property)
+    told = run_tool([tool, "--help"], timeout=30.0, accept=None)
+    if "--use_cuda" not in told.output + told.errors:
+        pytest.skip(
+            "ib_write_bw is built without CUDA: build github.com/linux-rdma/perftest with CUDA_H_PATH"
+        )
+    options = ["--report_gbits", "--size", str(LARGE), "--iters", "2000"]
+    for port in ports:
+        for card in range(nvidia_cards):
+            line = both_ends(tool, version, port, [*options, f"--use_cuda={card}"])
+            assert line.bandwidth, f"{port} and card {card}: no rate"
+            name = f"rate_{port}_card_{card}"
+            anubis_metric.record(name, line.bandwidth, unit="Gbit/s", better="higher")

@@ -1,0 +1,61 @@
+"""The small helpers for authors: tolerances, sizes, turns."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_anubis.benchmarking.precision import tolerance
+from pytest_anubis.benchmarking.sizes import host_memory, share_of_memory
+from pytest_anubis.benchmarking.turns import in_turns
+from pytest_anubis.hardware.text_files import Files
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_tolerance_lets_rounding_through_and_no_wrong_element(dtype: str) -> None:
+    size = 64
+    made = torch.Generator().manual_seed(3)
+    a, b = (torch.randn(size, size, generator=made).to(getattr(torch, dtype)) for _ in range(2))
+    exact = a.double() @ b.double()
+    result = (a @ b).double()
+    bound = tolerance(dtype, terms=size)
+    assert float((result - exact).norm() / exact.norm()) < bound
+    result[0] = 0  # a lost row
+    assert float((result - exact).norm() / exact.norm()) > bound
+
+
+def test_whole_numbers_have_no_tolerance() -> None:
+    assert tolerance("int8", terms=1 << 20) == 0.0
+    with pytest.raises(KeyError):
+        tolerance("int4")
+
+
+def test_share_of_memory_leaves_what_others_use(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 100 kB\nMemAvailable:      40 kB\n")
+    free, total = host_memory(Files(tmp_path))
+    assert free == 40 * 1024
+    assert total > free
+    cpu = torch.device("cpu")
+    assert 0 < share_of_memory(cpu, 0.01) < share_of_memory(cpu, 0.02)
+    with pytest.raises(ValueError, match="share 0 is not above 0"):
+        share_of_memory(cpu, 0)
+
+
+def test_turns_give_each_the_same_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    order: list[str] = []
+    found = in_turns(
+        {"a": lambda: order.append("a"), "b": lambda: order.append("b")},
+        rounds=4,
+        round_seconds=1.0,
+    )
+    assert found == {"a": [1.0] * 4, "b": [1.0] * 4}
+    assert "".join(order[-8:]) == "abbaabba"
+    with pytest.raises(ValueError, match="something to time"):
+        in_turns({})

@@ -1,0 +1,172 @@
+"""Tools fail closed: missing, failing, late, endless or changed ones never pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.benchmarking import tools, trusted_paths
+from pytest_anubis.benchmarking.tools import (
+    ToolFailed,
+    UnreadableOutput,
+    find_tool,
+    run_tool,
+    tool_version,
+)
+from pytest_anubis.benchmarking.trusted_paths import refusal_of
+from pytest_anubis.session.error_causes import environment_of
+
+PYTHON = sys.executable
+
+
+def script(folder: Path, text: str) -> str:
+    place = folder / "tool"
+    place.write_text(f"#!/bin/sh\n{text}\n")
+    place.chmod(0o755)
+    return str(place)
+
+
+def test_missing_tool_leaves_the_test_out_with_the_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(pytest.skip.Exception, match=r"not installed: no-tool \(apt install it; or"):
+        find_tool("no-tool", hint="apt install it")
+    assert Path(find_tool("no-tool", "sh", hint="")).is_absolute()
+    monkeypatch.setenv("PYTEST_ANUBIS_TOOL_NO_TOOL", "/nowhere/tool")
+    with pytest.raises(pytest.skip.Exception, match="no-tool is not run: /nowhere/tool: No such"):
+        find_tool("no-tool", hint="build it")
+    monkeypatch.setenv("OUR_TOOL", "bin/tool")
+    with pytest.raises(pytest.skip.Exception, match="bin/tool is no absolute path"):
+        find_tool("sh", hint="build it", variable="OUR_TOOL")
+
+
+@pytest.mark.parametrize("place", ["tool", "inner/tool", "link"])
+@pytest.mark.parametrize(("mode", "words"), [(0o777, "everybody can write"), (0o775, "")])
+def test_what_another_user_may_write_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, mode: int, words: str
+) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    tool = script(inner, "true")
+    link = tmp_path / "link"
+    link.symlink_to(tool)
+    path = {"tool": Path(tool), "inner/tool": Path(tool), "link": link}[place]
+    assert refusal_of(path) == ""
+    (Path(tool) if place == "tool" else inner).chmod(mode)
+    monkeypatch.setattr(trusted_paths, "_own_group", lambda group: True)
+    assert refusal_of(path).startswith(words)
+    assert bool(refusal_of(path)) is bool(words)
+    monkeypatch.setattr(trusted_paths, "_own_group", lambda group: False)
+    assert "can write" in refusal_of(path)
+
+
+def test_only_the_program_of_this_user_or_of_root_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = Path(script(tmp_path, "true"))
+    assert "is no program" in refusal_of(tmp_path)
+    tool.chmod(0o644)
+    assert "is no program" in refusal_of(tool) or os.access(tool, os.X_OK)
+    tool.chmod(0o755)
+    owners = {str(tool): 4711}
+    found = Path.lstat
+
+    def lstat(place: Path) -> os.stat_result:
+        said = list(found(place))
+        said[4] = owners.get(str(place), 0)
+        return os.stat_result(said)
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    assert refusal_of(tool) == (
+        f"{tool} belongs to another user; have it owned by root or by who runs the tests"
+    )
+
+
+def test_output_and_version_are_returned(tmp_path: Path) -> None:
+    tool = script(tmp_path, '[ "$1" = --version ] && { echo "tool 1.2"; exit; }; echo "$1;$LC_ALL"')
+    kept: dict[str, object] = {}
+    version = tool_version(tool, record_property=kept.__setitem__)
+    assert (version, kept) == ("tool 1.2", {"anubis_tool": f"tool 1.2 ({tool})"})
+    said = run_tool([tool, "a b;`date`"], timeout=60, version=version)
+    assert said.lines == ["a b;`date`;C"]
+    with pytest.raises(UnreadableOutput) as caught:
+        said.unreadable("no line with a rate")
+    assert str(caught.value) == "output of tool 1.2 cannot be read: no line with a rate"
+    assert environment_of(caught.value).startswith(
+        "the output of a tool is not what its adapter knows"
+    )
+    with pytest.raises(TypeError, match="list of arguments"):
+        run_tool("echo a", timeout=60)
+
+
+def test_failure_says_the_last_lines(tmp_path: Path) -> None:
+    tool = script(tmp_path, "for i in 1 2 3 4 5 6 7; do echo line $i >&2; done; exit 3")
+    with pytest.raises(ToolFailed, match=r"^tool ended with status 3: line 4 \|.*\| line 7$"):
+        run_tool([tool], timeout=60)
+    assert run_tool([tool], timeout=60, accept=(0, 3)).output == ""
+    with pytest.raises(ToolFailed, match="tool was killed by SIGKILL"):
+        run_tool([script(tmp_path, "kill -9 $$")], timeout=60)
+    with pytest.raises(ToolFailed, match="cannot be started"):
+        run_tool([str(tmp_path / "nothing")], timeout=60)
+    assert tool_version(str(tmp_path / "nothing")) == ""
+
+
+def test_deadline_ends_the_tool_and_what_it_started(tmp_path: Path) -> None:
+    place = tmp_path / "pid"
+    tool = script(tmp_path, f"sleep 1000 & echo $! > {place}; wait")
+    with pytest.raises(ToolFailed, match=r"tool did not end within 0\.5 s"):
+        run_tool([tool], timeout=0.5)
+    state = Path(f"/proc/{int(place.read_text())}/stat")
+    assert not state.exists() or state.read_text().split()[2] in "ZX"
+
+
+def test_endless_output_decides_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tools, "MOST_OUTPUT", 10)
+    with pytest.raises(UnreadableOutput, match="output of tool cannot be read: more than"):
+        run_tool([script(tmp_path, "echo 12345678901")], timeout=60)
+
+
+def test_unreadable_output_is_inconclusive_and_never_a_pass(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        from pytest_anubis.benchmarking.tools import UnreadableOutput
+
+        def test_tool(anubis_metric):
+            anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+            raise UnreadableOutput("nvbandwidth", "SUM none", "0.9")
+        """
+    )
+    result = pytester.runpytest("--anubis", "--anubis-in-process")
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(
+        ["*INCONCLUSIVE*output of a tool is not what its adapter knows*nvbandwidth 0.9*SUM none*"]
+    )
+
+
+def test_tools_that_ran_are_in_the_journal_and_those_that_lack_are_one_line(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+        from pytest_anubis.benchmarking.tools import find_tool, tool_version
+
+        @pytest.mark.parametrize("name", ["no-tool", "none-such", "no-tool"])
+        def test_missing(anubis_metric, name):
+            find_tool(name, hint="build it")
+
+        def test_shell(anubis_metric, record_property):
+            tool = find_tool("sh", hint="")
+            tool_version(tool, ["-c", "echo sh 1.2"], record_property=record_property)
+            anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+        """
+    )
+    result = pytester.runpytest("--anubis", "--anubis-in-process", "-ra")
+    one = "tools not installed: no-tool, none-such (-v says how to get them)"
+    result.stdout.fnmatch_lines([f"*3 NOT_TESTED: {one}*", f"SKIPPED [[]3[]] *: {one}"])
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    ended = [json.loads(line) for line in journal.read_text().splitlines()]
+    tools = [event["tools"] for event in ended if "tools" in event]
+    assert tools == [[f"sh 1.2 ({find_tool('sh', hint='')})"]]

@@ -1,0 +1,52 @@
+"""Benchmarks of longer profiles: left out of shorter ones, counted, and in the way of nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+SUITE = """
+import pytest
+
+@pytest.mark.anubis(component="x", profiles=("standard", "soak"))
+@pytest.mark.parametrize("size", [1, 2])
+def test_long(anubis_metric, size):
+    anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="x")
+def test_short(anubis_metric):
+    anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+"""
+
+
+def test_what_is_no_part_of_the_profile_is_counted_in_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=SUITE)
+    short = pytester.runpytest("--anubis", "--anubis-mode=measure", "--anubis-in-process")
+    short.assert_outcomes(passed=1, deselected=2)
+    short.stdout.fnmatch_lines(
+        ["*not part of smoke, does not block: 2 benchmarks of other profiles*"]
+    )
+    long = pytester.runpytest(
+        "--anubis", "--anubis-mode=measure", "--anubis-in-process", "--anubis-profile=standard"
+    )
+    long.assert_outcomes(passed=3)
+    long.stdout.no_fnmatch_line("*not part of*")
+    pytester.runpytest().assert_outcomes(passed=1, deselected=2)
+
+
+def test_the_line_comes_from_a_worker_as_well(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=SUITE)
+    run = pytester.runpytest("--anubis", "-v")
+    run.stdout.fnmatch_lines(
+        [
+            "*not part of smoke, does not block: 2 benchmarks of other profiles*",
+            "*test_it.py::test_long?1?",
+        ]
+    )
+    run.stdout.no_fnmatch_line("*in the way*test_long*")
+
+
+def test_a_profile_that_does_not_exist_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=SUITE.replace('"soak"', '"long"'))
+    run = pytester.runpytest()
+    assert run.ret == 4
+    run.stderr.fnmatch_lines(["*mark anubis profiles: 'long' is none of smoke, standard, soak"])

@@ -1,0 +1,192 @@
+"""The adapters fail closed: what a tool found fails, what it prints otherwise is refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.benchmarking.tools import ToolFailed, ToolOutput, UnreadableOutput
+from suites.tools import (
+    nics,
+    test_dcgm_diag,
+    test_gpu_burn,
+    test_hpl,
+    test_nccl_tests,
+    test_nvbandwidth,
+    test_stream_c,
+    test_stress_ng,
+)
+from tests.tool_outputs.test_tool_outputs import golden
+
+Checked = Callable[[ToolOutput], Any]
+TEXTS: dict[str, tuple[Checked, str]] = {
+    "nccl": (test_nccl_tests.checked, "all_reduce_perf.txt"),
+    "nvbandwidth": (test_nvbandwidth.checked, "nvbandwidth.json"),
+    "gpu_burn": (test_gpu_burn.checked, "gpu_burn.txt"),
+    "hpl": (test_hpl.checked, "hpl.txt"),
+    "stream": (test_stream_c.checked, "stream.txt"),
+}
+
+
+def output(text: str, *, code: int = 0, errors: str = "") -> ToolOutput:
+    return ToolOutput("tool", "1.2", text, errors, code)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_is_well_passes_and_what_ends_with_an_error_does_not(name: str) -> None:
+    checked, file = TEXTS[name]
+    assert checked(output(golden(file)))
+    with pytest.raises(ToolFailed, match=r"tool 1\.2 ended with status 7: out of luck"):
+        checked(output(golden(file), code=7, errors="out of luck\n"))
+    with pytest.raises(ToolFailed, match="out of luck"):
+        checked(output("", code=7, errors="out of luck\n"))
+    with pytest.raises(UnreadableOutput, match=r"output of tool 1\.2 cannot be read"):
+        checked(output("a new format\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("nccl", "303.31      0", "303.31      3", "wrong elements: busbw_33554432 3"),
+        ("nccl", "values : 0 OK", "values : 3 FAILED", "reports wrong results"),
+        ("nvbandwidth", '"Passed"', '"Error"', "host_to_device_memcpy_ce: Error"),
+        ("gpu_burn", "GPU 3: OK", "GPU 3: FAULTY", "GPU 3: faulty"),
+        ("gpu_burn", "errors: 0 - 0", "errors: 0  - 7  (WARNING!)", "GPU 1: 7 errors"),
+        ("gpu_burn", "errors: 0 - 0", "errors: 0  - 0  (DIED!)", "GPU 1: faulty, its process died"),
+        ("stream", "Solution Validates", "Failed Validation on array b[]", "on array b"),
+    ],
+)
+def test_what_a_tool_found_fails(name: str, old: str, new: str, words: str) -> None:
+    checked, file = TEXTS[name]
+    text = golden(file)
+    assert old in text
+    with pytest.raises(AssertionError, match=words):
+        checked(output(text.replace(old, new, 1)))
+
+
+def test_hpl_whose_residual_is_too_large_fails() -> None:
+    text = golden("hpl.txt").replace("...... PASSED", "...... FAILED")
+    text = text.replace("1 tests completed and passed", "0 tests completed and passed")
+    text = text.replace("0 tests completed and failed", "1 tests completed and failed")
+    with pytest.raises(AssertionError, match=r"check FAILED: WR0XR8C48: residual 0\.00412"):
+        test_hpl.checked(output(text))
+
+
+def test_gpu_burn_that_computed_nothing_is_no_pass() -> None:
+    text = golden("gpu_burn.txt")
+    lines = [line for line in text.split("\n") if "proc'd" not in line]
+    with pytest.raises(UnreadableOutput, match="no rate of GPU 0, 1, 2"):
+        test_gpu_burn.checked(output("\n".join(lines)))
+
+
+def test_plugins_of_dcgm_that_failed_are_named() -> None:
+    run = test_dcgm_diag.checked(output(golden("dcgm_diag_4.json"), code=226))
+    assert test_dcgm_diag.complaints(run) == [
+        "memory GPU 1: A contained memory error was detected on GPU 1. Drain the GPU and reset it.",
+        "memory: failed",
+    ]
+    with pytest.raises(ToolFailed, match="host engine"):
+        test_dcgm_diag.checked(
+            output("", code=255, errors="Error: unable to connect to host engine")
+        )
+    with pytest.raises(AssertionError, match="broke off: no card"):
+        test_dcgm_diag.checked(output('{"DCGM Diagnostic": {"runtime_error": "no card"}}'))
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "error", "words"),
+    [
+        (2, "stress-ng: fail:  [9] cpu: checksum differs\n", AssertionError, "checksum differs"),
+        (0, "stress-ng: fail:  [9] cpu: checksum differs\n", AssertionError, "checksum differs"),
+        (3, "no room\n", ToolFailed, "status 3: no room"),
+        (4, "", pytest.skip.Exception, "has no cpu stressor"),
+        (7, "", UnreadableOutput, "not to be trusted"),
+    ],
+)
+def test_exit_statuses_of_stress_ng(
+    tmp_path: Path, code: int, log: str, error: type[BaseException], words: str
+) -> None:
+    told = tmp_path / "a.yaml"
+    told.write_text(golden("stress_ng.yaml"), encoding="utf-8")
+    with pytest.raises(error, match=words):
+        test_stress_ng.checked(output("", code=code, errors=log), told, "cpu")
+    assert test_stress_ng.checked(output(""), told, "cpu").rate == 397.644966
+    with pytest.raises(UnreadableOutput, match="vm expected, found cpu"):
+        test_stress_ng.checked(output(""), told, "vm")
+    told.write_text(golden("stress_ng.yaml").replace("1198", "0").replace("397.644966", "0.0"))
+    with pytest.raises(UnreadableOutput, match="nothing was measured"):
+        test_stress_ng.checked(output(""), told, "cpu")
+    told.unlink()
+    with pytest.raises(UnreadableOutput, match="no YAML"):
+        test_stress_ng.checked(output(""), told, "cpu")
+
+
+def test_size_of_hpl_follows_cores_and_memory() -> None:
+    gib = 1 << 30
+    small, large = test_hpl.order(2, 64 * gib, 60), test_hpl.order(96, 1024 * gib, 60)
+    assert small % test_hpl.BLOCK == 0
+    assert 14_000 < small < 16_000
+    assert large > 3 * small
+    assert 8 * test_hpl.order(96, 4 * gib, 600) ** 2 <= 2 * gib
+    assert [test_hpl.grid(n) for n in (1, 2, 7, 12, 96)] == [
+        (1, 1),
+        (1, 2),
+        (1, 7),
+        (3, 4),
+        (8, 12),
+    ]
+    lines = test_hpl.input_file(small, 1, 2).splitlines()
+    assert len(lines) == 31  # as many as HPL reads
+    assert lines[5].split()[0] == str(small)
+
+
+def test_ports_whose_link_is_up(tmp_path: Path) -> None:
+    states = {
+        "mlx5_1/ports/1": "4: ACTIVE",
+        "mlx5_0/ports/2": "4: ACTIVE",
+        "mlx5_0/ports/1": "1: DOWN",
+    }
+    for name, state in states.items():
+        folder = tmp_path / "sys/class/infiniband" / name
+        folder.mkdir(parents=True)
+        (folder / "state").write_text(state + "\n")
+    assert list(map(str, nics.active_ports(tmp_path))) == ["mlx5_0_2", "mlx5_1_1"]
+    assert nics.active_ports(tmp_path / "none") == []
+
+
+PERFTEST = """#!/usr/bin/env python3
+import socket, sys
+port = int(sys.argv[sys.argv.index("--port") + 1])
+if sys.argv[-1] == "localhost":
+    with socket.create_connection(("localhost", port)) as end:
+        end.recv(1)
+    print(open({golden!r}).read())
+else:
+    with socket.create_server(("", port)) as server:
+        end, _ = server.accept()
+        end.close()
+    sys.exit({code})
+"""
+
+
+def test_two_ends_of_perftest(tmp_path: Path) -> None:
+    data = Path(__file__).parents[1] / "tool_outputs/data/ib_write_lat.txt"
+    tool = tmp_path / "ib_write_lat"
+    port = nics.Port("mlx5_0", 1)
+    for code in (0, 3):
+        tool.write_text(PERFTEST.format(golden=str(data), code=code))
+        tool.chmod(stat.S_IRWXU)
+        if code == 0:
+            assert nics.both_ends(str(tool), "4.5", port, ["--size", "2"]).latency == 0.98
+        else:
+            with pytest.raises(ToolFailed, match=r"ib_write_lat 4\.5 ended with status 3"):
+                nics.both_ends(str(tool), "4.5", port, [])
+    tool.write_text("#!/bin/sh\necho 'Unable to find the Infiniband/RoCE device' >&2; exit 1\n")
+    with pytest.raises(ToolFailed, match="Unable to find the Infiniband"):
+        nics.both_ends(str(tool), "4.5", port, [])
+    assert os.access(tool, os.X_OK)
