@@ -202,6 +202,9 @@ def _constant(node: ast.expr, module: ModuleType) -> Any:
     """Return the value of a constant or of a module's name for one, None for what only a run knows."""
     if isinstance(node, ast.Name):
         return getattr(module, node.id, None)
+    if isinstance(node, ast.IfExp):  # a unit of whole numbers, and one of the others
+        either = [_constant(one, module) for one in (node.orelse, node.body)]
+        return " or ".join(either) if all(isinstance(one, str) for one in either) else None
     try:
         return ast.literal_eval(node)
     except ValueError:
