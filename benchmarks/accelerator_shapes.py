@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pytest_anubis.benchmarking.precision import single_precision
 from suites.compute.kernels import Gemm
 from suites.compute.test_gemm import SIZES
+from suites.link.test_transfer import SIZES as COPIED
+from suites.link.transfer import Transfer
 from suites.memory.stream import OPERATIONS, Stream
 from suites.memory.test_bandwidth import BYTES, ELEMENT
-from suites.memory.test_transfer import SIZES as COPIED
-from suites.memory.transfer import Transfer
 from suites.training.gpt import GptShape, gpt_step
 from suites.training.resnet import ResNetShape, resnet_step
 from suites.training.step import TrainingStep

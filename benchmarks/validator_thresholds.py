@@ -23,7 +23,7 @@ from pytest_anubis.core.baseline import Baseline, Scope
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.validator import judge_columns, learn_baseline, learn_criterion
-from pytest_anubis.validator.learning.healthy_tails import healthy_tail
+from pytest_anubis.validator.learning.healthy_tails import healthy_tails
 
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -313,7 +313,7 @@ def _healthy(populations: Sequence[Population]) -> set[str]:
     """Return the nodes that the learning of thresholds counts as healthy."""
     nodes = set(populations[0].nodes)
     for p in populations:
-        tail = healthy_tail(learn_criterion(p))
+        (tail,) = healthy_tails([learn_criterion(p)])
         if tail is not None:
             nodes -= {
                 name for name, trust in zip(tail.nodes, tail.trust, strict=True) if trust < 0.5

@@ -16,7 +16,7 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
 )
-from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture, PairFixture
 
 __version__ = "0.2.0"
 
@@ -30,6 +30,7 @@ __all__ = [
     "NodeFixture",
     "NodeVerdict",
     "Outcome",
+    "PairFixture",
     "Reason",
     "Reference",
     "__version__",

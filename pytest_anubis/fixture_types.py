@@ -60,8 +60,12 @@ class MetricFixture(Protocol):
         action: str = "",
         group: str = "",
         rounds: int | None = None,
+        clock: str = "host",
     ) -> tuple[float, ...]:
-        """Record what a callable measures by itself, called once a round."""
+        """Record what a callable measures by itself, called once a round.
+
+        `clock` is ``device`` where it reads the device's own clock, which the host's load does not touch.
+        """
         ...
 
     def record(
@@ -118,6 +122,34 @@ class DeviceFixture(Protocol):
 
     def load(self) -> tuple[float, float] | None:
         """Return clock (MHz) and power (W) at this moment; None where one cannot be read."""
+        ...
+
+
+class PairFixture(Protocol):
+    """The fixture ``anubis_pair``: two accelerators and the way from the one to the other."""
+
+    @property
+    def name(self) -> str:
+        """``cuda:0>cuda:3``: the one that sends, then the one that receives."""
+        ...
+
+    @property
+    def source(self) -> DeviceFixture:
+        """The one that sends."""
+        ...
+
+    @property
+    def target(self) -> DeviceFixture:
+        """The one that receives."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """``cuda``, ``xpu``: both are of one kind."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for everything queued on either."""
         ...
 
 

@@ -16,10 +16,15 @@ from pytest_anubis.session.collecting.benchmark_mark import MARKER_LINE
 from pytest_anubis.session.collecting.collection_checks import CollectionChecks
 from pytest_anubis.session.collecting.device_parameters import DeviceParametrizer
 from pytest_anubis.session.context import RunContext, add_part, context_key
-from pytest_anubis.session.measuring.fixtures import anubis_device, anubis_metric, anubis_node
+from pytest_anubis.session.measuring.fixtures import (
+    anubis_device,
+    anubis_metric,
+    anubis_node,
+    anubis_pair,
+)
 from pytest_anubis.settings import add_options, resolve
 
-__all__ = ["anubis_device", "anubis_metric", "anubis_node"]
+__all__ = ["anubis_device", "anubis_metric", "anubis_node", "anubis_pair"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

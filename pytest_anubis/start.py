@@ -56,6 +56,7 @@ from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.measuring.watching import watch_tests
 from pytest_anubis.session.running.gate_plugin import Gate, golden_of
 from pytest_anubis.session.running.hardware_watch import HardwareWatch
+from pytest_anubis.session.running.live_progress import LiveProgress
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.resume import SkipDone, compared, find_earlier
 from pytest_anubis.session.running.terminal_plugin import Terminal
@@ -103,6 +104,8 @@ def start(config: pytest.Config, settings: Settings) -> None:
         gate = Gate(context, run.sink, golden_of(context), _surroundings(config, settings))
         add_part(config, gate, "anubis-gate")
     add_part(config, Terminal(config, run), "anubis-terminal")
+    workers = in_workers(config, settings, context.devices)
+    add_part(config, LiveProgress(config, run, workers=workers), "anubis-progress")
     add_part(config, Judge(config, context), "anubis-judge")
     if config.getoption("xmlpath", None):
         add_part(config, JUnitDecision(), "anubis-junit")
@@ -110,7 +113,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
         add_part(config, HtmlReport(run), "anubis-html")
     if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], None
-    elif in_workers(config, settings, context.devices):
+    elif workers:
         controller.register(config, context, run.state, run.sink, run.selection)
     else:
         _count_by_slot(config, context)

@@ -67,6 +67,7 @@ class RunEvidence:
         machines: How its machine is known again (`validator/deciding/machine_identity.py`), one set for each
             that runs of this name came from.
         other_machine: Its runs were told to accept by the baseline of one other machine.
+        required: Components, benchmarks and metrics that it must have run; empty: all.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -82,6 +83,7 @@ class RunEvidence:
     waivers: tuple[Waiver, ...] = ()
     machines: frozenset[frozenset[str]] = frozenset()
     other_machine: bool = False
+    required: tuple[str, ...] = ()
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
         """Return both; of two risks the larger one."""
@@ -105,6 +107,9 @@ class RunEvidence:
             waivers=tuple(dict.fromkeys((*self.waivers, *more.waivers))),
             machines=self.machines | more.machines,
             other_machine=self.other_machine and more.other_machine,
+            required=tuple(dict.fromkeys((*self.required, *more.required)))
+            if self.required and more.required
+            else (),
         )
 
 
@@ -305,10 +310,13 @@ class RunRecord:
 
 
 def card_texts(devices: Iterable[str], inventory: Mapping[str, Any]) -> dict[str, str]:
-    """Return device -> slot and serial number of its card in words, as far as an inventory knows them."""
+    """Return device -> slot and serial number of its card in words, as far as an inventory knows them.
+
+    A pair (``cuda:0>cuda:3``) stands for its two ends.
+    """
     found = {}
     accelerators = inventory.get("accelerators") or ()
-    for device in devices:
+    for device in (end for name in devices for end in name.split(">")):
         position = device.partition(":")[2]
         if position.isdecimal() and int(position) < len(accelerators):
             slot, serial = (

@@ -17,6 +17,7 @@ from pytest_anubis.core.events import (
     Measured,
     NodeDecided,
     PhaseFailed,
+    PlanPredicted,
     Resumed,
     RunFinished,
     RunStarted,
@@ -26,7 +27,7 @@ from pytest_anubis.core.events import (
     TestStarted,
     WorkerDied,
 )
-from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, QuietWait, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
 from pytest_anubis.core.verdict import (
     Decision,
@@ -47,6 +48,8 @@ class RunState:
         results: How each test ended that has ended, by node id.
         elsewhere: Benchmarks that are no part of the run's profile.
         node_verdict: What was decided; None until then.
+        expected: Where and when the tests were expected to run; None where nobody said so.
+        waits: Running test -> what it waits for at the moment.
         warnings: What was wrong with the journal that the events came from.
     """
 
@@ -55,6 +58,8 @@ class RunState:
         self.results: dict[str, TestResult] = {}
         self.elsewhere: tuple[str, ...] = ()
         self.node_verdict: NodeVerdict | None = None
+        self.expected: PlanPredicted | None = None
+        self.waits: dict[str, QuietWait] = {}
         self.warnings: list[str] = []
         self._head: RunStarted | None = None
         self._running: dict[str, None] = {}
@@ -101,6 +106,7 @@ class RunState:
                 self._failing[event.test] = event.text
             case TestFinished(result=result):
                 self._running.pop(result.test, None)
+                self.waits.pop(result.test, None)
                 self._failing.pop(result.test, None)
                 self._attempts.pop(result.test, None)
                 self.results[result.test] = result
@@ -115,6 +121,7 @@ class RunState:
         if test in self._running and test not in self._cut:  # whoever repeats it has hidden why
             self._failed_before.setdefault(test, "its end was never reported")
         self._cut.discard(test)
+        self.waits.pop(test, None)
         self._running[test] = None
         self._attempts.pop(test, None)
         # Of a test that is repeated the last attempt counts; what the others measured is kept.
@@ -151,6 +158,12 @@ class RunState:
             self._cut.add(event.test)
         elif isinstance(event, WaiversRead):
             self._waivers = event.waivers
+        elif isinstance(event, PlanPredicted):
+            self.expected = event
+        elif isinstance(event, QuietWait):
+            self.waits.pop(event.test, None)
+            if event.seconds is None:
+                self.waits[event.test] = event
         elif isinstance(event, Attempted):
             self._attempts.setdefault(event.measurement.test, []).append(event.measurement)
         elif isinstance(event, Resumed):
@@ -183,6 +196,11 @@ class RunState:
     def interrupted(self) -> tuple[str, ...]:
         """Tests that have begun and not ended."""
         return tuple(self._running)
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Tests that have begun and not ended, without those whose worker or run is gone."""
+        return tuple(test for test in tuple(self._running) if test not in self._cut)
 
     def measured(self, test: str) -> list[Measurement]:
         """Return what the last attempt of a test has measured so far."""

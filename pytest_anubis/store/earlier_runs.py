@@ -62,6 +62,22 @@ def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, An
     return max(known, key=lambda one: one[0], default=("", {}))[1]
 
 
+def latest_journals(store: Path, *, hardware_class: str, most: int) -> list[Path]:
+    """Return the journals of the latest runs of a hardware class, newest first.
+
+    Args:
+        store: Folder of the store; it need not be there.
+        hardware_class: Key of the class, which tells the profile too.
+        most: How many at most.
+    """
+    found = [
+        (str(head.get("started", "")), str(path), path)
+        for path in (store / "runs").glob(f"*/{JOURNAL_NAME}")
+        if (head := _head(path)).get("hardware_class") == hardware_class
+    ]
+    return [path for _, _, path in sorted(found, reverse=True)[:most]]
+
+
 def _journals(
     store: Path, node: str, hardware_class: str, profile: str, before: str
 ) -> Iterator[tuple[str, Path]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.benchmarking.ranks import START, Ranks
@@ -50,12 +51,22 @@ class RankGroup(Ranks):
             each, and NCCL; else there are two ranks on the CPU, and gloo over the loopback interface.
         cores: CPUs that this process may use, shared among the ranks.
         module: What a rank runs; tests put in one that is slow or faulty.
+        environment: Variables to set for the ranks, such as NCCL's.
+        within: For each rank what stands before its command; tests put the ends of a shaped link in.
 
     Attributes:
         on_accelerators: There is one rank on each accelerator.
     """
 
-    def __init__(self, accelerators: int, cores: int, *, module: str = MODULE) -> None:
+    def __init__(
+        self,
+        accelerators: int,
+        cores: int,
+        *,
+        module: str = MODULE,
+        environment: Mapping[str, str] | None = None,
+        within: Sequence[Sequence[str]] = (),
+    ) -> None:
         self.on_accelerators = accelerators >= 2
         world = accelerators if self.on_accelerators else 2
         super().__init__(
@@ -63,6 +74,8 @@ class RankGroup(Ranks):
             world,
             backend="nccl" if self.on_accelerators else "gloo",
             threads=max(1, cores // world),
+            environment=environment,
+            within=within,
         )
 
     def fitting(self, size: int) -> int:
@@ -114,6 +127,28 @@ class RankGroup(Ranks):
         answers = self.ask_all("overlap", steps=steps)
         slowest = {key: max(a[key] for a in answers) for key in answers[0]}
         return Overlap(**slowest)
+
+    def prepare_exchange(self, operation: str, size: int) -> int:
+        """Make every rank's buffers for an operation; return the bytes of the larger one.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        request: dict[str, object] = {"operation": operation, "bytes": size}
+        answers = self.ask_all("prepare_exchange", timeout=START, **request)
+        return int(answers[0]["bytes"])
+
+    def exchange(self, times: int = 1) -> float:
+        """Do the prepared operation so many times; return the seconds of one, the slowest rank's.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        return max(answer["seconds"] for answer in self.ask_all("exchange", times=times))
+
+    def wrong_in_exchange(self) -> int:
+        """Return how many elements of the prepared operation's result on known numbers are wrong anywhere."""
+        return sum(answer["wrong"] for answer in self.ask_all("check_exchange"))
 
     def wrong_elements(self) -> int:
         """Return how many elements of a known sum, and rows of an exact product, are wrong anywhere."""

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from pytest_anubis.benchmarking.children import Handler, Message
 from pytest_anubis.benchmarking.ranks import serve
 from pytest_anubis.benchmarking.sizes import fitting
+from suites.collective.operations import Exchange, Perform, perform
 from suites.compute.kernels import Gemm
 
 PERIOD = 1021
@@ -36,15 +37,23 @@ class Rank:
         world: How many ranks there are.
         device: Where buffer and matrices lie.
         reduce: Does the reducing; a slow or faulty one can be put in to see that it is noticed.
+        perform: Does the other operations, likewise.
     """
 
     def __init__(
-        self, number: int, world: int, device: torch.device, reduce: Reduce = all_reduce
+        self,
+        number: int,
+        world: int,
+        device: torch.device,
+        reduce: Reduce = all_reduce,
+        perform: Perform = perform,
     ) -> None:
         self._number = number
         self._world = world
         self._device = device
         self._reduce = reduce
+        self._perform = perform
+        self._exchange: Exchange | None = None
         self._buffer = torch.empty(0)
         self._ramp = torch.empty(0)
         self._gemm: Gemm | None = None
@@ -103,6 +112,28 @@ class Rank:
         noticed = wrong or self._wrong() == 1
         return {"wrong": wrong if noticed else len(self._buffer), "wrong_rows": wrong_rows}
 
+    def prepare_exchange(self, request: Message) -> Message:
+        """Make the buffers of an ``operation`` of so many ``bytes``; answer the ``bytes`` that they have."""
+        self._buffer = self._ramp = torch.empty(0)
+        self._exchange = None  # its memory first
+        place = (self._number, self._world, self._device)
+        self._exchange = Exchange(request["operation"], request["bytes"], *place, self._perform)
+        return {"bytes": self._exchange.bytes}
+
+    def exchange(self, request: Message) -> Message:
+        """Do the prepared operation ``times`` times; answer the ``seconds`` of one time."""
+        exchange, times = self._prepared(), request["times"]
+        return {"seconds": self._timed(lambda: exchange.run(times)) / times}
+
+    def check_exchange(self, _request: Message) -> Message:
+        """Do the prepared operation on known numbers; answer how many elements are ``wrong``."""
+        return {"wrong": self._prepared().wrong_elements()}
+
+    def _prepared(self) -> Exchange:
+        if self._exchange is None:
+            raise RuntimeError("an exchange is wanted before it is prepared")
+        return self._exchange
+
     def _wrong(self) -> int:
         factor = self._world * (self._world + 1) // 2  # 1 + 2 + ... + world
         return sum(int(torch.count_nonzero(p != k * factor)) for p, k in self._parts())
@@ -147,14 +178,17 @@ def _repeated(part: Callable[[], object], times: int) -> Callable[[], None]:
     return work
 
 
-def main(*arguments: str, reduce: Reduce = all_reduce) -> None:
+def main(*arguments: str, reduce: Reduce = all_reduce, perform: Perform = perform) -> None:
     """Join the group and answer until the parent closes the socket."""
 
     def make(
         number: int, world: int, device: torch.device, _own: Sequence[str]
     ) -> Mapping[str, Handler]:
-        rank = Rank(number, world, device, reduce)
-        calls = ("fit", "prepare", "reduce", "overlap", "check")
+        rank = Rank(number, world, device, reduce, perform)
+        calls = (
+            *("fit", "prepare", "reduce", "overlap", "check"),
+            *("prepare_exchange", "exchange", "check_exchange"),
+        )
         return {name: getattr(rank, name) for name in calls}
 
     serve(arguments, make)

@@ -1,4 +1,4 @@
-"""Memory: bandwidth, latency, and the way between host and device.
+"""Memory: bandwidth and latency.
 
 PYTEST_DONT_REWRITE
 """

@@ -18,6 +18,10 @@ CHECKED = (slice(4), slice(128))
 """Part of the batch that is checked: four examples, of sequences the first 128 tokens. In double precision
 that costs an accelerator hundredths of a second and a CPU about one."""
 
+LOSS_SCALE = 1024.0
+"""What the loss is multiplied by in float16, whose smallest number is 6e-8: gradients are mostly smaller.
+Fixed, as looking whether something overflowed would have the host wait in every step."""
+
 STEPS_BEFORE_CAPTURE = 3
 """Steps before the one that is captured, as CUDA's graphs want: libraries choose kernels and take memory."""
 
@@ -35,7 +39,12 @@ class TrainingStep:
         loss: Takes outputs and targets.
         optimizer: Makes the optimiser from the model's parameters.
         device: Where to train.
-        half: Compute in bfloat16 where torch's automatic choice says so.
+        half: Compute in the type `kind` where torch's automatic choice says so.
+        kind: ``torch.bfloat16`` or ``torch.float16``.
+
+    Attributes:
+        model: The network.
+        through: What a step goes through: the network, or what exchanges its gradients with other ranks.
     """
 
     def __init__(
@@ -48,14 +57,16 @@ class TrainingStep:
         optimizer: Callable[..., torch.optim.Optimizer],
         device: torch.device,
         half: bool = False,
+        kind: torch.dtype = torch.bfloat16,
     ) -> None:
-        self._device = device
+        self._device, self._kind = device, kind
         self.model = model.to(device)
         self._inputs, self._targets = inputs.to(device), targets.to(device)
         if device.type != "cpu" and inputs.ndim == 4:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._inputs = self._inputs.contiguous(memory_format=torch.channels_last)
-        self._loss = loss
+        self.through = self.model
+        self._loss, self._make_optimizer = loss, optimizer
         self._optimizer = optimizer(self.model.parameters())
         self._half = half
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -68,6 +79,13 @@ class TrainingStep:
             self._graph.replay()
         else:
             self._step()
+
+    def run_for_nothing(self) -> None:
+        """Make a step that ends with a gradient of zeros: the same work, and ranks keep the same weights."""
+        self._optimizer.zero_grad()
+        self._backward(self.through, self._inputs, self._targets, self._half)
+        torch._foreach_zero_(self._gradients())
+        self._optimizer.step()
 
     def capture(self) -> str:
         """Capture the step as a graph, so that it costs the host one launch and not a thousand.
@@ -82,24 +100,8 @@ class TrainingStep:
         for group in self._optimizer.param_groups:
             if "capturable" in group:  # Adam counts its steps, by default on the host
                 group["capturable"] = True
-        aside = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(aside):
-            for _ in range(STEPS_BEFORE_CAPTURE):
-                self._step()
-        torch.cuda.current_stream(self._device).wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        self._optimizer.zero_grad()
-        try:
-            with torch.cuda.graph(graph):
-                self._step()
-        except RuntimeError as error:
-            torch.cuda.synchronize(
-                self._device
-            )  # a fault of the device shows here, not a capture's
-            return str(error).partition("\n")[0]
-        self._graph = graph
-        return ""
+        self._graph, reason = as_graph(self._step, self._device, self._optimizer.zero_grad)
+        return reason
 
     def losses(self) -> tuple[float, float]:
         """Return the loss of the first and of the newest step."""
@@ -115,20 +117,20 @@ class TrainingStep:
         computed once for all precisions.
 
         Args:
-            halves: Compute in bfloat16 (True) or in single precision, which is true single precision,
+            halves: Compute in the low type (True) or in single precision, which is true single precision,
                 never TF32.
         """
-        twin = _smooth(copy.deepcopy(self.model))
+        twin = smooth(copy.deepcopy(self.model))
         inputs, targets = self._inputs[CHECKED[:1]], self._targets[CHECKED[:1]]
-        if not inputs.is_floating_point():  # sequences
-            inputs, targets = inputs[:, CHECKED[1]], targets[:, CHECKED[1]]
+        if inputs.ndim < 4:  # sequences
+            inputs, targets = (x[:, CHECKED[1]] if x.ndim > 1 else x for x in (inputs, targets))
         found = []
         with single_precision():
             exact = checking_device(self._device)
             for half in halves:
                 twin.zero_grad()
                 self._backward(twin, inputs, targets, half)
-                found.append(_gradient(twin, exact))
+                found.append(_gradient(twin, exact) / self._scale(half))
             twin = twin.to(device=exact, dtype=torch.float64)
             twin.zero_grad()
             inputs, targets = inputs.to(exact), targets.to(exact)
@@ -138,9 +140,24 @@ class TrainingStep:
         expected = _gradient(twin, exact)
         return [float((one - expected).norm() / expected.norm()) for one in found]
 
+    def in_double(self) -> TrainingStep:
+        """Return this step in double precision, on a copy of the weights, where such results are computed."""
+        exact = checking_device(self._device)
+        inputs = self._inputs.to(exact)
+        return TrainingStep(
+            copy.deepcopy(self.model).to(device=exact, dtype=torch.float64),
+            inputs.double() if inputs.is_floating_point() else inputs,
+            self._targets.to(exact),
+            loss=self._loss,
+            optimizer=self._make_optimizer,
+            device=exact,
+        )
+
     def _step(self) -> None:
         self._optimizer.zero_grad()
-        loss = self._backward(self.model, self._inputs, self._targets, self._half)
+        loss = self._backward(self.through, self._inputs, self._targets, self._half)
+        if self._scale(self._half) != 1.0:
+            torch._foreach_mul_(self._gradients(), 1 / LOSS_SCALE)
         self._optimizer.step()
         self._last = loss
         if self._first is None:
@@ -149,19 +166,61 @@ class TrainingStep:
     def _backward(
         self, model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, half: bool
     ) -> torch.Tensor:
-        """Fill the gradients and return the loss."""
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=half):
+        """Fill the gradients, times the scale, and return the loss."""
+        with torch.autocast(self._device.type, self._kind, enabled=half):
             loss = self._loss(model(inputs), targets)
-        loss.backward()  # type: ignore[no-untyped-call]
+        scale = self._scale(half)
+        (loss if scale == 1.0 else loss * scale).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
+    def _gradients(self) -> list[torch.Tensor]:
+        return [p.grad for p in self.model.parameters() if p.grad is not None]
 
-def _smooth(model: nn.Module) -> nn.Module:
-    """Replace every ReLU by SiLU, which has no kink."""
+    def _scale(self, half: bool) -> float:
+        """Return what the gradients are multiplied by."""
+        return LOSS_SCALE if half and self._kind is torch.float16 else 1.0
+
+
+def as_graph(
+    work: Callable[[], object], device: torch.device, before: Callable[[], object] = lambda: None
+) -> tuple[torch.cuda.CUDAGraph | None, str]:
+    """Capture what `work` hands to a device of CUDA's kind; it is done a few times before.
+
+    Args:
+        work: Does the same on the same tensors each time and waits for nothing.
+        device: Where.
+        before: Called between those times and the capture.
+
+    Returns:
+        The graph and "", or None and why it was not captured; a fault of the device is raised.
+    """
+    aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    aside.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(aside):
+        for _ in range(STEPS_BEFORE_CAPTURE):
+            work()
+    torch.cuda.current_stream(device).wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    before()
+    try:
+        with torch.cuda.graph(graph):
+            work()
+    except RuntimeError as error:
+        torch.cuda.synchronize(device)  # a fault of the device shows here, not a capture's
+        return None, str(error).partition("\n")[0]
+    return graph, ""
+
+
+def smooth(model: nn.Module) -> nn.Module:
+    """Take out what rounding decides: ReLU's kink, which number is the largest, which expert is taken."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.ReLU):
                 setattr(module, name, nn.SiLU())
+            elif isinstance(child, nn.MaxPool2d):
+                setattr(module, name, nn.AvgPool2d(child.kernel_size, child.stride, child.padding))
+            elif hasattr(child, "smooth"):
+                child.smooth()
     return model
 
 

@@ -34,11 +34,13 @@ SEQUENCE_BYTES = 1_000_000_000
 """Memory that one sequence takes: 0.43 GB of activations, 0.6 GB of scores and their gradients."""
 
 
-def learned(step: TrainingStep) -> None:
-    """Assert that the loss is finite and fell."""
+def learned(step: TrainingStep, *, fell: bool = True) -> None:
+    """Assert that the loss is finite and, unless its steps are below what the weights can hold, fell."""
     first, last = step.losses()
     assert math.isfinite(last), f"the loss went from {first:.4g} to {last}"
-    assert last < first, f"the loss did not fall: {first:.6g} at first, {last:.6g} at last"
+    assert not fell or last < first, (
+        f"the loss did not fall: {first:.6g} at first, {last:.6g} at last"
+    )
 
 
 def right_gradient(step: TrainingStep, *, half: bool) -> None:

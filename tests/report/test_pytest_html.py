@@ -190,6 +190,7 @@ def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
     hooks.pytest_html_results_summary(prefix)
     text = "".join(prefix)
     assert text.count("<script") == 1  # ours
+    assert "createElement('main')" in text  # all content is inside a landmark
     for words in (
         *("UNDECIDED", "headline &lt;script&gt;", "blocks", "is listed", "was seen"),
         "worker of lane cuda:0 died (no test was running): signal 9 &lt;script&gt;",

@@ -164,14 +164,16 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 @contextmanager
 def stand_in(
-    *, memory: int = 80 << 30, rounded: bool = True, captures: bool = True
+    *, memory: int = 80 << 30, rounded: bool = True, captures: bool = True, cards: int = 1
 ) -> Iterator[Any]:
-    """Let this machine have one accelerator for as long as the block lasts.
+    """Let this machine have an accelerator, or several, for as long as the block lasts.
 
     Args:
         memory: Bytes that are free on it.
         rounded: Round as matrix units do; costs time.
         captures: Graphs can be captured on it.
+        cards: How many there are; all of them are the CPU.
+        cards: How many there are; all of them are the CPU.
 
     Yields:
         A namespace with ``graphs``, the graphs that were captured.
@@ -209,7 +211,8 @@ def stand_in(
         patch.setattr(torch, "Event", HostEvent)
         for name in ("set_device_index", "synchronize"):
             patch.setattr(torch.accelerator, name, lambda *_: None)
-        patch.setattr(torch.accelerator, "device_count", lambda: 1)
+        patch.setattr(torch.accelerator, "device_count", lambda: cards)
+        patch.setattr(torch.accelerator, "current_accelerator", lambda **_: torch.device("cuda"))
         patch.setattr(torch.cuda, "mem_get_info", lambda *_: (card.memory, card.memory))
         patch.setattr(torch.cuda, "Stream", lambda *_: Stream())
         patch.setattr(torch.cuda, "current_stream", lambda *_: Stream())
@@ -219,6 +222,7 @@ def stand_in(
         patch.setattr(adam, "_get_capturable_supported_devices", lambda *_: ["cpu"])
         patch.setattr(torch.cuda, "graph", capture)
         patch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
+        patch.setattr(torch.cuda, "can_device_access_peer", lambda *_: True)
         patch.setattr(torch.cuda, "synchronize", lambda *_: None)
         if rounded:
             stack.enter_context(RoundedLikeACard())  # type: ignore[no-untyped-call]

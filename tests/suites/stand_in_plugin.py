@@ -28,8 +28,9 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from suites.collective import test_overlap
     from suites.collective.group import RankGroup
     from suites.compute import test_gemm
-    from suites.memory import test_transfer
+    from suites.link import test_peer, test_transfer
     from suites.training import test_step
+    from suites.workload.catalogue import BY_NAME, Sizes
     from tests.suites.stand_in_card import stand_in
 
     torch.set_num_threads(1)
@@ -42,6 +43,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     profiles = ("smoke", "standard", "soak")
     monkeypatch.setitem(test_gemm.SIZES, "accelerator", dict.fromkeys(profiles, 256))
     monkeypatch.setattr(test_transfer, "SIZES", dict.fromkeys(profiles, 8 << 20))
+    monkeypatch.setattr(test_peer, "SIZES", dict.fromkeys(profiles, 1 << 20))
     monkeypatch.setattr(test_step, "RESNET", {"width": 8, "stages": 2, "blocks": 1, "picture": 16})
     monkeypatch.setattr(test_step, "PICTURES", 8)
     monkeypatch.setattr(test_step, "PICTURE_BYTES", 1 << 20)
@@ -52,5 +54,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     )
     monkeypatch.setattr(test_step, "SEQUENCES", 4)
     monkeypatch.setattr(test_step, "SEQUENCE_BYTES", 1 << 20)
-    with stand_in(memory=MEMORY, rounded=False):
+    tokens = Sizes(batch=1, length=16)
+    monkeypatch.setitem(BY_NAME["llama-small"].served, "card", tokens)  # type: ignore[arg-type]
+    with stand_in(memory=MEMORY, rounded=False, cards=RANKS):
         yield

@@ -11,9 +11,11 @@ import pytest
 
 from pytest_anubis.benchmarking.children import ChildError
 from pytest_anubis.benchmarking.ranks import ROUND, SETTLE, START, TIMEOUT
+from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
 from pytest_anubis.distributed.containment.watchdog import deadline_of
 from pytest_anubis.settings import seconds
 from suites.collective.group import Overlap, RankGroup
+from suites.collective.operations import BUS, Span, spans
 
 Costs = Callable[..., list[float]]
 MIB = 1 << 20
@@ -45,6 +47,76 @@ def test_more_bytes_and_more_steps_cost_more(healthy: RankGroup, costs: Costs) -
     assert least[1] > 2 * least[0]
 
 
+def test_operation_is_right_on_every_rank_time_after_time(healthy: RankGroup) -> None:
+    for operation in BUS:
+        assert healthy.prepare_exchange(operation, MIB + 12) == MIB + 8
+        assert healthy.wrong_in_exchange() == 0
+        assert healthy.exchange(2) > 0
+        assert healthy.wrong_in_exchange() == 0  # nothing of the first time was left in the way
+
+
+@pytest.mark.parametrize("world", [2, 3, 8])
+@pytest.mark.parametrize("operation", list(BUS))
+def test_every_rank_is_due_what_the_others_send(operation: str, world: int) -> None:
+    part = 6
+    sent, due = zip(*(spans(operation, rank, world, part) for rank in range(world)), strict=True)
+
+    def laid_out(of: list[Span]) -> dict[int, tuple[int, int]]:
+        return {
+            span.begin + step: (span.number + step, span.factor)
+            for span in of
+            for step in range(span.length)
+        }
+
+    leaves, arrives = [laid_out(of) for of in sent], [laid_out(of) for of in due]
+    everything = world * part
+    for rank, found in enumerate(arrives):
+        for place, (number, factor) in found.items():
+            if operation == "all_gather":  # part by part, in the order of the ranks
+                assert (number, factor) == leaves[place // part][place % part]
+            elif operation == "all_to_all":  # of every rank the part for this one
+                assert (number, factor) == leaves[place // part][rank * part + place % part]
+            elif operation == "broadcast":
+                assert (number, factor) == leaves[0][place]
+            else:
+                begin = rank * part if operation == "reduce_scatter" else 0
+                assert number == begin + place
+                assert factor == sum(one[number][1] for one in leaves)
+        whole = part if operation == "reduce_scatter" else everything
+        assert len(found) == (0 if operation == "reduce" and rank else whole)
+
+
+@pytest.mark.parametrize(
+    ("operation", "factor"),
+    [
+        *(("all_reduce", 1.75), ("all_gather", 0.875), ("reduce_scatter", 0.875)),
+        *(("all_to_all", 0.875), ("broadcast", 1.0), ("reduce", 1.0)),
+    ],
+)
+def test_bus_bandwidth_is_that_of_the_nccl_tests(operation: str, factor: float) -> None:
+    assert BUS[operation](8) == factor
+
+
+@pytest.mark.alone
+def test_known_rate_of_a_link_is_read_back_and_a_fifth_of_it_shows_in_the_overlap() -> None:
+    rate = 50e6
+    payload = 1448 / 1514  # of a full frame of Ethernet; the shaper counts the headers too
+    try:
+        link = ShapedLink(rate)
+    except NotPossible as why:
+        pytest.skip(str(why))
+    ends = [link.command(end) for end in range(2)]
+    variables = {"GLOO_SOCKET_IFNAME": INTERFACE}
+    with link, RankGroup(0, 2, environment=variables, within=ends) as group:
+        group.prepare(4 * MIB, products=1, order=256, dtype="float32")
+        read = max(group.bus_bandwidth(4 * MIB) for _ in range(8))
+        assert 0.94 < read / (rate * payload) < 1.05
+        healthy = min(group.overlap().together for _ in range(3))
+        link.shape(rate / 5)
+        assert group.overlap().together > 3 * healthy
+        assert group.wrong_elements() == 0
+
+
 @pytest.mark.alone
 def test_slow_link_shows_and_a_flipped_bit_on_one_rank_is_noticed(
     healthy: RankGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -64,6 +136,17 @@ def test_slow_link_shows_and_a_flipped_bit_on_one_rank_is_noticed(
         fault.write_text("flip")
         faulty.prepare(MIB)
         assert faulty.wrong_elements() == 1
+        part = MIB // 8  # numbers of one of the two ranks
+        for operation in BUS:
+            size = faulty.prepare_exchange(operation, MIB + 5)
+            assert size == MIB
+            found = {}
+            for what in ("", "flip", "lose", "swap"):
+                fault.write_text(what)
+                found[what] = faulty.wrong_in_exchange()
+            due = part if operation == "reduce_scatter" else 2 * part
+            assert (found[""], found["flip"], found["lose"]) == (0, 1, due), operation
+            assert found["swap"] > 0.99 * due, operation
         pids = [rank.pid for rank in faulty.processes]
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -71,10 +154,11 @@ def test_slow_link_shows_and_a_flipped_bit_on_one_rank_is_noticed(
 
 
 def test_ranks_can_say_who_is_missing_before_the_test_is_ended() -> None:
-    from suites.collective import test_allreduce, test_overlap
+    from suites.collective import test_allreduce, test_operations, test_overlap
 
     assert TIMEOUT < ROUND
     tests: list[Callable[..., None]] = [test_allreduce.test_all_reduce, test_overlap.test_overlap]
+    tests += [test_operations.test_operations, test_operations.test_all_reduce_by]
     for test in tests:
         marks: list[pytest.Mark] = test.pytestmark  # type: ignore[attr-defined]
         (mark,) = (one for one in marks if one.name == "anubis")

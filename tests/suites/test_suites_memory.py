@@ -19,7 +19,6 @@ from suites.memory import native
 from suites.memory.caches import MIB, Caches, read_caches
 from suites.memory.chase import LINE, SOURCE, Chase, footprint
 from suites.memory.stream import OPERATIONS, Stream, elements_for
-from suites.memory.transfer import Transfer, copy
 
 Costs = Callable[..., list[float]]
 CPU = torch.device("cpu")
@@ -273,34 +272,3 @@ def test_without_a_cache_nothing_is_left_behind(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert native.load(SOURCE, COMPILER, None).chain_walk
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.alone
-@pytest.mark.usefixtures("one_thread")
-def test_transfer_moves_every_byte_and_larger_ones_cost_more(costs: Costs) -> None:
-    small, large = Transfer(4 * MIB, CPU), Transfer(16 * MIB, CPU)
-    least = costs(small.to_device, large.to_device)
-    assert least[1] > 2 * least[0]
-    assert small.wrong_bytes(lambda: None) == 0
-
-
-def test_transfer_notices_a_flipped_bit() -> None:
-    def faulty(target: torch.Tensor, source: torch.Tensor) -> None:
-        copy(target, source)
-        target[12_345] ^= 1
-
-    # Only on the way there: twice the same fault would undo itself.
-    moves = iter((faulty, copy))
-    transfer = Transfer(MIB, CPU, move=lambda target, source: next(moves)(target, source))
-    assert transfer.wrong_bytes(lambda: None) == 1
-
-
-@pytest.mark.alone
-def test_slow_link_shows_in_a_transfer(costs: Costs) -> None:
-    def thrice(target: torch.Tensor, source: torch.Tensor) -> None:
-        for _ in range(3):
-            copy(target, source)
-
-    healthy, slow = Transfer(4 * MIB, CPU), Transfer(4 * MIB, CPU, move=thrice)
-    least = costs(healthy.to_host, slow.to_host)
-    assert least[1] > 1.5 * least[0]

@@ -18,11 +18,12 @@ from pytest_anubis.benchmarking import placement, precision, ranks, sizes
 from pytest_anubis.hardware import round_plans
 from pytest_anubis.hardware.round_plans import Settle
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites.collective import test_allreduce, test_overlap
+from suites.collective import test_allreduce, test_operations, test_overlap
 from suites.collective.group import Overlap, RankGroup
+from suites.collective.operations import BUS
 from suites.compute import test_dispatch, test_gemm
 from suites.compute.kernels import Gemm
-from suites.memory import test_bandwidth, test_transfer
+from suites.memory import test_bandwidth
 from suites.memory.stream import OPERATIONS
 from suites.training import test_step as training
 from suites.training.resnet import ResNetShape, resnet_step
@@ -259,25 +260,6 @@ def test_stream_is_bounded_by_the_memory_of_the_card(card: Any, operation: str) 
 
 
 @pytest.mark.usefixtures("card")
-def test_copies_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_transfer, "SIZES", {"smoke": (9 << 20) + 5})
-    locked: list[torch.Tensor] = []
-    empty = torch.empty
-
-    def noting(*arguments: Any, **given: Any) -> torch.Tensor:
-        made = empty(*arguments, **given)
-        if given.get("pin_memory"):
-            locked.append(made)
-        return made
-
-    monkeypatch.setattr(torch, "empty", noting)
-    taken = Taken()
-    test_transfer.test_host_device_copy(taken, Device("cuda:0"), Node())
-    assert list(taken.asked) == ["host_to_device_rate", "device_to_host_rate"]
-    assert [len(buffer) for buffer in locked] == [(9 << 20) + 5] * 2
-
-
-@pytest.mark.usefixtures("card")
 @pytest.mark.parametrize("test", [test_dispatch.test_dispatch, test_dispatch.test_round_trip])
 def test_launches_are_counted(test: Callable[..., None]) -> None:
     taken = Taken()
@@ -300,8 +282,16 @@ def test_ranks_on_cards_take_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(group, "prepare", noting)
         test_allreduce.test_all_reduce(taken, Node(), group)
         test_overlap.test_overlap(taken, group)
-    assert sizes == [8 << 20, 6 << 20]
-    assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+        assert sizes == [8 << 20, 6 << 20]
+        assert list(taken.asked) == ["bus_bandwidth", "overlap_stretch", "overlapped_step"]
+        monkeypatch.setattr(test_operations, "SWEEP", {"1MiB": 1 << 20})
+        monkeypatch.setattr(test_operations, "LARGE", {"3MiB": 3 << 20})
+        monkeypatch.setattr(test_operations, "ROUND", 0.001)
+        each, said = Taken(), dict[str, object]()
+        test_operations.test_operations(each, group, said.__setitem__)
+    sizes_of = [f"{one}_{size}" for one in test_operations.OPERATIONS for size in ("1MiB", "3MiB")]
+    assert list(each.asked) == list(said) == sizes_of
+    assert set(test_operations.OPERATIONS) == set(BUS)
 
 
 def test_round_of_all_reduces_loads_the_cards_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,9 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say, write_json
+from pytest_anubis.cli.shared.printing import answer, say, write_json
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.codec import to_plain
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import learned_lines, population_lines
 from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
@@ -64,6 +65,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     diff = add_action(actions, "diff", _diff, "show what changed from one baseline to another")
     diff.add_argument("old", type=Path, help="baseline file")
     diff.add_argument("new", type=Path, help="baseline file")
+    add_json(diff, "the differences")
     promote = add_action(
         actions,
         "promote",
@@ -108,6 +110,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--new", type=Path, metavar="FILE", help="the new baseline, which is not in force yet"
     )
     add_baseline(back, more=": the one in force")
+    add_json(back, "what would change")
     add_renamed(back, "--old", "--baseline, the baseline in force; --new names the new one")
 
 
@@ -188,21 +191,48 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _diff(options: argparse.Namespace) -> None:
-    old, new = _loaded(options.old), _loaded(options.new)
-    say(f"old: {baseline_line(old)}")
-    say(f"new: {baseline_line(new)}")
+    paths = [_the_file(path) for path in (options.old, options.new)]
+    old, new = map(load_baseline, paths)
+    lines = [f"old: {baseline_line(old)}", f"new: {baseline_line(new)}"]
     if old.hardware_class != new.hardware_class:
-        say(f"different hardware classes: {old.hardware_class} and {new.hardware_class}")
+        lines.append(f"different hardware classes: {old.hardware_class} and {new.hardware_class}")
     before, after = _by_key(old), _by_key(new)
+    both = sorted(before.keys() & after.keys())
+    gone, added = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
     rows = [["benchmark", "metric", "scope", "centre", "change", "limit before", "limit now"]]
-    for key in sorted(before.keys() & after.keys()):
-        rows.append(_changed(before[key], after[key]))
-    if len(rows) > 1:
-        say(*table(rows).splitlines())
-    for key in sorted(before.keys() - after.keys()):
-        say(f"no longer there: {' '.join(part for part in key if part)}")
-    for key in sorted(after.keys() - before.keys()):
-        say(f"new: {' '.join(part for part in key if part)}")
+    rows += [_changed(before[key], after[key]) for key in both]
+    if both:
+        lines += table(rows).splitlines()
+    lines += [f"no longer there: {' '.join(filter(None, key))}" for key in gone]
+    lines += [f"new: {' '.join(filter(None, key))}" for key in added]
+    plain = {
+        "old": _summary(paths[0], old),
+        "new": _summary(paths[1], new),
+        "changed": [_names(key) | _moved(before[key], after[key]) for key in both],
+        "gone": [_names(key) for key in gone],
+        "added": [_names(key) for key in added],
+    }
+    answer(options.json, plain, *lines)
+
+
+def _names(key: tuple[str, str, str, str]) -> dict[str, Any]:
+    return dict(zip(("benchmark", "metric", "group", "scope"), key, strict=True))
+
+
+def _moved(old: Criterion, new: Criterion) -> dict[str, Any]:
+    """Return centre, unit and limit of a criterion in both baselines."""
+    return {
+        name: {
+            "centre": to_plain(statistics.median(one.centre)),
+            "unit": one.metric.unit,
+            "limit": to_plain(_limit(one)),
+        }
+        for name, one in (("before", old), ("now", new))
+    }
+
+
+def _limit(criterion: Criterion) -> float:
+    return criterion.learned if criterion.learned is not None else criterion.alpha
 
 
 def _by_key(baseline: Baseline) -> dict[tuple[str, str, str, str], Criterion]:
@@ -214,7 +244,7 @@ def _changed(old: Criterion, new: Criterion) -> list[str]:
     change = f"{100 * (after - before) / before:+.1f} %" if before else "-"
     if old.metric.unit != new.metric.unit:
         change = f"unit {old.metric.unit} -> {new.metric.unit}"
-    limits = [similarity_text(c.learned if c.learned is not None else c.alpha) for c in (old, new)]
+    limits = [similarity_text(_limit(one)) for one in (old, new)]
     name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
     centre = value_text(after, new.metric.unit)
     return [name, new.metric.name, new.scope, centre, change, *limits]
@@ -325,28 +355,32 @@ def _backtest(options: argparse.Namespace) -> int:
     ours = [p for p in runs.populations if p.hardware_class in ("", new.hardware_class)]
     if not ours:
         raise CommandError(f"no run of hardware class {new.hardware_class} among those given")
-    _show_backtest(backtest(ours, old, new))
+    result = backtest(ours, old, new)
+    # What the lines are cut to stands there whole.
+    plain = to_plain(result) | {"old": _summary(path, old), "new": _summary(options.new, new)}
+    answer(options.json, plain, *_backtest_lines(result))
     return 0
 
 
-def _show_backtest(result: Backtest) -> None:
-    say(
+def _backtest_lines(result: Backtest) -> list[str]:
+    lines = [
         f"{count_text(result.nodes, 'node')} in {count_text(result.runs, 'run')}: "
-        f"{result.rejected_before} rejected before, {result.rejected_after} now"
-    )
-    for name in result.newly_rejected[:SHOWN]:
-        say(f"only the new one rejects {name}")
-    for name in result.newly_passed[:SHOWN]:
-        say(f"only the old one rejects {name}")
+        f"{result.rejected_before} rejected before, {result.rejected_after} now",
+        *(f"only the new one rejects {name}" for name in result.newly_rejected[:SHOWN]),
+        *(f"only the old one rejects {name}" for name in result.newly_passed[:SHOWN]),
+    ]
     rows = [["node", "device", "benchmark", "metric", "before", "now"]]
     rows += [
         [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
         for f in result.changes[:SHOWN]
     ]
     if result.changes:
-        say(*table(rows).splitlines())
+        lines += table(rows).splitlines()
     if len(result.changes) > SHOWN:
-        say(f"... and {len(result.changes) - SHOWN} more verdicts that change")
+        lines.append(f"... and {len(result.changes) - SHOWN} more verdicts that change")
     if result.per_thousand is not None:
         stated = f", stated {result.stated:.3g}" if result.stated is not None else ""
-        say(f"expected false rejections: at most {result.per_thousand:.3g} in 1,000 nodes{stated}")
+        lines.append(
+            f"expected false rejections: at most {result.per_thousand:.3g} in 1,000 nodes{stated}"
+        )
+    return lines

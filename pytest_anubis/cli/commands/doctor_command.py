@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.learning.true_costs import cost_lines
 from pytest_anubis.cli.shared.arguments import (
     add_baseline,
     add_json,
     add_profile,
+    add_store,
     baseline_place,
     explain,
 )
@@ -43,6 +45,9 @@ from pytest_anubis.store.baselines.baseline_files import BaselineError, find_bas
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
 
+LATEST = 5
+"""Runs out of the store that say how long benchmarks take here: a middle one of them is no exception."""
+
 TOOLS = {
     "fio": "disk benchmarks do not run; install it, e.g. apt install fio",
     "smartctl": "wear of NVMe disks is not read; install it, e.g. apt install smartmontools",
@@ -64,6 +69,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--redact", action="store_true", help="leave out serial numbers, addresses")
     add_profile(parser)
     add_baseline(parser)
+    add_store(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -89,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
     say("missing for a full validation:" if missing else "nothing is missing")
     for line in missing:
         say(f"  {line}")
+    say(*_untrue_costs(options.store, key))
     return 0
 
 
@@ -144,6 +151,15 @@ def _missing_here(inventory: Inventory) -> list[str]:
         *usable.refused,
         *(f"{one.text}: {one.action}" for one in obstacles),
     ]
+
+
+def _untrue_costs(store: Path, key: str) -> list[str]:
+    """Return the benchmarks that took much longer than they declare in the latest runs of this class."""
+    from pytest_anubis.store.collected_runs import read_runs
+    from pytest_anubis.store.earlier_runs import latest_journals
+
+    paths = latest_journals(store, hardware_class=key, most=LATEST)
+    return cost_lines(read_runs(paths).runs) if paths else []
 
 
 def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:

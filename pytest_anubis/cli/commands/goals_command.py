@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_anubis.cli.shared.arguments import add_store, explain
+from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say, show
+from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.run_lookup import read_run
 from pytest_anubis.report.text.goal_tree import (
     BenchmarkGoal,
@@ -44,8 +44,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("text", "md", "json"),
         default="text",
-        help="a tree (the default), Markdown, or JSON for other programs",
+        help="a tree (the default), Markdown, or JSON for other programs, as --json - prints it",
     )
+    add_json(parser, "the tree")
     add_store(parser)
 
 
@@ -57,9 +58,13 @@ def run(options: argparse.Namespace) -> int:
             f"{' '.join(options.tests)}: no benchmarks (tests that use anubis_metric)"
         )
     found = goal_answers(goals, _latest_first(options.store))
-    if options.format == "json":
-        show(json.dumps(goals_plain(found), indent=1, allow_nan=False) + "\n")
-    elif options.format == "md":
+    place = "-" if options.format == "json" else options.json
+    if place is not None:  # in the order of the tree
+        text = json.dumps(goals_plain(found), indent=1, allow_nan=False) + "\n"
+        write_file(Path(place), text)
+    if place == "-":
+        return 0
+    if options.format == "md":
         say(*goals_markdown(found))
     else:
         say(*goals_tree(found))

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.cli.commands.history.node_actions import (
-    IMPORT_CODES,
-    add_nodes,
-    add_state,
-    tell_import,
-)
-from pytest_anubis.cli.shared.arguments import add_action, add_renamed_actions, explain
+from pytest_anubis.cli.commands.history.defect_actions import add_defects, list_defects
+from pytest_anubis.cli.commands.history.incident_actions import add_incidents, list_incidents
+from pytest_anubis.cli.commands.history.node_actions import add_nodes, add_state, list_nodes
+from pytest_anubis.cli.shared.arguments import add_action, add_json, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.history_access import add_history, use
-from pytest_anubis.cli.shared.printing import say
-from pytest_anubis.core.history import Incident, RunSummary
+from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
+from pytest_anubis.cli.shared.printing import answer
+from pytest_anubis.core.history import RunSummary
 from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.report.text.numbers import count_text, duration_text, similarity_text
 from pytest_anubis.report.text.text_table import clip, table
 from pytest_anubis.store.history.waiting_runs import WAITING, waiting, waiting_for
-
-STATES = {"confirmed": "confirmed", "false-alarm": "false alarm", "open": "open"}
-
 
 RENAMED = {
     "add": "incident add",
@@ -43,94 +38,17 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Show a node's runs and how its similarities moved; keep incidents, defects and states of nodes.",
     )
     add_history(parser)
+    add_json(parser, "what is shown")
     parser.add_argument("--node", default="", help="node to show; default: all, or the only one")
     parser.add_argument("--limit", type=int, default=20, help="latest runs shown (default: 20)")
     parser.set_defaults(action="show")
     nouns = parser.add_subparsers(metavar="NOUN")
-    _add_incident(_noun(nouns, "incident", "what users suffered: enter, list, take out"))
-    _add_defect(_noun(nouns, "defect", "what validation found bad: list, enter by hand, close"))
+    add_incidents(nouns)
+    add_defects(nouns)
     add_nodes(nouns)
     add_state(nouns)
     _add_file(nouns)
     add_renamed_actions(nouns, "history", RENAMED)
-
-
-def _noun(nouns: Any, name: str, text: str) -> Any:
-    noun = nouns.add_parser(name, help=text)
-    explain(noun, text[0].upper() + text[1:] + ".")
-    return noun.add_subparsers(metavar="ACTION", required=True)
-
-
-def _add_incident(actions: Any) -> None:
-    enter = add_action(actions, "add", _add, "record one incident")
-    enter.add_argument("--node", required=True, help="where it happened")
-    enter.add_argument("--kind", required=True, help="e.g. nic, gpu-memory")
-    enter.add_argument("--started", required=True, help="ISO 8601, or seconds since 1970")
-    enter.add_argument(
-        "--duration", default="", help="hours, or 90s, 30m, 2h, 1d; leave it out while it lasts"
-    )
-    enter.add_argument("--component", default="", help="the part to blame, if known")
-    enter.add_argument("--note", default="", help="words for people")
-    enter.add_argument("--add-nodes", action="store_true", help="add the node if it is unknown")
-    happened = add_action(actions, "list", _incidents, "list incidents, latest first")
-    happened.add_argument("--node", default="", help="only this node's")
-    happened.add_argument("--limit", type=int, default=40, help="how many (default: 40)")
-    withdraw = add_action(
-        actions, "withdraw", _withdraw, "take out an incident that was entered by mistake"
-    )
-    withdraw.add_argument("number", type=int, help="as 'anubis history incident list' shows it")
-    load = add_action(
-        actions, "import", _import, "read incidents from CSV; good lines are kept", IMPORT_CODES
-    )
-    load.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE.csv",
-        help="columns node, kind, started; if you like duration, component, note",
-    )
-    load.add_argument("--add-nodes", action="store_true", help="add nodes that are unknown")
-    for action in (enter, happened, withdraw, load):
-        add_history(action, inherited=True)
-
-
-def _add_defect(actions: Any) -> None:
-    show = add_action(
-        actions, "list", _defects, "list defects with the benchmarks that exposed them"
-    )
-    show.add_argument("--node", default="", help="only this node's")
-    found = add_action(actions, "add", _found, "record a defect by hand, e.g. from an older system")
-    found.add_argument("--node", required=True, help="where it was found")
-    found.add_argument(
-        "--benchmark",
-        action="append",
-        required=True,
-        metavar="ID",
-        help="a benchmark that exposed it, as pytest names it, without the device; repeat for more",
-    )
-    found.add_argument(
-        "--new-benchmark", action="store_true", help="the benchmark has not run here yet"
-    )
-    found.add_argument("--component", default="", help="the part to blame, e.g. network.loopback")
-    found.add_argument("--kind", default="", help="kind of incident that it leads to, e.g. nic")
-    found.add_argument("--on", default="", help="ISO 8601, or seconds since 1970; default: now")
-    found.add_argument("--note", default="", help="words for people")
-    close = add_action(
-        actions,
-        "close",
-        _close,
-        "close a defect as confirmed or as a false alarm, or open it again",
-    )
-    close.add_argument("number", type=int, help="as 'anubis history defect list' shows it")
-    close.add_argument(
-        "--as",
-        dest="state",
-        choices=tuple(STATES),
-        required=True,
-        help="false alarms teach nothing; open: undecided again",
-    )
-    close.add_argument("--note", default="", help="words for people")
-    for action in (show, found, close):
-        add_history(action, inherited=True)
 
 
 def _add_file(nouns: Any) -> None:
@@ -150,6 +68,7 @@ def _add_file(nouns: Any) -> None:
         "--all", action="store_true", help="every run of the store, e.g. after its history was lost"
     )
     add_history(file, inherited=True)
+    add_json(file, "what was filed", inherited=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -157,36 +76,34 @@ def run(options: argparse.Namespace) -> int:
     action = _show if options.action == "show" else options.action
     store = options.store
     folder = "://" not in store and not is_mistaken(store)
-    if folder and action in (_show, _defects, _incidents) and not Path(store).is_dir():
+    if folder and action in _READING and not Path(store).is_dir():
         raise CommandError(f"{store}: no history yet; run 'pytest --anubis suites/' first")
     return int(action(options) or 0)  # those that can only succeed or fail return nothing
 
 
 def _show(options: argparse.Namespace) -> None:
     nodes = use(options.store, lambda history: history.nodes())
-    if not nodes:
-        say("no runs yet; run 'pytest --anubis suites/' first")
+    if not options.node and len(nodes) != 1:
+        list_nodes(options)
         return
-    if options.node or len(nodes) == 1:
-        node, limit = options.node or nodes[0].name, max(1, options.limit)
-        runs = use(options.store, lambda history: history.node_history(node, limit=limit))
-        state = next(record.state for record in nodes if record.name == node)
-        for line in _node_lines(node, state, runs):
-            say(line)
-        return
-    rows = [["node", "state", "since", "hardware class", "in service since"]]
-    rows += [
-        [
-            n.name,
-            n.state,
-            "-" if n.changed is None else _time(n.changed),
-            n.hardware_class,
-            _time(n.since),
-        ]
-        for n in nodes
+    name, limit = options.node or nodes[0].name, max(1, options.limit)
+    runs = use(options.store, lambda history: history.node_history(name, limit=limit))
+    node = next(record for record in nodes if record.name == name)
+    plain = plain_record(node, "since", "changed") | {"runs": [_plain(run) for run in runs]}
+    answer(options.json, plain, *_node_lines(name, node.state, runs))
+
+
+_READING = (_show, list_nodes, list_incidents, list_defects)
+"""What shows a history that is there and makes none."""
+
+
+def _plain(run: RunSummary) -> dict[str, Any]:
+    similarities = [
+        {"benchmark": benchmark, "metric": metric, "device": device, "similarity": value}
+        for (benchmark, metric, device), value in sorted(run.similarities.items())
     ]
-    say(*table(rows).splitlines())
-    say("one node: anubis history --node NAME")
+    plain = plain_record(replace(run, similarities={}), "started")
+    return plain | {"similarities": similarities}
 
 
 def _node_lines(node: str, state: str, runs: tuple[RunSummary, ...]) -> list[str]:
@@ -197,7 +114,7 @@ def _node_lines(node: str, state: str, runs: tuple[RunSummary, ...]) -> list[str
         lowest = min(run.similarities.items(), key=lambda item: item[1], default=None)
         rows.append(
             [
-                _time(run.started),
+                day_and_time(run.started),
                 run.run,
                 run.profile,
                 "-" if run.seconds is None else duration_text(run.seconds),
@@ -231,116 +148,6 @@ def _movement(runs: tuple[RunSummary, ...]) -> list[list[str]]:
     return [header, *(row for _, row in sorted(rows, key=lambda item: item[0]))]
 
 
-def _import(options: argparse.Namespace) -> int:
-    from pytest_anubis.store.history.incident_records import import_incidents
-
-    add_nodes = options.add_nodes
-    result = use(
-        options.store,
-        lambda history: import_incidents(history, options.file, add_nodes=add_nodes),
-    )
-    return tell_import(options.file, result, "incident", result.left_out)
-
-
-def _add(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.database import History, moment_of
-    from pytest_anubis.store.history.incident_records import add_incident, seconds_of
-
-    def enter(history: History) -> bool:
-        incident = Incident(
-            node=options.node,
-            kind=options.kind,
-            started=moment_of(options.started),
-            duration=seconds_of(options.duration),
-            component=options.component,
-            note=options.note,
-        )
-        return add_incident(history, incident, add_node=options.add_nodes)
-
-    new = use(options.store, enter)
-    say("incident added" if new else "this incident was known already")
-
-
-def _incidents(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.incident_records import incidents
-
-    found = use(options.store, lambda history: incidents(history, node=options.node))
-    if not found:
-        say("no incidents")
-        return
-    rows = [["number", "started", "node", "kind", "component", "lasted", "note"]]
-    for one in reversed(found[-max(1, options.limit) :]):
-        lasted = "-" if one.duration is None else duration_text(one.duration)
-        note = clip(one.note, 60)
-        rows.append(
-            [str(one.number), _time(one.started), one.node, one.kind, one.component, lasted, note]
-        )
-    say(*table(rows).splitlines())
-    if len(rows) <= len(found):
-        say(f"... and {len(found) - len(rows) + 1} before (--limit shows more)")
-
-
-def _withdraw(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.incident_records import withdraw_incident
-
-    use(options.store, lambda history: withdraw_incident(history, options.number))
-    say(f"incident {options.number}: taken out")
-
-
-def _defects(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.defect_records import defects
-
-    found = use(options.store, lambda history: defects(history, node=options.node))
-    if not found:
-        say("no defects")
-        return
-    rows = [["number", "found", "node", "component", "state", "exposed by"]]
-    for defect in found:
-        exposed = ", ".join(name.rpartition("/")[2] for name in defect.benchmarks)
-        rows.append(
-            [
-                str(defect.number),
-                _time(defect.found),
-                defect.node,
-                defect.component,
-                defect.state,
-                clip(exposed, 80),
-            ]
-        )
-    say(*table(rows).splitlines())
-
-
-def _found(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.database import moment_of
-    from pytest_anubis.store.history.defect_records import add_defect
-
-    number = use(
-        options.store,
-        lambda history: add_defect(
-            history,
-            node=options.node,
-            benchmarks=options.benchmark,
-            component=options.component,
-            kind=options.kind,
-            found=moment_of(options.on) if options.on else None,
-            note=options.note,
-            known_benchmarks=not options.new_benchmark,
-        ),
-    )
-    say(f"defect {number} recorded as confirmed")
-
-
-def _close(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.defect_records import close_defect
-
-    state = STATES[options.state]
-    use(
-        options.store,
-        lambda history: close_defect(history, options.number, state, note=options.note),
-    )
-    say(f"defect {options.number}: {STATES[options.state]}")
-
-
 def _file(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.database import HistoryError
     from pytest_anubis.store.history.run_filing import file_all
@@ -355,18 +162,14 @@ def _file(options: argparse.Namespace) -> None:
         said = file_all(runs, place=place, names=names, progress=filed.append)
     except HistoryError as error:
         raise CommandError(str(error)) from error
-    for line in said:
-        say(line)
-    say(f"{count_text(len(filed) - len(said), 'run')} filed, {len(said)} could not be filed")
-    if left := len(waiting(runs)) - len(waiting_for(runs, place)):
-        say(
+    count = len(filed) - len(said)
+    lines = [*said, f"{count_text(count, 'run')} filed, {len(said)} could not be filed"]
+    left = len(waiting(runs)) - len(waiting_for(runs, place))
+    if left:
+        lines.append(
             f"{count_text(left, 'run')} in {runs / WAITING} for another history: name it as --store"
         )
+    plain = {"filed": count, "not_filed": list(said), "for_another_history": left}
+    answer(options.json, plain, *lines)
     if said:
         raise CommandError(f"{runs}: not all runs are in the history")
-
-
-def _time(moment: float) -> str:
-    from pytest_anubis.store.history.database import shown_time
-
-    return shown_time(moment)[:16].replace("T", " ")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
-from pytest_anubis.cli.shared.arguments import explain
+from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
@@ -68,7 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load", type=Path, metavar="FILE", help="use a model that was kept")
     parser.add_argument("--all", action="store_true", help="show every node")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots")
-    parser.add_argument("--json", metavar="FILE", help="write the risks as JSON; - prints them")
+    add_json(parser, "the risks")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
-from pytest_anubis.cli.shared.arguments import explain
+from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.codec import to_plain
@@ -39,9 +39,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=("risk", "budget", "cost", "all"),
-        default="risk",
         help="cheapest set within the accepted risk, most coverage within the budget, or least "
-        "expected total cost (default: risk)",
+        "expected total cost (default: budget with --budget, else risk)",
     )
     parser.add_argument(
         "--risk",
@@ -50,7 +49,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="accepted probability of an incident (default with risk: 0.01)",
     )
     parser.add_argument(
-        "--budget", type=histories.duration, metavar="TIME", help="time for budget, e.g. 20m"
+        "--budget",
+        type=histories.duration,
+        metavar="TIME",
+        help="time that there is, e.g. 20m; goes with --by budget",
     )
     parser.add_argument(
         "--incident-cost",
@@ -64,17 +66,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ids", action="store_true", help="print nothing but what runs, one test id a line"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the choice as JSON; - prints it")
+    add_json(parser, "the choice")
 
 
 def run(options: argparse.Namespace) -> int:
     """Choose and show."""
     from pytest_anubis.selector.choice.choice_record import choice_record
 
+    if options.by is None:
+        options.by = "risk" if options.budget is None else "budget"
     if options.by == "budget" and options.budget is None:
         raise CommandError("--by budget needs --budget, e.g. --budget 20m")
     if options.budget is not None and options.by != "budget":
-        raise CommandError("--budget belongs to --by budget; add that")
+        raise CommandError(f"--budget is the time for --by budget, not for --by {options.by}")
     choice, request = _choose(options)
     record = to_plain(choice_record(choice, request))
     if options.json is not None:

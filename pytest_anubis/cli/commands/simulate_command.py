@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared import history_access as histories
-from pytest_anubis.cli.shared.arguments import explain
+from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
@@ -117,7 +117,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=int, default=0, help="processes (default: one for each core)"
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the plot")
-    parser.add_argument("--json", metavar="FILE", help="write the figures as JSON; - prints them")
+    add_json(parser, "the figures")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.option_values import left_out
-from pytest_anubis.cli.learning.watched_round import Moment, run_round
+from pytest_anubis.cli.learning.watched_round import run_round
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.report.text.numbers import count_text, duration_text
+from pytest_anubis.report.text.moment_text import Moment, left_text
+from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -150,12 +151,11 @@ class Rounds:
         until = begin + left if self._took else None
 
         def about() -> str:
-            rest = until - time.monotonic() if until else 0.0
-            text = duration_text(round(rest)).replace(".0 s", " s")
-            return f", about {text} left" if rest >= 1 else ""
+            left = left_text(until - time.monotonic() if until else None)
+            return "".join(f", {text}" for text in left)
 
         def tell(moment: Moment) -> None:
-            line.show(f"{what}{about()}: {moment.text}")
+            line.show(f"{what}{about()}: {moment.text()}")
 
         line.say(what + about())
         self._records.append(

@@ -10,12 +10,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.run_state import RunState
+from pytest_anubis.report.text.moment_text import Moment, moment_of
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import FollowedJournal, read_journal
@@ -31,60 +30,6 @@ BLOCK = 1 << 16
 
 INTERRUPTED = 2.0
 """Seconds after an interrupt within which a round that had it too begins to end."""
-
-WAITING = "waits for a quiet machine"
-"""What the lines say that tell that a measurement waits (`report.text.headlines.waiting_line`)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """How far a round is.
-
-    Attributes:
-        doing: The test that runs and its device; empty before the first.
-        done: Tests that have ended.
-        planned: All that are planned; 0 while that is unknown.
-        failed: Names of those that failed.
-        waiting: What is waited for; empty if nothing is.
-    """
-
-    doing: str = ""
-    done: int = 0
-    planned: int = 0
-    failed: tuple[str, ...] = ()
-    waiting: str = ""
-
-    @property
-    def text(self) -> str:
-        """All of it in one line."""
-        parts = [self.waiting or self.doing or "starting"]
-        if self.planned:
-            parts.append(f"{self.done} of {self.planned} done")
-        if self.failed:
-            parts.append(f"{len(self.failed)} failed: {', '.join(self.failed)}")
-        return ", ".join(parts)
-
-
-def moment_of(state: RunState, waiting: str = "") -> Moment:
-    """Return how far the run is of which so much is known."""
-    running = [state.planned.get(test) for test in state.interrupted]
-    doing = [
-        f"{_short(plan.benchmark or plan.test)}{' on ' + plan.device if plan.device else ''}"
-        for plan in running
-        if plan is not None
-    ]
-    return Moment(
-        doing=" and ".join(doing),
-        done=len(state.results),
-        planned=len(state.planned),
-        failed=tuple(
-            _short(one.test) for one in state.results.values() if one.outcome in _FAILURES
-        ),
-        waiting=waiting,
-    )
-
-
-_FAILURES = ("failed", "error", "crashed")
 
 
 def run_round(
@@ -129,16 +74,16 @@ def run_round(
     # Into a file: what a test has left running may hold a pipe open for ever.
     with tempfile.TemporaryFile() as output:
         with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
-            journal, said = FollowedJournal(path), _Said(output.fileno())
+            journal = FollowedJournal(path)
             try:
                 while process.poll() is None:
-                    tell(_moment(journal, said.waiting()))
+                    tell(_moment(journal))
                     time.sleep(LOOK)
             except BaseException:
                 _end(process)
                 raise
         if process.returncode != 0:
-            sys.stdout.write(said.end())
+            sys.stdout.write(_said(output.fileno()))
             raise CommandError(
                 f"a round ended with exit code {process.returncode}; nothing is learned from a run that "
                 "failed: fix what failed, or leave it out with --pytest-args"
@@ -155,42 +100,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-class _Said:
-    """What a round prints, read where it stands.
-
-    Args:
-        descriptor: Of the file that it prints into.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._read = 0
-        self._waiting = ""
-
-    def waiting(self) -> str:
-        """Return the newest line if it says that a measurement waits, without what stands before it."""
-        new = os.pread(self._descriptor, BLOCK, self._read)
-        self._read += len(new)
-        for line in new.decode(errors="replace").splitlines():
-            if WAITING in line:
-                self._waiting = line.strip().rpartition("anubis: ")[2]
-            elif line.strip():
-                self._waiting = ""
-        return self._waiting
-
-    def end(self) -> str:
-        """Return the last lines of all."""
-        size = os.fstat(self._descriptor).st_size
-        text = os.pread(self._descriptor, BLOCK, max(0, size - BLOCK)).decode(errors="replace")
-        return "".join(text.splitlines(keepends=True)[-KEPT:])
+def _said(descriptor: int) -> str:
+    """Return the last lines of what a round has printed into a file."""
+    size = os.fstat(descriptor).st_size
+    text = os.pread(descriptor, BLOCK, max(0, size - BLOCK)).decode(errors="replace")
+    return "".join(text.splitlines(keepends=True)[-KEPT:])
 
 
-def _moment(journal: FollowedJournal, waiting: str) -> Moment:
+def _moment(journal: FollowedJournal) -> Moment:
     try:
-        return moment_of(journal.look(), waiting)
+        return moment_of(journal.look())
     except JournalError:  # whoever reads it at the end says why
-        return Moment(waiting=waiting)
-
-
-def _short(test: str) -> str:
-    return test.rpartition("::")[2]
+        return Moment()

@@ -42,6 +42,19 @@ def add_action(
     return action
 
 
+def add_noun(nouns: Any, name: str, text: str) -> Any:
+    """Declare a noun of a command and return its actions, which are declared next.
+
+    Args:
+        nouns: What `add_subparsers` returned.
+        name: The noun.
+        text: What it is about, as a sentence without capital and full stop.
+    """
+    noun = nouns.add_parser(name, help=text)
+    explain(noun, text[0].upper() + text[1:] + ".")
+    return noun.add_subparsers(metavar="ACTION", required=True)
+
+
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Declare ``--store``."""
     parser.add_argument(
@@ -104,6 +117,19 @@ def baseline_place(options: argparse.Namespace) -> Path:
     return named or DEFAULT_BASELINE
 
 
+def add_require(parser: argparse.ArgumentParser, *, more: str = "") -> None:
+    """Declare ``--require``."""
+    parser.add_argument(
+        "--require",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="component, benchmark or metric that a node must have run to be accepted, whatever else it did "
+        "not run ('any': whatever it ran); can be given again; default: what its runs were told "
+        f"(--anubis-require), else all of the baseline{more}",
+    )
+
+
 def add_split(parser: argparse.ArgumentParser) -> None:
     """Declare ``--split``; `class_split.split_classes` goes by it."""
     parser.add_argument(
@@ -117,15 +143,19 @@ def add_split(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_json(parser: argparse.ArgumentParser, what: str, *, bare: bool = False) -> None:
+def add_json(
+    parser: argparse.ArgumentParser, what: str, *, bare: bool = False, inherited: bool = False
+) -> None:
     """Declare ``--json``, which in every command names a file or, as ``-``, the standard output.
 
     Args:
         parser: The command's.
         what: What is written, e.g. ``the inventory``.
         bare: The option alone prints too, as it did before it took a file.
+        inherited: The parser above has it too.
     """
     more: dict[str, Any] = {"nargs": "?", "const": "-"} if bare else {}
+    more |= {"default": argparse.SUPPRESS} if inherited else {}
     help_text = f"write {what} as JSON; - prints it"
     parser.add_argument("--json", metavar="FILE", help=help_text, **more)
 

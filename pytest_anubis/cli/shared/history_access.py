@@ -7,9 +7,10 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.codec import to_plain
 from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.settings import seconds
@@ -74,6 +75,29 @@ def read(store: str, work: Callable[[History], T]) -> T:
             "'anubis history incident add' or 'incident import'"
         )
     return use(store, work)
+
+
+def day_and_time(moment: float) -> str:
+    """Return a time of the history for people: ``2026-11-20 14:00``, UTC."""
+    from pytest_anubis.store.history.database import shown_time
+
+    return shown_time(moment)[:16].replace("T", " ")
+
+
+def plain_record(record: Any, *times: str) -> dict[str, Any]:
+    """Return a record of the history for JSON.
+
+    Args:
+        record: A dataclass of `core.history` whose fields are plain.
+        times: Its fields that are times, which become ISO 8601; None stays None.
+    """
+    from pytest_anubis.store.history.database import shown_time
+
+    plain: dict[str, Any] = to_plain(record)
+    for name in times:
+        if plain[name] is not None:
+            plain[name] = shown_time(plain[name])
+    return plain
 
 
 def model_path(store: str) -> Path | None:

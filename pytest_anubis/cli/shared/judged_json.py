@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.store.atomic import writing_atomically
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
@@ -68,11 +68,15 @@ def judged_json(judged: JudgedFleet, progress: Callable[[int, int], None]) -> It
     for number, row in first:
         yield separator + tables[number].row(row)
         separator = ",\n"
-    told = set(first)
+    told: dict[int, set[int]] = {}
+    for number, row in first:
+        told.setdefault(number, set()).add(row)
+    heads = _LastHeads()
     for number, table in enumerate(tables):
-        rows = ",\n".join(
-            text for row, text in enumerate(table.rows()) if (number, row) not in told
-        )
+        texts, left_out = table.rows(heads), told.get(number)
+        if left_out:
+            texts = [text for row, text in enumerate(texts) if row not in left_out]
+        rows = ",\n".join(texts)
         if rows:
             yield separator + rows
             separator = ",\n"
@@ -105,7 +109,7 @@ class _Table:
         )
         if population.group:
             self._fixed += f', "group": {_quoted(population.group)}'
-        self._ends: dict[tuple[int, int, bool], str] = {}
+        self._tails = _Tails(columns.reference)
 
     def verdict(self, row: int) -> MetricVerdict:
         """Return the full verdict on one row."""
@@ -113,49 +117,95 @@ class _Table:
 
     def row(self, row: int) -> str:
         """Return one row."""
-        (text,) = self._texts(range(row, row + 1))
+        (text,) = self._texts(slice(row, row + 1), self._heads(slice(row, row + 1)))
         return text
 
-    def rows(self) -> Iterator[str]:
-        """Yield every row."""
-        return self._texts(range(len(self.columns.population)))
+    def rows(self, heads: _LastHeads) -> list[str]:
+        """Return every row."""
+        population = self.columns.population
+        return self._texts(
+            slice(0, len(population)),
+            heads.of(population, lambda: self._heads(slice(0, len(population)))),
+        )
 
-    def _texts(self, rows: range) -> Iterator[str]:
-        columns, part = self.columns, slice(rows.start, rows.stop)
-        for row, node, device, value, similarity, limit, outcome, reason in zip(
-            rows,
-            columns.population.nodes[part],
-            columns.population.devices[part],
-            _numbers(columns.value[part]),
-            _numbers(columns.similarity[part]),
-            _numbers(columns.threshold[part]),
+    def _heads(self, part: slice) -> list[str]:
+        population = self.columns.population
+        return [
+            f'{{"node": {_quoted(node)}, "device": {_quoted(device)}, '
+            for node, device in zip(population.nodes[part], population.devices[part], strict=True)
+        ]
+
+    def _texts(self, part: slice, heads: Sequence[str]) -> list[str]:
+        columns, first, tails = self.columns, part.start, self._tails
+        similarities = _numbers(columns.similarity[part])
+        # Most of a row's text is that of other rows of its population: a fleet has millions of a few kinds.
+        kinds = zip(
             columns.outcome[part].tolist(),
             columns.reason[part].tolist(),
+            _plain(columns.threshold[part]),
+            np.isfinite(columns.similarity[part]).tolist(),
             strict=True,
-        ):
-            kind = (outcome, reason, similarity == _NULL)
-            end = self._ends.get(kind)
-            if end is None:  # a fleet has millions of rows of a few kinds
-                reference = Reference.NONE if similarity == _NULL else columns.reference
-                end = self._ends[kind] = (
-                    f', "verdict": "{OUTCOMES[outcome]}", "reason": "{REASONS[reason]}", '
-                    f'"reference": "{reference}"'
-                )
-            if outcome != PASS:
-                full = self.verdict(row)
-                loss, certainty = json.dumps(to_plain(full.loss)), json.dumps(full.certainty)
-                end += f', "triage": "{full.triage}", "loss": {loss}, "certainty": {certainty}'
-                end += f', "text": {_quoted(full.text)}'
-            if row in columns.waived:
-                waiver = to_plain(columns.waived[row].waiver, full=True)
-                end += f', "waiver": {json.dumps(waiver)}'
-            if row in columns.changes:
-                change = to_plain(columns.changes[row].change, full=True)
-                end += f', "change": {json.dumps(change)}'
-            yield (
-                f'{{"node": {_quoted(node)}, "device": {_quoted(device)}, {self._fixed}, "value": {value}, '
-                f'"similarity": {similarity}, "limit": {limit}{end}}}'
+        )
+        ends = list(map(tails.__getitem__, kinds))
+        special = np.flatnonzero(columns.outcome[part] != PASS) + first
+        for row in {*special.tolist(), *columns.waived, *columns.changes}:
+            if first <= row < part.stop:
+                ends[row - first] = self._end(row, ends[row - first])
+        fixed = f'{self._fixed}, "value": '
+        return [
+            f'{head}{fixed}{value}, "similarity": {similarity}, "limit": {end}'
+            for head, value, similarity, end in zip(
+                heads, _numbers(columns.value[part]), similarities, ends, strict=True
             )
+        ]
+
+    def _end(self, row: int, usual: str) -> str:
+        """Return the end of a row of which there is more to tell than its kind."""
+        columns, end = self.columns, usual[:-1]
+        if columns.outcome[row] != PASS:
+            full = self.verdict(row)
+            loss, certainty = json.dumps(to_plain(full.loss)), json.dumps(full.certainty)
+            end += f', "triage": "{full.triage}", "loss": {loss}, "certainty": {certainty}'
+            end += f', "text": {_quoted(full.text)}'
+        if row in columns.waived:
+            waiver = to_plain(columns.waived[row].waiver, full=True)
+            end += f', "waiver": {json.dumps(waiver)}'
+        if row in columns.changes:
+            change = to_plain(columns.changes[row].change, full=True)
+            end += f', "change": {json.dumps(change)}'
+        return f"{end}}}"
+
+
+class _Tails(dict[tuple[int, int, float | None, bool], str]):
+    """Ends of rows, from the limit on, by outcome, reason, limit and whether there is a similarity."""
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__()
+        self._reference = reference
+
+    def __missing__(self, kind: tuple[int, int, float | None, bool]) -> str:
+        outcome, reason, limit, compared = kind
+        self[kind] = text = (
+            f'{_NULL if limit is None else repr(limit)}, "verdict": "{OUTCOMES[outcome]}", '
+            f'"reason": "{REASONS[reason]}", '
+            f'"reference": "{self._reference if compared else Reference.NONE}"}}'
+        )
+        return text
+
+
+class _LastHeads:
+    """The beginnings of the rows of the last population: most have the units of the one before."""
+
+    def __init__(self) -> None:
+        self._units: tuple[Sequence[str], Sequence[str]] = ((), ())
+        self._heads: list[str] = []
+
+    def of(self, population: Population, make: Callable[[], list[str]]) -> list[str]:
+        """Return those of a population."""
+        units = (population.nodes, population.devices)
+        if units != self._units:
+            self._units, self._heads = units, make()
+        return self._heads
 
 
 @lru_cache(maxsize=65536)
@@ -168,3 +218,10 @@ def _numbers(values: FloatArray) -> Iterable[str]:
     if np.isfinite(values).all():
         return map(repr, values.tolist())
     return [repr(value) if math.isfinite(value) else _NULL for value in values.tolist()]
+
+
+def _plain(values: FloatArray) -> list[float | None]:
+    """Return every value, None for what is not finite."""
+    if np.isfinite(values).all():
+        return values.tolist()  # type: ignore[no-any-return]  # so numpy says
+    return [value if math.isfinite(value) else None for value in values.tolist()]

@@ -84,6 +84,24 @@ def write_json(path: str, document: Mapping[str, Any]) -> None:
     write_file(Path(path), text)
 
 
+def answer(place: str | None, document: Mapping[str, Any], *lines: str) -> None:
+    """Give a command's answer as lines for people, as JSON, or both.
+
+    Args:
+        place: The value of ``--json``: None prints the lines, a file is written beside them, ``-`` prints the
+            JSON and nothing else.
+        document: What the lines say.
+        lines: For people.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
+    if place != "-":
+        say(*lines)
+    if place is not None:
+        write_json(place, document)
+
+
 def write_file(path: Path, text: str) -> None:
     """Write a file whole or not at all, and say so; ``-`` is the standard output.
 

@@ -130,6 +130,8 @@ for(const box of document.querySelectorAll('input.filter'))
 box.setAttribute('aria-label',box.dataset.testResult);
 for(const list of document.querySelectorAll('#environment ul>ul'))list.remove();
 const last=document.getElementById('anubis-inventory');if(last)document.body.append(last);
+const main=document.createElement('main');main.append(...document.body.childNodes);
+document.body.append(main);
 });
 """
 """What pytest-html leaves out for those who cannot see it; its page needs scripts anyway."""

@@ -10,11 +10,22 @@ from pytest_anubis.report.text.text_table import printable
 
 _NO_CARD = ("", "cpu", "node")
 
+LEAST = 1 / 3
+"""Duty below which a benchmark is named: it spends most of its time on what finds nothing."""
+
+WORTH = 1.0
+"""Seconds below which nothing is worth mending: starting a child takes as long."""
+
+MOST = 3
+"""Names in the line that counts them; ``-v`` shows all."""
+
 
 def duty_lines(
     results: Sequence[TestResult], planned: Sequence[PlannedTest], *, verbosity: int = 0
 ) -> list[str]:
-    """Return one line about the tests of accelerators, and from verbosity 1 one for every test.
+    """Return one line about the tests of accelerators, one that names what hardly measures.
+
+    From verbosity 1 there is a line for every test besides.
 
     A card that mostly waits for the host is never hot, and what only shows under heat is not found.
 
@@ -35,6 +46,12 @@ def duty_lines(
             f"duty: accelerators were measuring {percent(share)} of the time of {tests}, "
             f"least {percent(least)} in {where.test}"
         )
+    low = sorted((duty, one.test) for duty, one in known if duty < LEAST and one.seconds >= WORTH)
+    if low:
+        named = ", ".join(f"{test} {percent(duty)}" for duty, test in low[:MOST])
+        more = f" and {len(low) - MOST} more" if len(low) > MOST else ""
+        tests = f"{len(low)} tests" if len(low) > 1 else "one test"
+        lines.append(f"duty below a third, to be mended: {tests}: {named}{more}")
     if verbosity > 0:
         lines += [f"duty {percent(duty)}: {one.test}" for duty, one in known]
     return list(map(printable, lines))

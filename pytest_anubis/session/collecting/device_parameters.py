@@ -1,9 +1,10 @@
-"""Devices: parametrisation over the inventory, the fixture's value, and ids without the device."""
+"""Devices and pairs of them: parametrisation over the inventory, the fixtures' values, ids without them."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from pytest_anubis.hardware.telemetry.card_meter import CardMeter
 
 FIXTURE = "anubis_device"
+PAIR = "anubis_pair"
+NODE = "node"
+"""What a test runs on that has no device of its own, and a test of pairs where there is none."""
+
+TO = ">"
+"""Stands between the two ends of a pair, the one that sends first: ``cuda:0>cuda:3``."""
+
 HOST = "cpu"
 """Name of the host as a device."""
 
@@ -100,6 +108,45 @@ class Device:
         return None if uuid is None else meter_of(str(uuid))
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two devices and the way from the one to the other.
+
+    Attributes:
+        source: The one that sends.
+        target: The one that receives.
+    """
+
+    source: Device
+    target: Device
+
+    @property
+    def name(self) -> str:
+        """Such as ``cuda:0>cuda:3``."""
+        return f"{self.source.name}{TO}{self.target.name}"
+
+    @property
+    def kind(self) -> str:
+        """``cuda``, ``xpu``, ...: both are of one kind."""
+        return self.source.kind
+
+    @property
+    def torch(self) -> torch.device:
+        """The sender for torch, whose clock times what both do."""
+        return self.source.torch
+
+    def synchronize(self) -> None:
+        """Wait until everything queued on either is done."""
+        self.source.synchronize()
+        self.target.synchronize()
+
+    def energy(self) -> None:
+        """Say that nobody counts the energy of a link."""
+
+    def load(self) -> None:
+        """Say that a link has neither clock nor power; those of its ends do not bound it."""
+
+
 def check_slot(name: str, pci: str, properties: Any) -> None:
     """Make sure that torch and the inventory mean the same card.
 
@@ -139,14 +186,53 @@ def device_named(config: pytest.Config, name: str) -> Device:
     return Device(name, same.index(name) if name in same else 0, pci)
 
 
+def unit_named(config: pytest.Config, name: str) -> Device | Pair | None:
+    """Return one of the run's devices or pairs; None for the node as a whole."""
+    if name == NODE:
+        return None
+    return pair_named(config, name) if TO in name else device_named(config, name)
+
+
+def pair_named(config: pytest.Config, name: str) -> Pair:
+    """Return one of the run's pairs."""
+    source, _, target = name.partition(TO)
+    return Pair(device_named(config, source), device_named(config, target))
+
+
+def pair_names(devices: Sequence[str]) -> tuple[str, ...]:
+    """Return all ordered pairs of accelerators of one kind; the node where there is none.
+
+    A test is then collected on every node, and says where it does not apply.
+    """
+    found = [
+        f"{source}{TO}{target}"
+        for source in devices
+        for target in devices
+        if source != target and source.partition(":")[0] == target.partition(":")[0] != HOST
+    ]
+    return tuple(found) or (NODE,)
+
+
 class DeviceParametrizer:
-    """Parametrises tests that use ``anubis_device`` over the devices of the inventory."""
+    """Parametrises tests that use ``anubis_device`` or ``anubis_pair`` over the devices of the inventory."""
 
     # First of all implementations: the device's id is then the first in the brackets, whatever other
     # parameters a test has, and `benchmark_id` can take it out again.
     @pytest.hookimpl(tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Give the test one run per device, and one on the host where its mark wants it."""
+        """Give the test one run per device, and one on the host where its mark wants it; or one per pair.
+
+        Raises:
+            pytest.Collector.CollectError: The test wants both.
+        """
+        if PAIR in metafunc.fixturenames:
+            if FIXTURE in metafunc.fixturenames:
+                raise pytest.Collector.CollectError(
+                    f"{metafunc.definition.nodeid} takes {FIXTURE} and {PAIR}: what is measured belongs to a "
+                    f"device or to a pair of them; take the ends from {PAIR}.source and {PAIR}.target"
+                )
+            pairs = pair_names(device_names(metafunc.config))
+            metafunc.parametrize(PAIR, pairs, ids=list(pairs), indirect=True)
         if FIXTURE in metafunc.fixturenames:
             names = device_names(metafunc.config)
             if names != (HOST,) and _also_on_host(metafunc):
@@ -181,19 +267,24 @@ def _also_on_host(metafunc: pytest.Metafunc) -> bool:
 
 
 def device_of(item: pytest.Item) -> str:
-    """Return the device that the test runs on, ``node`` when it has none of its own."""
+    """Return the device or pair that the test runs on, ``node`` when it has none of its own."""
+    return _parameter(item) or NODE
+
+
+def _parameter(item: pytest.Item) -> str:
     callspec = getattr(item, "callspec", None)
-    return str(callspec.params[FIXTURE]) if callspec and FIXTURE in callspec.params else "node"
+    given = callspec.params if callspec else {}
+    return next((str(given[name]) for name in (FIXTURE, PAIR) if name in given), "")
 
 
 def benchmark_id(item: pytest.Item) -> str:
-    """Return the node id without the device parameter, so that all devices are one population.
+    """Return the node id without the device or pair, so that all of them are one population.
 
     The host of a node with accelerators is another population than they are: its id keeps the ``cpu``.
     """
-    device = device_of(item)
+    device = _parameter(item)
     head, bracket, parameters = item.nodeid.partition("[")
-    if device == "node" or not bracket:
+    if not device or not bracket:
         return item.nodeid
     if device == HOST and device_names(item.config) != (HOST,):
         return item.nodeid

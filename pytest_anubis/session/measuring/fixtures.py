@@ -1,4 +1,4 @@
-"""The fixtures for benchmarks: ``anubis_metric``, ``anubis_device`` and ``anubis_node``."""
+"""The fixtures for benchmarks: ``anubis_metric``, ``anubis_device``, ``anubis_pair`` and ``anubis_node``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture, PairFixture
 from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, timeout_mark
-from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_named, device_of
+from pytest_anubis.session.collecting.device_parameters import (
+    NODE,
+    benchmark_id,
+    device_named,
+    device_of,
+    pair_named,
+    unit_named,
+)
 from pytest_anubis.session.context import context_key, discard, sink_key
 from pytest_anubis.session.measuring.attempts import Patience
 from pytest_anubis.session.measuring.conditions import surroundings_of
@@ -97,6 +104,14 @@ def anubis_device(request: pytest.FixtureRequest) -> DeviceFixture:
 
 
 @pytest.fixture
+def anubis_pair(request: pytest.FixtureRequest) -> PairFixture:
+    """The way from one accelerator to another: one test for every ordered pair of this node's."""
+    if request.param == NODE:
+        pytest.skip("not applicable: fewer than two accelerators")
+    return pair_named(request.config, request.param)
+
+
+@pytest.fixture
 def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NodeFixture]:
     """The node: its name, the profile, usable cores, and a scratch folder of this test."""
     context = request.config.stash[context_key]
@@ -117,12 +132,11 @@ def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
     """Record metrics: measure() times a callable, collect() repeats one, record() takes values."""
     item = request.node
     config = request.config
-    device = device_of(item)
     recorder = Recorder(
         test=item.nodeid,
         benchmark=benchmark_id(item),
         mark=benchmark_mark(item),
-        device=None if device == "node" else device_named(config, device),
+        device=unit_named(config, device_of(item)),
         context=config.stash[context_key],
         sink=config.stash.get(sink_key, discard),
         ambient=_ambient(config),

@@ -63,3 +63,14 @@ def running_clock(test: str) -> None:
             f"{test}: the clock is not the machine's (freezegun or alike replaced it), so nothing can be "
             "timed; measure outside of frozen time"
         )
+
+
+def checked_clock(clock: str, test: str) -> str:
+    """Return the name of a clock if it is one.
+
+    Raises:
+        MetricUsageError: It is none; the message names the test.
+    """
+    if clock not in ("device", "host"):
+        raise MetricUsageError(f"{test}: clock={clock!r}; say 'device' or 'host'")
+    return clock

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_anubis.core.metric import Direction, Metric, MetricError
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
-from pytest_anubis.session.collecting.device_parameters import Device
+from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.measuring.attempts import (
     ATTEMPTS,
@@ -21,7 +21,12 @@ from pytest_anubis.session.measuring.attempts import (
     take_quiet,
 )
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
-from pytest_anubis.session.measuring.given_values import MetricUsageError, numbers_of, running_clock
+from pytest_anubis.session.measuring.given_values import (
+    MetricUsageError,
+    checked_clock,
+    numbers_of,
+    running_clock,
+)
 from pytest_anubis.session.measuring.short_windows import lead_in, plan_of, shortened, window_of
 
 if TYPE_CHECKING:
@@ -47,7 +52,7 @@ class Recorder:
         test: str,
         benchmark: str,
         mark: BenchmarkMark,
-        device: Device | None,
+        device: Device | Pair | None,
         context: RunContext,
         sink: Sink,
         ambient: Ambient | None = None,
@@ -57,7 +62,7 @@ class Recorder:
         self._test = test
         self._benchmark = benchmark
         self._mark = mark
-        self._device = device or Device("cpu")
+        self._device: Device | Pair = device or Device("cpu")
         self._device_name = device.name if device else "node"
         self._context = context
         self._sink = sink
@@ -153,6 +158,7 @@ class Recorder:
         action: str = "",
         group: str = "",
         rounds: int | None = None,
+        clock: str = "host",
     ) -> tuple[float, ...]:
         """Record what a callable measures by itself, called once a round.
 
@@ -166,6 +172,7 @@ class Recorder:
             action: What to do when it is bad.
             group: Label of comparable units.
             rounds: How many values; default: by the profile.
+            clock: ``device`` where `fn` reads the device's own clock, which the host's load does not touch.
 
         Returns:
             The values, in time order.
@@ -189,7 +196,9 @@ class Recorder:
             return timing.repeats(once, plan, pacer)
 
         plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
-        return self._take(metric, group, plan, take, per_value=3, paced=self._device.kind == "cpu")
+        on_cpu = self._device.kind == "cpu"
+        host = checked_clock(clock, self._test) == "host" or on_cpu
+        return self._take(metric, group, plan, take, per_value=3, host=host, paced=on_cpu)
 
     def record(
         self,
@@ -226,7 +235,10 @@ class Recorder:
         __tracebackhide__ = True
         metric = self._metric(name, unit, better, goal, question, action)
         values = numbers_of(value, self._test, name)
-        measurement = self._measurement(metric, group, values, disturbance=self._disturbance())
+        disturbance: tuple[str, ...] = ()
+        if self._ambient is not None and self._begin is not None:
+            disturbance = self._ambient.since(self._begin)
+        measurement = self._measurement(metric, group, values, disturbance=disturbance)
         if self._surroundings is not None:
             seen = self._surroundings.since_body_began()
             measurement = replace(
@@ -336,9 +348,7 @@ class Recorder:
     def _clock(self, which: str) -> Clock:
         from pytest_anubis.hardware.timing import EventClock, HostClock
 
-        if which not in ("device", "host"):
-            raise MetricUsageError(f"{self._test}: clock={which!r}; say 'device' or 'host'")
-        if which == "device" and self._device.kind != "cpu":
+        if checked_clock(which, self._test) == "device" and self._device.kind != "cpu":
             return EventClock(self._device.torch)
         return HostClock(self._device.synchronize)
 
@@ -347,16 +357,8 @@ class Recorder:
         if not self._context.judging or self._context.baseline is None:
             return None
         found = self._context.baseline.find(self._benchmark, metric.name, group=group)
-        if found is None:
-            return None
-        theirs = (found.metric.unit, found.metric.better)
+        theirs = found and (found.metric.unit, found.metric.better)
         return found if theirs == (metric.unit, metric.better) else None
-
-    def _disturbance(self) -> tuple[str, ...]:
-        """Return what disturbed the machine since the test began."""
-        if self._ambient is None or self._begin is None:
-            return ()
-        return self._ambient.since(self._begin)
 
     def _measurement(
         self,

@@ -10,7 +10,7 @@ from pytest_anubis.core.verdict import SEARCHED
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.hardware.round_plans import RoundPlan
-    from pytest_anubis.session.collecting.device_parameters import Device
+    from pytest_anubis.session.collecting.device_parameters import Device, Pair
     from pytest_anubis.session.context import RunContext
     from pytest_anubis.settings import Settings
 
@@ -19,7 +19,7 @@ FEWEST = SEARCHED
 
 
 def plan_of(
-    settings: Settings, device: Device, rounds: int | None, per_value: int = 1
+    settings: Settings, device: Device | Pair, rounds: int | None, per_value: int = 1
 ) -> RoundPlan:
     """Return how long and how often a metric is measured.
 

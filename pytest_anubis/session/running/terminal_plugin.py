@@ -46,8 +46,7 @@ class Terminal:
         # What a test in this process prints is captured; those in workers say it in a thread of ours.
         here = threading.current_thread() is threading.main_thread()
         with capture.global_and_fixture_disabled() if here and capture else nullcontext():
-            reporter.ensure_newline()
-            reporter.write_line(printable(waiting_line(event)))
+            write_apart(self._config, reporter, waiting_line(event))
 
     def pytest_report_header(self) -> list[str]:
         """Say what this node is compared with."""
@@ -168,6 +167,15 @@ class Terminal:
                 printable(f"benchmark written wrongly: {line}"), yellow=True
             )
         terminalreporter.write_line(_recorded(run))
+
+
+def write_apart(config: pytest.Config, reporter: pytest.TerminalReporter, text: str) -> None:
+    """Write a line of its own in the middle of a run, where pytest's dots may stand in a line already."""
+    reporter.ensure_newline()  # knows of no dots with -q, nor of those of workers
+    if config.get_terminal_writer().width_of_current_line > 0:
+        reporter.write("\n")
+    reporter.write_line(printable(text))
+    reporter.flush()
 
 
 def _recorded(run: Run) -> str:

@@ -123,10 +123,12 @@ def _combine(columns: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArra
 
 def _majority(group: IntArray, variant: IntArray, groups: int) -> IntArray:
     """Return the most frequent variant of every group, shape (groups,); ties: the smaller number."""
-    pairs, counts = np.unique(np.stack([group, variant]), axis=1, return_counts=True)
-    order = np.lexsort((-pairs[1], counts))
+    variants = int(variant.max()) + 1
+    pairs, counts = np.unique(group * variants + variant, return_counts=True)
+    of, which = np.divmod(pairs, variants)
+    order = np.lexsort((-which, counts))
     chosen = np.zeros(groups, dtype=np.int64)
-    chosen[pairs[0][order]] = pairs[1][order]  # the last one written wins
+    chosen[of[order]] = which[order]  # the last one written wins
     return chosen
 
 
@@ -215,9 +217,8 @@ class _Gaps:
             return empty, empty, empty
         rows = slice(int(self._bounds[number]), int(self._bounds[number + 1]))
         devices, device = np.unique(self._units.device[rows], return_inverse=True)
-        pairs = np.unique(
-            np.stack([device, np.searchsorted(nodes, self._units.node[rows])]), axis=1
-        )
+        place = np.searchsorted(nodes, self._units.node[rows])
+        pairs = np.stack(np.divmod(np.unique(device * len(nodes) + place), len(nodes)))
         # Few devices are on most nodes, whatever a file names: nodes times devices stays small.
         usual = np.flatnonzero(2 * np.bincount(pairs[0], minlength=len(devices)) > len(nodes))
         place = np.full(len(devices), -1)

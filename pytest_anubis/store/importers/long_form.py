@@ -187,17 +187,17 @@ class LongForm:
         if not len(rows):
             return
         benchmarks, metrics = list(self._names["benchmark"]), list(self._names["metric"])
-        pairs = np.stack([joined["benchmark"][rows], joined["metric"][rows]])
-        distinct, which = np.unique(pairs, axis=1, return_inverse=True)
+        pairs = joined["benchmark"][rows].astype(np.int64) * len(metrics) + joined["metric"][rows]
+        distinct, which = np.unique(pairs, return_inverse=True)
         rules = [
             known.find(str(benchmarks[b] or "").strip(), str(metrics[m] or "").strip())
-            for b, m in distinct.T.tolist()
+            for b, m in (divmod(pair, len(metrics)) for pair in distinct.tolist())
         ]
         for column in _FILLED:
             numbers = self._names[column]
             codes = np.array(
                 [-1 if rule is None else numbers[getattr(rule, column)] for rule in rules]
-            )[which.ravel()]
+            )[which]
             fill = (codes >= 0) & empty[column][rows]
             joined[column][rows[fill]] = codes[fill]
 

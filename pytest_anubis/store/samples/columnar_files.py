@@ -284,12 +284,17 @@ def _check(arrays: dict[str, Any], header: _Header) -> None:
 
 
 def _populations(arrays: dict[str, Any], header: _Header) -> tuple[Population, ...]:
-    words = {"node": header.nodes, "device": header.devices, "run": header.runs}
-    names = {
-        name: np.array(known, dtype=object)[arrays[name]].tolist()
-        for name, known in words.items()
-        if len(arrays[name])
-    }
+    # Most populations have the units of the one before: they share the tuples with their names.
+    known = {"node": header.nodes, "device": header.devices, "run": header.runs}
+    shared: dict[tuple[str, bytes], tuple[str, ...]] = {}
+
+    def names(kind: str, part: slice) -> tuple[str, ...]:
+        codes = arrays[kind][part]
+        key = (kind, codes.tobytes())
+        if key not in shared:
+            shared[key] = tuple(map(known[kind].__getitem__, codes.tolist()))
+        return shared[key]
+
     order = np.argsort(arrays["problem_row"], kind="stable")
     marked, which = arrays["problem_row"][order], arrays["problem"][order]
     bounds, offsets = arrays["population"].tolist(), arrays["offsets"]
@@ -301,9 +306,9 @@ def _populations(arrays: dict[str, Any], header: _Header) -> tuple[Population, .
         found.append(
             Population(
                 **{name: getattr(key, name) for name in _KEY},
-                nodes=tuple(names["node"][first:last]) if names else (),
-                devices=tuple(names["device"][first:last]) if names else (),
-                runs=tuple(names["run"][first:last]) if names else (),
+                nodes=names("node", slice(first, last)),
+                devices=names("device", slice(first, last)),
+                runs=names("run", slice(first, last)),
                 values=arrays["values"][start : offsets[last]],
                 offsets=offsets[first : last + 1] - start,
                 problems={

@@ -59,5 +59,5 @@ def change_rates(
 def _long_ones(population: Population, rows: Sequence[int]) -> list[int]:
     if population.metric.better == "equal":
         return []
-    sizes = np.diff(population.offsets)
-    return [row for row in rows if sizes[row] >= FEWEST]
+    long = np.diff(population.offsets) >= FEWEST
+    return [row for row in rows if long[row]] if long.any() else []

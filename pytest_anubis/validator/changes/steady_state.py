@@ -93,7 +93,7 @@ def shortest_window(
         (warm-up, length), or None when no shorter window is as good or the samples are too short.
     """
     sizes = np.diff(population.offsets)
-    rows = [row for row in np.flatnonzero(members).tolist() if sizes[row] >= FEWEST]
+    rows = np.flatnonzero(members & (sizes >= FEWEST)).tolist()
     if len(rows) < FEWEST_UNITS or len(rows) < MOSTLY * int(members.sum()):
         return None
     rows.sort(key=lambda r: (population.nodes[r], population.devices[r], population.runs[r]))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from itertools import compress
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from pytest_anubis.validator.judging.column_judging import (
     judge_columns,
     judge_populations,
 )
+from pytest_anubis.validator.judging.device_split import beside_devices
 from pytest_anubis.validator.judging.history_judging import judge_latest
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
 from pytest_anubis.validator.judging.population_shift import NAMED, class_findings, settle_shift
@@ -38,6 +40,9 @@ from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 _PASS, _FAIL, _MARGINAL = map(OUTCOMES.index, (Outcome.PASS, Outcome.FAIL, Outcome.MARGINAL))
 _CONCLUSIVE = [OUTCOMES.index(o) for o in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)]
 _UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
+_PASSED = Outcome.PASS.value
+_Units = tuple[Sequence[str], Sequence[str], Sequence[int]]
+"""Nodes and devices of a population, and which of its rows are meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,7 @@ def judge_fleet(
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
     waivers: Sequence[Waiver] | None = None,
     other_machine: bool = False,
+    required: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -106,6 +112,7 @@ def judge_fleet(
             nothing was measured on it.
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
+        required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
@@ -133,7 +140,9 @@ def judge_fleet(
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
-        nodes += gathered.decide(key, baseline, fail_on, require_all, other_machine)
+        told = {"other_machine": True} if other_machine else {}
+        told |= {"required": tuple(required)} if required else {}
+        nodes += gathered.decide(key, baseline, fail_on, require_all, told)
         findings += class_findings(key, shifts)
         notes += _too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
@@ -160,7 +169,7 @@ def _judge_class(
             if judged.criterion is None and len(judged.population):
                 lonely.append(judged.population)
             else:
-                yield find_changes(settle_shift(judged)[0], baseline)
+                yield find_changes(beside_devices(settle_shift(judged)[0]), baseline)
     besides = [_undecided(beside, baseline) for beside in judge_by_peers(lonely)]
     alone = [place for place, one in enumerate(besides) if not isinstance(one, PeerColumns)]
     for place, judged in zip(
@@ -231,15 +240,14 @@ class _Nodes:
         if waivers is not None:
             evidence = {n: replace(one, waivers=tuple(waivers)) for n, one in evidence.items()}
         self._evidence = evidence
-        self._answers: dict[str, dict[Metric, set[str]]] = {}
-        self._verdicts = {
-            name: [with_waiver(verdict, one.waivers, fail_on) for verdict in one.verdicts]
-            for name, one in evidence.items()
-        }
-        self._counts = {
-            name: Counter(verdict.outcome.value for verdict in verdicts)
-            for name, verdicts in self._verdicts.items()
-        }
+        self._answers: defaultdict[str, dict[Metric, frozenset[str]]] = defaultdict(dict)
+        self._verdicts: defaultdict[str, list[MetricVerdict]] = defaultdict(list)
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for name, one in evidence.items():
+            verdicts = [with_waiver(verdict, one.waivers, fail_on) for verdict in one.verdicts]
+            self._verdicts[name] = verdicts
+            self._counts[name] = Counter(verdict.outcome.value for verdict in verdicts)
+        self._last: tuple[_Units, Mapping[str, frozenset[str]]] = (((), (), ()), {})
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
         """Return verdicts as they count beside the waivers of their nodes."""
@@ -271,24 +279,28 @@ class _Nodes:
         ):
             self._note_answers(population, np.flatnonzero(np.isin(outcomes, _CONCLUSIVE)).tolist())
         good = _passed(judged, baseline)
-        for name, passed in Counter(
-            name
-            for name, code in zip(population.nodes, outcomes.tolist(), strict=True)
-            if code == _PASS
-        ).items():
-            self._counts.setdefault(name, Counter())[Outcome.PASS.value] += passed
-            self._verdicts.setdefault(name, []).append(good)
+        passed = Counter(compress(population.nodes, (outcomes == _PASS).tolist()))
+        for name, count in passed.items():
+            self._counts[name][_PASSED] += count
+            self._verdicts[name].append(good)
         told = (outcomes != _PASS) | (judged.reason == _UNDETECTABLE)
         for row in np.flatnonzero(told).tolist():
             name = population.nodes[row]
             if outcomes[row] != _PASS:
-                self._counts.setdefault(name, Counter())[OUTCOMES[outcomes[row]].value] += 1
-            self._verdicts.setdefault(name, []).append(judged.verdict(row, baseline))
+                self._counts[name][OUTCOMES[outcomes[row]].value] += 1
+            self._verdicts[name].append(judged.verdict(row, baseline))
 
     def _note_answers(self, population: Population, rows: Sequence[int]) -> None:
         metric = (population.benchmark, population.metric.name, population.group)
-        for node, device in {(population.nodes[row], population.devices[row]) for row in rows}:
-            self._answers.setdefault(node, {}).setdefault(metric, set()).add(device)
+        units = (population.nodes, population.devices, rows)
+        if units != self._last[0]:  # most metrics are answered by the units of the one before
+            found: defaultdict[str, set[str]] = defaultdict(set)
+            for row in rows:
+                found[population.nodes[row]].add(population.devices[row])
+            self._last = (units, {node: frozenset(devices) for node, devices in found.items()})
+        for node, devices in self._last[1].items():
+            told = self._answers[node]
+            told[metric] = told[metric] | devices if metric in told else devices
 
     def decide(
         self,
@@ -296,13 +308,11 @@ class _Nodes:
         baseline: Baseline | None,
         fail_on: Literal["fail", "marginal"],
         require_all: bool,
-        other_machine: bool,
+        told: Mapping[str, Any],
     ) -> list[tuple[NodeVerdict, NodeDetail]]:
         found = []
         for name, verdicts in self._verdicts.items():
-            evidence = self._known(name)
-            if other_machine:
-                evidence = replace(evidence, other_machine=True)
+            evidence = replace(self._known(name), **told)
             verdict = judge_node(
                 verdicts,
                 baseline=baseline,

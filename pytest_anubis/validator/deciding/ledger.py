@@ -6,7 +6,7 @@ that was deselected, a device that was left out and a benchmark that is gone lea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck, Unjudged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -14,7 +14,7 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 Metric = tuple[str, str, str]
 """Benchmark id, metric name and group."""
 
-Answers = Mapping[Metric, Collection[str]]
+Answers = Mapping[Metric, set[str] | frozenset[str]]
 """Metric -> devices whose values were held against a criterion of the baseline."""
 
 
@@ -34,10 +34,11 @@ def unanswered(
             expects, a metric that one of these answered must be answered by all of them.
         answers: Which devices were judged; None takes those that the verdicts name.
     """
+    explaining = [verdict for verdict in verdicts if _explains_absence(verdict)]
     return [
-        *_silent(verdicts, criteria),
+        *_silent(verdicts, explaining, criteria),
         *_missing_devices(
-            verdicts, criteria, devices, answers_of(verdicts) if answers is None else answers
+            explaining, criteria, devices, answers_of(verdicts) if answers is None else answers
         ),
     ]
 
@@ -56,7 +57,7 @@ def unplanned(
         checks: What the nodes of the baseline passed.
         planned: Test and device of all tests of the run.
     """
-    told = {verdict.benchmark for verdict in verdicts if _explains_absence(verdict)}
+    told = {v.benchmark for v in verdicts if checks and _explains_absence(v)}
     lines = []
     for check in checks:
         missing = [device for device in check.devices if (check.test, device) not in planned]
@@ -82,16 +83,23 @@ def uncovered_components(baseline: Baseline) -> dict[str, list[Unjudged]]:
     return dict(sorted(without.items()))
 
 
-def uncovered(baseline: Baseline) -> list[str]:
+def uncovered(
+    baseline: Baseline, required: Callable[[str, str, str], bool] = lambda *_: True
+) -> list[str]:
     """Return one line for every component that was measured in learning and has no criterion left.
 
     One metric that is too noisy is told; a component without any that can fail was not tested at all.
+
+    Args:
+        baseline: What the node is held against.
+        required: From benchmark, metric and component to whether it must be answered.
     """
     return [
         f"NOT_TESTED {component}: none of its metrics can be judged here: "
         + "; ".join(f"{item.metric}: {item.reason}" for item in items)
         + "; learn again with more or longer rounds, or on a quieter machine"
         for component, items in uncovered_components(baseline).items()
+        if any(required(item.benchmark, item.metric, component) for item in items)
     ]
 
 
@@ -110,6 +118,8 @@ def _explains_absence(verdict: MetricVerdict) -> bool:
 
     A MARGINAL without a metric, as of an attempt that was repeated, says nothing of what was measured then.
     """
+    if verdict.outcome is Outcome.PASS:  # nearly all of them
+        return False
     if verdict.outcome is Outcome.NOT_TESTED:
         return verdict.reason is not Reason.NO_CRITERION
     return verdict.outcome is Outcome.INCONCLUSIVE or (
@@ -117,8 +127,14 @@ def _explains_absence(verdict: MetricVerdict) -> bool:
     )
 
 
-def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) -> list[str]:
+def _silent(
+    verdicts: Sequence[MetricVerdict],
+    explaining: Iterable[MetricVerdict],
+    criteria: Sequence[Criterion],
+) -> list[str]:
     """Return one line for every criterion that nothing was judged against and no verdict speaks of.
+
+    `explaining` are those of the verdicts that explain an absence.
 
     What the other devices or the own past say is no substitute for it. A group counts as reported when
     another one of the same metric is, unless most nodes of the baseline have it: a node has its place in
@@ -131,17 +147,9 @@ def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) ->
         if verdict.reference is Reference.FLEET
     }
     some_group = {key[:3] for key in answered}
-    devices: dict[tuple[str, str, str], set[str]] = {}
-    for verdict in verdicts:
-        if verdict.scope == "unit" and verdict.reference is Reference.FLEET:
-            key = (verdict.benchmark, verdict.metric, verdict.group)
-            devices.setdefault(key, set()).add(verdict.device)
     # Metric '' speaks for the whole benchmark.
-    told = {
-        (v.benchmark, v.metric, v.group if v.metric else "")
-        for v in verdicts
-        if _explains_absence(v)
-    }
+    told = {(v.benchmark, v.metric, v.group if v.metric else "") for v in explaining}
+    devices: dict[Metric, set[str]] | None = None
     everywhere = max((criterion.nodes for criterion in criteria), default=0)
     silent = {}
     for criterion in criteria:
@@ -149,8 +157,10 @@ def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) ->
         kind = (*name, criterion.scope)
         if (*kind, group) in answered or (*name, group) in told or (name[0], "", "") in told:
             continue
-        if criterion.scope == "node" and len(devices.get((*name, group), ())) == 1:
-            continue
+        if criterion.scope == "node":
+            devices = answers_of(verdicts) if devices is None else devices
+            if len(devices.get((*name, group), ())) == 1:
+                continue
         if kind not in some_group or criterion.nodes > everywhere / 2:
             whole = " of the node's pooled values" if criterion.scope == "node" else ""
             silent[*kind, group] = (
@@ -161,7 +171,7 @@ def _silent(verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion]) ->
 
 
 def _missing_devices(
-    verdicts: Sequence[MetricVerdict],
+    explaining: Iterable[MetricVerdict],
     criteria: Sequence[Criterion],
     devices: Collection[str],
     answers: Answers,
@@ -171,11 +181,7 @@ def _missing_devices(
     Where most nodes have a group, as all zones of a disk, each of its devices must answer in that group;
     where a device has its place in one of several, as in a pipeline, its answer there is enough.
     """
-    told = {
-        (v.benchmark, v.metric, v.group if v.metric else "", v.device)
-        for v in verdicts
-        if _explains_absence(v)
-    }
+    told = {(v.benchmark, v.metric, v.group if v.metric else "", v.device) for v in explaining}
     everywhere = max((criterion.nodes for criterion in criteria), default=0)
     anywhere: dict[tuple[str, str], set[str]] = {}
     for (benchmark, metric, _), of in answers.items():
@@ -185,7 +191,9 @@ def _missing_devices(
         if criterion.scope != "unit":
             continue
         benchmark, metric, group = criterion.benchmark, criterion.metric.name, criterion.group
-        seen = set(answers.get((benchmark, metric, group), ()))
+        seen = answers.get((benchmark, metric, group), frozenset())
+        if seen and seen.issuperset(criterion.devices or devices):
+            continue  # so it nearly always is
         excused = {
             of for b, m, g, of in told if b == benchmark and (m, g) in ((metric, group), ("", ""))
         }

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from pytest_anubis.validator.changes.least_change import least_change
 from pytest_anubis.validator.changes.steady_state import shortest_window
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
-from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tail, sick_nodes
+from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tails, sick_nodes
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
 from pytest_anubis.validator.learning.learning_findings import learning_findings
 from pytest_anubis.validator.learning.machine_thresholds import (
@@ -164,10 +164,10 @@ class Limits(NamedTuple):
 
 
 def _fleet(found: Sequence[LearnedCriterion], error_rate: float | None) -> Limits:
-    healthy = [healthy_tail(item) for item in found]
+    healthy = healthy_tails(found)
     sick = sick_nodes(healthy)
     if sick:
-        healthy = [healthy_tail(item, sick) for item in found]
+        healthy = healthy_tails(found, sick)
     fleet = fleet_thresholds(found, healthy, error_rate=error_rate)
     return Limits(
         criteria=fleet.criteria,
@@ -197,12 +197,16 @@ def _tasks(populations: Sequence[Population], single: bool) -> list[tuple[Popula
     tasks: list[tuple[Population, Scope]] = []
     for population in populations:
         tasks.append((population, "unit"))
-        several = len(set(population.nodes)) < len(
-            set(zip(population.nodes, population.devices, strict=True))
-        )
+        several = _several(tuple(population.nodes), tuple(population.devices))
         if several and not single and population.metric.better != "equal":
             tasks.append((population, "node"))
     return tasks
+
+
+@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
+def _several(nodes: tuple[str, ...], devices: tuple[str, ...]) -> bool:
+    """Return whether any node has more than one device."""
+    return len(set(nodes)) < len(set(zip(nodes, devices, strict=True)))
 
 
 def _check(populations: Sequence[Population], hardware_class: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -31,6 +33,7 @@ from pytest_anubis.validator.similarity.centre import (
     repeatability,
 )
 from pytest_anubis.validator.similarity.distance import worse
+from pytest_anubis.validator.similarity.partial_loss import part_text
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
@@ -131,7 +134,9 @@ def _of_fleet(
     flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
     slower = slower & flagged
     healthy = rows.usable & ~flagged
-    excluded = exclusions + tuple(_too_far(population, losses, flagged & ~slower, alpha))
+    excluded = exclusions + tuple(
+        _too_far(population, losses, flagged & ~slower, alpha, centre.tolist())
+    )
     minority = _no_majority(population, usual & ~slower, healthy & usual, below + above, losses)
     if minority:
         return _without(population, rows, minority, excluded)
@@ -285,10 +290,17 @@ def _devices(population: Population) -> tuple[str, ...]:
 
     One whose samples took no part in learning, for a disturbance perhaps, is expected all the same.
     """
-    if len(set(population.devices)) == 1:
-        return (population.devices[0],)
-    rows = zip(population.nodes, population.devices, strict=True)
-    absent = {row for row, problem in population.problems.items() if problem.kind == "missing"}
+    absent = (row for row, problem in population.problems.items() if problem.kind == "missing")
+    return _usual_devices(tuple(population.nodes), tuple(population.devices), frozenset(absent))
+
+
+@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
+def _usual_devices(
+    nodes_of: tuple[str, ...], devices: tuple[str, ...], absent: frozenset[int]
+) -> tuple[str, ...]:
+    if len(set(devices)) == 1:
+        return (devices[0],)
+    rows = zip(nodes_of, devices, strict=True)
     pairs = {pair for row, pair in enumerate(rows) if row not in absent}
     nodes = len({node for node, _ in pairs})
     counts = Counter(device for _, device in pairs)
@@ -374,14 +386,22 @@ def _unusable(population: Population, rows: Rows) -> tuple[Exclusion, ...]:
 
 
 def _too_far(
-    population: Population, losses: FloatArray, flagged: BoolArray, alpha: float
+    population: Population,
+    losses: FloatArray,
+    flagged: BoolArray,
+    alpha: float,
+    centre: Sequence[float],
 ) -> list[Exclusion]:
     better, unit = population.metric.better, population.metric.unit
     found = []
     for row in np.flatnonzero(flagged).tolist():
         alike = max(0.0, 1 - float(losses[row]))
         decimals = told_apart(alike, alpha, better)
-        said = loss_text(alike, better, unit, than="the centre", decimals=decimals)
+        part = part_text(population.sample(row), alike, centre, better, unit)
+        said = loss_text(
+            alike, better, unit, than="the centre", shape=bool(part), decimals=decimals
+        )
+        said += f" in its distribution ({part})" if part else ""
         text = f"{said}, beyond the limit of {loss_size(alpha, better, decimals)}"
         found.append(_exclusion(population, row, text))
     return found

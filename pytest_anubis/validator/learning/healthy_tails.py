@@ -10,12 +10,19 @@ import numpy as np
 
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
-from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF, healthy_null, step_of
+from pytest_anubis.validator.limits.healthy_null import (
+    FLOOR,
+    HALF,
+    HealthyNull,
+    healthy_nulls,
+    step_of,
+)
 from pytest_anubis.validator.limits.leave_one_out import leave_one_out_losses
 from pytest_anubis.validator.limits.power import luck, next_luck
 from pytest_anubis.validator.limits.tails import BOUNDED, Tail, fit_tail, prediction_bound
 from pytest_anubis.validator.similarity.centre import FEWEST
 from pytest_anubis.validator.similarity.usable_rows import (
+    BoolArray,
     Rows,
     distinct_codes,
     name_codes,
@@ -32,6 +39,9 @@ units one such is no accident any more."""
 MOST_SICK = 0.35
 """Largest share of the nodes that can be sick: beyond a third nobody can tell the sick from the healthy, and
 it is likelier that a metric is not what it seems."""
+
+AT_ONCE = 64
+"""Metrics whose losses are held at a time while they are fitted together."""
 
 
 class HealthyTail(NamedTuple):
@@ -71,18 +81,33 @@ class HealthyTail(NamedTuple):
         return min(far, prediction_bound(self.deviation, self.units, rarity))
 
 
-def healthy_tail(
-    learned: LearnedCriterion, without: frozenset[str] = frozenset()
-) -> HealthyTail | None:
-    """Fit one metric's healthy tail; None if it has no criterion or is exact.
+def healthy_tails(
+    learned: Sequence[LearnedCriterion], without: frozenset[str] = frozenset()
+) -> list[HealthyTail | None]:
+    """Fit every metric's healthy tail; None for one that has no criterion or is exact.
 
     Every unit counts as far as it is likely to be a healthy one (`healthy_null`): a hard cut would take the
     healthy extremes away together with the sick units among them.
 
     Args:
-        learned: One learned criterion.
+        learned: What was learned of each metric.
         without: Nodes that take no part, since another metric shows that they are sick.
     """
+    found: list[HealthyTail | None] = []
+    for start in range(0, len(learned), AT_ONCE):
+        items = learned[start : start + AT_ONCE]
+        usable = [_usable(item, without) for item in items]
+        pairs = [(i, rows) for i, rows in zip(items, usable, strict=True) if rows is not None]
+        nulls = iter(healthy_nulls([(*_signed(*pair), _floor(pair[0])) for pair in pairs]))
+        found += [
+            None if rows is None else _of_usable(item, rows, next(nulls))
+            for item, rows in zip(items, usable, strict=True)
+        ]
+    return found
+
+
+def _usable(learned: LearnedCriterion, without: frozenset[str]) -> BoolArray | None:
+    """Return which units take part; None where there is nothing to fit."""
     criterion = learned.criterion
     if criterion is None or criterion.metric.better == "equal":
         return None
@@ -92,10 +117,26 @@ def healthy_tail(
         usable = usable & ~learned.undecided
     if without:
         usable = usable & ~np.array([name in without for name in names], dtype=np.bool_)[codes]
-    if int(usable.sum()) < FEWEST:
+    return None if int(usable.sum()) < FEWEST else usable
+
+
+def _signed(learned: LearnedCriterion, usable: BoolArray) -> tuple[FloatArray, BoolArray]:
+    """Return what the null of a metric is fitted to, and its bulk."""
+    return np.where(usable, learned.losses - learned.gains, np.nan), ~learned.flagged
+
+
+def _floor(learned: LearnedCriterion) -> float:
+    return max(FLOOR, _step(learned.rows) / 2)
+
+
+def _of_usable(
+    learned: LearnedCriterion, usable: BoolArray, null: HealthyNull
+) -> HealthyTail | None:
+    criterion = learned.criterion
+    if criterion is None:
         return None
-    signed = np.where(usable, learned.losses - learned.gains, np.nan)
-    null = healthy_null(signed, ~learned.flagged, max(FLOOR, _step(learned.rows) / 2))
+    names, codes = name_codes(learned.population.nodes)
+    signed = _signed(learned, usable)[0]
     members = usual_rows(learned.population, usable & (null.healthy >= HALF))
     losses = leave_one_out_losses(learned.population, learned.rows, learned.losses, members)[usable]
     weight, prior, here = null.healthy[usable], 1 / null.degrees, codes[usable]

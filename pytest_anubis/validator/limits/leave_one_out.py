@@ -34,7 +34,9 @@ def leave_one_out_losses(
         return out
     columns = rows.quantile_columns(size)[:, members].astype(np.float64)
     _, codes = name_codes(population.nodes)
-    _, owner, counts = np.unique(codes[members], return_inverse=True, return_counts=True)
+    here = codes[members]
+    each = np.bincount(here)
+    owner, counts = (np.cumsum(each > 0) - 1)[here], each[each > 0]
     if len(counts) < FEWEST:
         return out
     centres = np.empty((size, len(counts)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,9 +40,14 @@ def next_luck(deviation: float, nodes: int) -> float:
         deviation: Standard deviation of the healthy units' signed losses.
         nodes: How many nodes they come from.
     """
+    return _quantile(max(nodes - 1, 1)) * deviation * math.sqrt(1 + 1 / nodes)
+
+
+@lru_cache(maxsize=64)  # metrics of one fleet come from as many nodes
+def _quantile(degrees: int) -> float:
     from scipy.special import stdtrit
 
-    return float(stdtrit(max(nodes - 1, 1), POWER)) * deviation * math.sqrt(1 + 1 / nodes)
+    return float(stdtrit(degrees, POWER))
 
 
 def detectable(better: Direction, threshold: float, lucky: float = 0.0) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -225,11 +226,15 @@ def prediction_bound(deviation: float, units: float, rarity: float) -> float:
         units: How many there are.
         rarity: -log of the chance.
     """
+    reach = _bound(min(max(units - 1, 3.0), BOUND_DEGREES), rarity)
+    return deviation * math.sqrt(1 + 1 / max(units, 1.0)) * reach
+
+
+@lru_cache(maxsize=64)  # all metrics of a fleet are held against the same two rarities
+def _bound(degrees: float, rarity: float) -> float:
     from scipy.special import stdtrit
 
-    degrees = min(max(units - 1, 3.0), BOUND_DEGREES)
-    reach = -float(stdtrit(degrees, math.exp(-rarity)))
-    return deviation * math.sqrt(1 + 1 / max(units, 1.0)) * reach
+    return -float(stdtrit(degrees, math.exp(-rarity)))
 
 
 def nodes_needed(rate: float, confidence: float | None = None) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from pytest_anubis.core.baseline import Method as Method
-from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows
 
 FEWEST = 3
@@ -178,12 +180,19 @@ def _constants(values: FloatArray) -> float:
     return min(1.0, 2 * alike / (n * (n - 1)))
 
 
+@lru_cache(maxsize=4)  # metrics of one fleet have as many units
+def _pairs(n: int) -> tuple[IntArray, IntArray]:
+    return np.triu_indices(n, 1)
+
+
 def _all_pairs(chosen: FloatArray) -> float:
     g, n = chosen.shape
     mean = chosen.mean(axis=0)
     if g * n * n <= AT_ONCE:
-        first, second = np.triu_indices(n, 1)
-        apart = np.abs(chosen[:, first] - chosen[:, second]).mean(axis=0)
+        first, second = _pairs(n)
+        apart = np.take(chosen, first, axis=1)
+        apart -= np.take(chosen, second, axis=1)
+        apart = np.abs(apart, out=apart).mean(axis=0)
         union = (mean[first] + mean[second] + apart) / 2
         share = np.divide(apart, union, out=np.zeros_like(apart), where=union > 0)
         return float(1 - np.sort(share).mean())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from pytest_anubis.core.sample import IntArray, Population, Problem
@@ -15,11 +17,7 @@ def pooled(population: Population) -> Population:
     own as well. A node with any unusable device has no pooled sample: a mean over the rest would hide
     what is missing.
     """
-    names, node_code = name_codes(population.nodes)
-    run_names, run_code = name_codes(population.runs)
-    key = node_code * len(run_names) + run_code
-    distinct, owner = np.unique(key, return_inverse=True)
-    order = np.argsort(owner, kind="stable")
+    nodes, runs, owner, order = _by_node(tuple(population.nodes), tuple(population.runs))
     sizes = np.diff(population.offsets)
     starts = np.asarray(population.offsets)[:-1]
     if len(sizes) and (sizes == 1).all():
@@ -27,7 +25,7 @@ def pooled(population: Population) -> Population:
     else:
         parts = [population.sample(int(row)) for row in order]
         values = np.concatenate(parts) if parts else population.values[:0]
-    lengths = np.bincount(owner, weights=sizes, minlength=len(distinct)).astype(np.int64)
+    lengths = np.bincount(owner, weights=sizes, minlength=len(nodes)).astype(np.int64)
     problems: dict[int, Problem] = {}
     for row, problem in sorted(population.problems.items()):
         problems.setdefault(
@@ -40,13 +38,32 @@ def pooled(population: Population) -> Population:
         metric=population.metric,
         component=population.component,
         group=population.group,
-        nodes=tuple(names[code // len(run_names)] for code in distinct.tolist()),
-        devices=("node",) * len(distinct),
-        runs=tuple(run_names[code % len(run_names)] for code in distinct.tolist()),
+        nodes=nodes,
+        devices=("node",) * len(nodes),
+        runs=runs,
         values=values,
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         problems=problems,
-        looks=_looks(population, owner, len(distinct)),
+        looks=_looks(population, owner, len(nodes)),
+    )
+
+
+@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
+def _by_node(
+    nodes: tuple[str, ...], runs: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...], IntArray, IntArray]:
+    """Return each pooled row's node and run, each unit's pooled row, and the units in their order."""
+    names, node_code = name_codes(nodes)
+    run_names, run_code = name_codes(runs)
+    distinct, owner = np.unique(node_code * len(run_names) + run_code, return_inverse=True)
+    order = np.argsort(owner, kind="stable")
+    for one in (owner, order):
+        one.setflags(write=False)
+    return (
+        tuple(names[code // len(run_names)] for code in distinct.tolist()),
+        tuple(run_names[code % len(run_names)] for code in distinct.tolist()),
+        owner,
+        order,
     )
 
 

@@ -168,8 +168,11 @@ def usual_rows(population: Population, usable: BoolArray) -> BoolArray:
     """
     _, codes = name_codes(population.nodes)
     counts = np.bincount(codes[usable])
-    most = 2 * max(int(np.median(counts[counts > 0])), 1)
     out = usable.copy()
+    there = counts[counts > 0]
+    if not len(there) or there.max() <= 2 * there.min():
+        return out  # nobody has more than twice the median
+    most = 2 * max(int(np.median(there)), 1)
     for code in np.flatnonzero(counts > most).tolist():
         out[np.flatnonzero(usable & (codes == code))[most:]] = False
     return out

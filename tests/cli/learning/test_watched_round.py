@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.learning import watched_round
-from pytest_anubis.cli.learning.watched_round import Moment, moment_of, run_round
+from pytest_anubis.cli.learning.watched_round import run_round
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.core.events import RunStarted, TestFinished, TestsPlanned, TestStarted
-from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.run_state import RunState
+from pytest_anubis.report.text.moment_text import Moment
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 
@@ -33,30 +31,6 @@ def measured(
         pytest_args="-n0",
         tell=tell,
         without=without,
-    )
-
-
-PLANNED = tuple(
-    PlannedTest(test=f"s.py::test_{name}[cpu]", benchmark=f"s.py::test_{name}", device="cpu")
-    for name in ("gemm", "stream", "disk")
-)
-
-
-def test_moment_says_what_runs_where_and_what_failed() -> None:
-    state = RunState()
-    assert moment_of(state).text == "starting"
-    for event in (
-        RunStarted(run="r", node="n", hardware_class="c", started="2026-01-01T00:00:00+00:00"),
-        TestsPlanned(tests=PLANNED),
-        TestStarted(test=PLANNED[0].test),
-        TestFinished(result=TestResult(test=PLANNED[0].test, benchmark="", outcome="failed")),
-        TestStarted(test=PLANNED[1].test),
-    ):
-        state.apply(event)
-    assert moment_of(state).text == "test_stream on cpu, 1 of 3 done, 1 failed: test_gemm[cpu]"
-    waiting = moment_of(state, "s.py::test_stream[cpu] waits for a quiet machine, at most 10 s")
-    assert waiting.text.startswith(
-        "s.py::test_stream[cpu] waits for a quiet machine, at most 10 s, 1"
     )
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.report.text.failure_text import place_text
 from pytest_anubis.session.collecting.device_parameters import WrongCardError, check_slot
 from pytest_anubis.session.error_causes import environment_of
 from pytest_anubis.store.journal.journal_reading import read_journal
@@ -193,3 +194,46 @@ def test_order(anubis_device):
     suite.runpytest_subprocess(*options, "-n0", "-oaddopts=", timeout=90)
     assert set((suite.path / "orders").read_text().split()) == {"PCI_BUS_ID"}
     assert os.environ["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+
+
+PAIRS = """
+import pytest
+
+@pytest.mark.anubis(component="link.peer", scope="pair", cost="10ms", metrics=["rate"])
+@pytest.mark.parametrize("size", [1])
+def test_copy(anubis_metric, anubis_pair, size):
+    ends = anubis_pair.source.index, anubis_pair.target.index
+    rate = 50.0 if ends == (2, 6) else 100.0
+    anubis_metric.record("rate", [rate + i / 10 for i in range(10)], unit="GB/s", better="higher")
+"""
+
+
+def test_every_ordered_pair_is_a_unit_and_the_weak_one_of_56_is_named(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_it=PAIRS)
+    _, record = run(pytester, "pairs", "--anubis-in-process")
+    pairs = {plan.device for plan in record.planned}
+    assert pairs == {f"cuda:{a}>cuda:{b}" for a in range(8) for b in range(8) if a != b}
+    assert {plan.benchmark.partition("::")[2] for plan in record.planned} == {"test_copy[1]"}
+    worse = [v for v in record.verdicts if v.outcome.value in ("FAIL", "MARGINAL")]
+    assert {v.device for v in worse} == {"cuda:2>cuda:6"}
+    cards = record.cards
+    assert place_text(worse[0].device, cards) == (
+        f"cuda:2>cuda:6 ({cards['cuda:2']} > {cards['cuda:6']})"
+    )
+
+
+def test_node_without_a_pair_says_so_and_a_test_of_both_is_refused(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(
+        test_it=PAIRS, test_both="def test_both(anubis_device, anubis_pair):\n    pass\n"
+    )
+    result = pytester.runpytest("-rs", "test_it.py")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*not applicable: fewer than two accelerators"])
+    result = pytester.runpytest("test_both.py")
+    result.stdout.fnmatch_lines(["*test_both takes anubis_device and anubis_pair: *"])

@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.report.text.duty_text import duty_lines
+
 SUITE = """
 import time, pytest
 
@@ -40,3 +43,14 @@ def test_load_is_sustained_or_short(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest("--anubis")
     result.stdout.fnmatch_lines(["*load='long'; say 'sustained' or 'short'*"])
     assert result.ret == 4
+
+
+def test_what_hardly_measures_is_named_worst_first() -> None:
+    def ended(name: str, seconds: float, busy: float) -> TestResult:
+        return TestResult(test=name, benchmark=name, seconds=seconds, busy=busy)
+
+    few = [ended("good", 3.0, 2.0), ended("poor", 10.0, 3.0), ended("short", 0.5, 0.1)]
+    assert duty_lines(few, ()) == ["duty below a third, to be mended: one test: poor 30 %"]
+    many = [*few, *(ended(f"t{i}", 10.0, 2.0 + i / 10) for i in range(4))]
+    (line,) = duty_lines(many, ())
+    assert line.endswith("5 tests: t0 20 %, t1 21 %, t2 22 % and 2 more")

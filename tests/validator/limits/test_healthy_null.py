@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
+from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null, healthy_nulls
 from pytest_anubis.validator.limits.power import detectable, luck, promised_threshold
 
 
@@ -67,3 +67,27 @@ def test_a_promise_is_the_inverse_of_what_is_detectable(
 ) -> None:
     threshold = promised_threshold(better, promise, lucky)  # type: ignore[arg-type]
     assert detectable(better, threshold, lucky) == pytest.approx(promise)  # type: ignore[arg-type]
+
+
+def test_many_metrics_are_fitted_together_as_each_alone() -> None:
+    rng = np.random.default_rng(5)
+    metrics = []
+    for count in (
+        3,
+        40,
+        150,
+        1200,
+        0,
+        700,
+    ):  # padded beside each other; of one nothing is on the bad side
+        signed = rng.standard_t(5, max(count, 4)) * 0.004
+        signed[: count // 10] += 0.2
+        signed = signed if count else np.zeros(4)
+        metrics.append((signed, np.abs(signed) < 0.05, 2e-4))
+    together = healthy_nulls(metrics)
+    assert together[4].healthy.tolist() == [1.0] * 4
+    for one, found in zip(metrics, together, strict=True):
+        alone = healthy_null(*one)
+        assert (found.middle, found.degrees) == (alone.middle, alone.degrees)
+        assert found.scale == pytest.approx(alone.scale, rel=1e-9)
+        assert found.healthy == pytest.approx(alone.healthy, rel=1e-9)

@@ -6,11 +6,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.shared.arguments import add_action, explain
+from pytest_anubis.cli.shared.arguments import add_action, add_json, add_noun
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.history_access import add_history, use
-from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
+from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.text_table import table
 
 if TYPE_CHECKING:
     from pytest_anubis.store.history.incident_records import IncidentImport
@@ -31,11 +32,10 @@ IMPORT_CODES = (
 
 
 def add_nodes(nouns: Any) -> None:
-    """Declare ``nodes import``."""
-    text = "nodes of the fleet, healthy ones too: register them from a table"
-    noun = nouns.add_parser("nodes", help=text)
-    explain(noun, text[0].upper() + text[1:] + ".")
-    actions = noun.add_subparsers(metavar="ACTION", required=True)
+    """Declare ``nodes`` with its actions."""
+    text = "nodes of the fleet, healthy ones too: list them, register them from a table"
+    actions = add_noun(nouns, "nodes", text)
+    listing = add_action(actions, "list", list_nodes, "list nodes with their states")
     load = add_action(
         actions,
         "import",
@@ -50,7 +50,9 @@ def add_nodes(nouns: Any) -> None:
         help="column node; if you like class, since (in service), state, on (of the state; default: the "
         "file's date), note",
     )
-    add_history(load, inherited=True)
+    for action in (listing, load):
+        add_history(action, inherited=True)
+        add_json(action, "what comes of it", inherited=True)
 
 
 def add_state(nouns: Any) -> None:
@@ -70,20 +72,43 @@ def add_state(nouns: Any) -> None:
     state.add_argument("--note", default="", help="words for people")
     state.add_argument("--add-nodes", action="store_true", help="add the node if it is unknown")
     add_history(state, inherited=True)
+    add_json(state, "what comes of it", inherited=True)
+
+
+def list_nodes(options: argparse.Namespace) -> None:
+    """List the nodes of the history, one line each."""
+    nodes = use(options.store, lambda history: history.nodes())
+    rows = [["node", "state", "since", "hardware class", "in service since"]]
+    rows += [
+        [
+            node.name,
+            node.state,
+            "-" if node.changed is None else day_and_time(node.changed),
+            node.hardware_class,
+            day_and_time(node.since),
+        ]
+        for node in nodes
+    ]
+    lines = [*table(rows).splitlines(), "one node: anubis history --node NAME"]
+    none = "no nodes yet; run 'pytest --anubis suites/', or 'anubis history nodes import'"
+    plain = [plain_record(node, "since", "changed") for node in nodes]
+    answer(options.json, {"nodes": plain}, *(lines if nodes else [none]))
 
 
 def _import(options: argparse.Namespace) -> int:
     from pytest_anubis.store.history.node_records import import_nodes
 
     result = use(options.store, lambda history: import_nodes(history, options.file))
-    return tell_import(options.file, result, "node", len(result.wrong))
+    return tell_import(options, result, "node", len(result.wrong))
 
 
-def tell_import(file: Path, result: NodeImport | IncidentImport, noun: str, left_out: int) -> int:
+def tell_import(
+    options: argparse.Namespace, result: NodeImport | IncidentImport, noun: str, left_out: int
+) -> int:
     """Say what became of a table's lines; return the exit code.
 
     Args:
-        file: The table.
+        options: With the table and where JSON goes.
         result: What became of it.
         noun: What a line is.
         left_out: How many lines were left out.
@@ -91,14 +116,21 @@ def tell_import(file: Path, result: NodeImport | IncidentImport, noun: str, left
     Raises:
         CommandError: There was no good line.
     """
-    for line in result.wrong:
-        say(line)
-    say(
+    plain = {
+        "added": result.added,
+        "known": result.known,
+        "left_out": left_out,
+        "wrong": list(result.wrong),
+    }
+    answer(
+        options.json,
+        plain,
+        *result.wrong,
         f"{count_text(result.added, noun)} added, {result.known} known already, "
-        f"{count_text(left_out, 'line')} left out"
+        f"{count_text(left_out, 'line')} left out",
     )
     if result.wrong and not result.added and not result.known:
-        raise CommandError(f"{file}: no good line")
+        raise CommandError(f"{options.file}: no good line")
     return 1 if result.wrong else 0
 
 
@@ -114,4 +146,6 @@ def _state(options: argparse.Namespace) -> None:
         history.set_state(options.node, state, at=at, note=options.note)
 
     use(options.store, enter)
-    say(f"node {options.node}: {state}{f' since {shown_time(at)}' if at is not None else ''}")
+    since = None if at is None else shown_time(at)
+    line = f"node {options.node}: {state}{f' since {since}' if since else ''}"
+    answer(options.json, {"node": options.node, "state": state, "since": since}, line)

@@ -1,0 +1,48 @@
+"""Whether costs are true: benchmarks that take much longer on a class than they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median_low
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.distributed.containment.watchdog import PROFILE_FACTOR
+from pytest_anubis.report.text.numbers import duration_text
+
+TOO_LONG = 2.0
+"""How many times its declared cost a benchmark may take: times on two healthy classes differ by less, and
+what nobody expects to take so long spoils every plan (deadlines, the Selector, how long the set takes)."""
+
+
+def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
+    """Return a line for every benchmark that took more than `TOO_LONG` times what its mark declares.
+
+    The median over runs and devices counts, the lower one of two: one run that others disturbed says nothing.
+    Costs are declared for ``smoke`` at full length; short rounds to learn from take less, never more.
+
+    Args:
+        runs: Of one hardware class; verdicts, measurements and events are not looked at.
+
+    Returns:
+        The worst first.
+    """
+    taken: dict[str, list[float]] = {}
+    declared: dict[str, float] = {}
+    for run in runs:
+        costs = {plan.test: plan.cost for plan in run.planned}
+        for result in run.results:
+            cost = costs.get(result.test)
+            if cost and result.metrics and result.seconds:  # else it has measured nothing
+                expected = cost * PROFILE_FACTOR.get(run.profile, 1.0)
+                declared[result.benchmark] = expected
+                taken.setdefault(result.benchmark, []).append(result.seconds)
+    found = [
+        (seconds / declared[name], name, seconds)
+        for name, seconds in ((name, median_low(some)) for name, some in taken.items())
+        if seconds > TOO_LONG * declared[name]
+    ]
+    return [
+        f"cost: {name} takes {duration_text(seconds)}, {factor:.1f} times the "
+        f"{duration_text(declared[name])} that its mark stands for: declare what it takes, or shorten it"
+        for factor, name, seconds in sorted(found, reverse=True)
+    ]

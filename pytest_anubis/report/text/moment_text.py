@@ -1,0 +1,119 @@
+"""How far a run is, in one line: what runs where, how much is done, what failed, what is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from pytest_anubis.core.measurement import PlannedTest
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.report.text.numbers import count_text, duration_text
+
+SHOWN = 3
+"""Names of a kind in one line: with more of them its end leaves the terminal."""
+
+_FAILURES = ("failed", "error", "crashed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """How far a run is.
+
+    Attributes:
+        doing: What runs, and on which devices, or what it waits for; empty before the first test.
+        done: Tests that have ended.
+        planned: All that are planned; 0 while that is unknown.
+        failed: Names of those that failed.
+        waiting: Tests that wait for a lane of which nothing runs, and why; empty if none does.
+    """
+
+    doing: str = ""
+    done: int = 0
+    planned: int = 0
+    failed: tuple[str, ...] = ()
+    waiting: str = ""
+
+    def text(self, left: float | None = None) -> str:
+        """Return all of it in one line.
+
+        Args:
+            left: Seconds that the rest takes; None where nobody knows.
+        """
+        parts = [self.doing or ("starting" if not self.done else "waits for a worker")]
+        if self.planned:
+            parts.append(f"{self.done} of {self.planned} done")
+        parts += left_text(left)
+        if self.failed:
+            parts.append(f"{len(self.failed)} failed: {_some(self.failed)}")
+        if self.waiting:
+            parts.append(self.waiting)
+        return ", ".join(parts)
+
+
+def left_text(seconds: float | None) -> list[str]:
+    """Say about how long something takes still; nothing where nobody knows, or within the last second."""
+    if seconds is None or seconds < 1:
+        return []
+    return [f"about {duration_text(round(seconds)).replace('.0 s', ' s')} left"]
+
+
+def moment_of(state: RunState, beginning: str = "") -> Moment:
+    """Return how far the run is of which so much is known; events may come in meanwhile.
+
+    Args:
+        state: What is known of the run.
+        beginning: Test that begins now, where no event says so yet; empty if none does.
+    """
+    # Copies, which a thread makes in one go: what is gone through here may grow in another.
+    running = tuple(dict.fromkeys((*state.running, *([beginning] if beginning else ()))))
+    results, planned = list(state.results.values()), len(state.planned)
+    return Moment(
+        doing=" and ".join(_doing(state, running)),
+        done=len(results),
+        planned=planned,
+        failed=tuple(_short(one.test) for one in results if one.outcome in _FAILURES),
+        waiting=_lanes_that_wait(state, running),
+    )
+
+
+def _doing(state: RunState, running: Collection[str]) -> Iterator[str]:
+    """Yield what runs, the same benchmark on several devices once."""
+    places: dict[str, list[str]] = {}
+    for test in running:
+        plan = state.planned.get(test, PlannedTest(test=test))
+        name = _short(plan.benchmark or plan.test)
+        wait = state.waits.get(test)
+        if wait is not None:
+            name += f" waits for a quiet machine, {', '.join(wait.what)}"
+        places.setdefault(name, []).extend([plan.device] if plan.device else [])
+    shown = [
+        f"{name} on {_some(on)}" if on and " waits for " not in name else name
+        for name, on in places.items()
+    ]
+    yield from shown[:SHOWN]
+    if len(shown) > SHOWN:
+        yield f"{len(shown) - SHOWN} more"
+
+
+def _lanes_that_wait(state: RunState, running: Collection[str]) -> str:
+    """Say how many tests wait for their turn in lanes in which nothing runs while others do."""
+    if state.expected is None or not running:
+        return ""
+    slots = state.expected.tests
+    busy = {slot.lane for slot in slots if slot.test in running}
+    waiting = [s for s in slots if s.lane not in busy and s.test not in state.results]
+    lanes = list(dict.fromkeys(slot.lane for slot in waiting))
+    if not waiting or not busy:
+        return ""
+    each = "waits" if len(waiting) == 1 else "wait"
+    names = f"lane{'' if len(lanes) == 1 else 's'} {_some(lanes)}"
+    return f"{count_text(len(waiting), 'test')} of {names} {each} until the others are done"
+
+
+def _some(names: Collection[str]) -> str:
+    more = [f"{len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    return ", ".join([*list(names)[:SHOWN], *more])
+
+
+def _short(test: str) -> str:
+    return test.rpartition("::")[2]

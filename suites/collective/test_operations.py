@@ -1,0 +1,133 @@
+"""Every collective operation over a sweep of sizes, and the algorithms of the all-reduce one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis import MetricFixture, NodeFixture
+
+if TYPE_CHECKING:
+    from suites.collective.group import RankGroup
+
+KIB, MIB = 1 << 10, 1 << 20
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
+SWEEP = {"64KiB": 64 * KIB, "1MiB": MIB, "32MiB": 32 * MIB}
+"""Sizes: at the first the time is that of launches and messages, at the last a link shows its rate."""
+
+LARGE = {"1GiB": 1024 * MIB}
+"""Beyond these on accelerators: where NVLink has nearly its full rate."""
+
+ROUND = 0.05
+"""Seconds that one value covers, about: single operations vary with the scheduling of the ranks."""
+
+ALGORITHMS = {"ring": "Ring", "tree": "Tree", "nvls": "NVLS"}
+"""Ours -> NCCL's name. With NVLS the switches add what a ring only passes on: a link that is slow one way, or
+a switch plane that cannot add, shows in one of them and is hidden by the other."""
+
+NO_ALGORITHM = "no algorithm/protocol available"
+"""What NCCL says where the one that it was told to use is none for these cards."""
+
+ALGORITHM_BYTES = {"smoke": 1024 * MIB, "standard": 8192 * MIB, "soak": 8192 * MIB}
+
+
+@pytest.mark.anubis(
+    component="collective.operations",
+    scope="node",
+    cost="200s",
+    deadline="900s",
+    profiles=("standard", "soak"),
+    metrics=[f"{operation}_{label}" for operation in OPERATIONS for label in SWEEP],
+    resources=["cpu", "network"],
+    goal="Ranks of one machine exchange data at the rate of its class, whatever the pattern and the size",
+    question="Which bus bandwidth does each collective operation reach at each size?",
+    action="Low at small sizes only: latency of the links, launches, cores that share work. Low at large "
+    "ones: run the peer copies to find the link. Low in one operation: its algorithm; compare NCCL's version "
+    "and variables with a healthy node",
+)
+def test_operations(
+    anubis_metric: MetricFixture,
+    ranks: RankGroup,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Six operations at several sizes deliver their rates, and every element is right on every rank."""
+    from suites.collective.operations import BUS
+
+    sizes = {**SWEEP, **(LARGE if ranks.on_accelerators else {})}
+    wrong = {}
+    for operation in OPERATIONS:
+        factor = BUS[operation](ranks.world)
+        for label, wanted in sizes.items():
+            size = ranks.prepare_exchange(operation, ranks.fitting(3 * wanted) // 3)
+            seconds = min(ranks.exchange(3) for _ in range(3))
+            times = max(1, round(ROUND / seconds))
+            rates = anubis_metric.collect(
+                f"{operation}_{label}",
+                _rate(ranks, size * factor, times),
+                unit="GB/s",
+                better="higher",
+            )
+            middle = sorted(rates)[len(rates) // 2]
+            record_property(
+                f"{operation}_{label}",
+                f"{middle:.3g} GB/s on the bus, {middle / factor:.3g} GB/s by size and time",
+            )
+            wrong[f"{operation} {label}"] = ranks.wrong_in_exchange()
+    wrong = {what: count for what, count in wrong.items() if count}
+    assert not wrong, f"wrong elements over {ranks.world} ranks: {wrong}"
+
+
+def _rate(ranks: RankGroup, carried: float, times: int) -> Callable[[], float]:
+    return lambda: carried / ranks.exchange(times) / 1e9
+
+
+@pytest.mark.anubis(
+    component="collective.allreduce",
+    scope="node",
+    cost="20s",
+    deadline="420s",
+    metrics=["bus_bandwidth"],
+    resources=["cpu", "network"],
+    goal="Ranks of one machine exchange gradients at the rate of its class, by every way through its links",
+    question="Which bus bandwidth does an all-reduce reach that has to use this algorithm?",
+    action="Low with NVLS only: the switches (fabric manager, its log, a switch plane); low with a ring "
+    "only: a link of one pair, which the peer copies name; low with all: clocks, power, or the driver",
+)
+@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
+def test_all_reduce_by(
+    anubis_metric: MetricFixture, anubis_node: NodeFixture, algorithm: str
+) -> None:
+    """An all-reduce by one of NCCL's algorithms delivers its rate, and every element is right."""
+    import torch
+
+    if torch.cuda.device_count() < 2:
+        pytest.skip("not applicable: the algorithms are NCCL's, between two accelerators or more")
+    if algorithm == "nvls" and torch.version.hip is not None:
+        pytest.skip("not applicable: only NVIDIA's switches add")
+    if algorithm == "nvls" and torch.cuda.get_device_capability(0) < (9, 0):
+        pytest.skip("not applicable: switches add for compute capability 9.0 and above")
+    from pytest_anubis.benchmarking.children import ChildError
+    from suites.collective.group import LOADED, RankGroup
+
+    count, variables = torch.cuda.device_count(), {"NCCL_ALGO": ALGORITHMS[algorithm]}
+    with RankGroup(count, anubis_node.cores, environment=variables) as group:
+        try:
+            group.join()
+            size = group.fitting(anubis_node.pick(**ALGORITHM_BYTES))
+            group.prepare(size)
+            rate = max(group.bus_bandwidth(size, 10) for _ in range(3))
+        except ChildError as refused:
+            if algorithm == "nvls" and NO_ALGORITHM in str(refused):
+                pytest.skip(f"NCCL has no {variables['NCCL_ALGO']} on this node: {refused}")
+            raise
+        times = group.times_within(LOADED, size, rate)
+        anubis_metric.collect(
+            "bus_bandwidth",
+            lambda: group.bus_bandwidth(size, times) / 1e9,
+            unit="GB/s",
+            better="higher",
+        )
+        wrong = group.wrong_elements()
+    assert wrong == 0, f"{wrong} elements of the sum over {count} ranks are wrong"

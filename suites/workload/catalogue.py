@@ -1,0 +1,313 @@
+"""What runs where: one row for each network, and the tests' parameters from it.
+
+PYTEST_DONT_REWRITE: read at collection, so nothing here loads torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+Task = Literal["pictures", "sequences", "texts", "language"]
+Step = Literal["training", "bits", "inference", "prefill", "decode", "token", "parallel"]
+
+FLOATS = ("float32", "bfloat16", "float16")
+LONG = ("standard", "soak")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """One batch.
+
+    Attributes:
+        batch: Pictures, sequences or texts.
+        length: Height and width of a picture, tokens of a text, elements of a sequence.
+    """
+
+    batch: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One network, and how it is run.
+
+    Attributes:
+        name: As it is known; part of the tests' ids.
+        family: Module in `suites.workload.models`.
+        task: What it learns: ``pictures`` and ``sequences`` of numbers are told apart, ``texts`` too, a
+            ``language``
+            is continued.
+        shape: What its ``build`` takes.
+        parameters: How many the reference has, its classifier of texts not counted.
+        cards: Batch on an accelerator, halved until it fits; None if it does not run there.
+        cpu: Batch on a CPU; None if it takes too long there.
+        served: Sizes of inference on an accelerator and on a CPU.
+        dtypes: Element types on accelerators, of those that the hardware has.
+        dtypes_cpu: Element types on a CPU, of those that it has.
+        steps: What is done with it on accelerators.
+        steps_cpu: What is done with it on a CPU.
+        smoke: What of this belongs to the profile ``smoke`` too.
+        between: It lies between two others of its kind, so that it belongs to the profile ``soak`` only.
+        light: Weights, gradients and state in the low type itself, trained without momentum: what a network
+            needs that fills a card with its weights alone.
+        tolerances: Largest relative error of the gradient by element type, where it is not `TOLERANCES`.
+    """
+
+    name: str
+    family: str
+    task: Task
+    shape: Mapping[str, int]
+    parameters: int
+    cards: Sizes | None = None
+    cpu: Sizes | None = None
+    served: Mapping[str, Sizes] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = ("float32", "bfloat16")
+    dtypes_cpu: tuple[str, ...] = ("float32",)
+    steps: tuple[Step, ...] = ()
+    steps_cpu: tuple[Step, ...] = ()
+    smoke: tuple[Step, ...] = ()
+    between: bool = False
+    light: bool = False
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return "tokens/s" if self.task == "language" else "samples/s"
+
+    def types(self, step: Step, kind: str) -> tuple[str, ...]:
+        """Return the element types in which a step is made on a kind of device, if it is made there."""
+        steps, dtypes = (
+            (self.steps, self.dtypes) if kind != "cpu" else (self.steps_cpu, self.dtypes_cpu)
+        )
+        if step not in steps:
+            return ()
+        # Together they train in the type that everybody trains in.
+        return dtypes if step != "parallel" else ("bfloat16" if kind != "cpu" else "float32",)
+
+    def __repr__(self) -> str:
+        """Say the name only: pytest shows it where a test fails."""
+        return self.name
+
+
+PICTURES: dict[str, Any] = {
+    "task": "pictures",
+    "cards": Sizes(batch=128, length=224),
+    "served": {"card": Sizes(batch=128, length=224), "cpu": Sizes(batch=4, length=64)},
+    "steps": ("training", "bits", "inference"),
+}
+"""On cards as in ImageNet; SuperBench's batches are 128 on H100 and MI300X."""
+
+TEXTS: dict[str, Any] = {
+    "task": "texts",
+    "family": "encoder",
+    "cards": Sizes(batch=64, length=512),
+    "served": {"card": Sizes(batch=64, length=512), "cpu": Sizes(batch=1, length=64)},
+}
+LANGUAGE: dict[str, Any] = {
+    "task": "language",
+    "cards": Sizes(batch=16, length=1024),
+    "served": {"card": Sizes(batch=16, length=1023), "cpu": Sizes(batch=4, length=127)},
+    "steps": ("training", "bits", "prefill", "decode", "token"),
+}
+"""Served with one place less, since the token that is decoded stands there."""
+
+SMALL = {"width": 256, "heads": 8, "kept": 2, "inner": 704, "vocabulary": 4096}
+"""Of a Llama for CPUs: four heads of the queries share one of the keys, as in the large ones."""
+
+CATALOGUE = (
+    Workload(
+        name="resnet50",
+        family="residual",
+        shape={"layers": 50},
+        parameters=25_557_032,
+        cpu=Sizes(batch=4, length=64),
+        dtypes=FLOATS,
+        **{**PICTURES, "steps": (*PICTURES["steps"], "parallel")},
+        steps_cpu=("training", "inference"),
+    ),
+    *(
+        Workload(
+            name=f"resnet{layers}",
+            family="residual",
+            shape={"layers": layers},
+            parameters=parameters,
+            between=layers == 101,
+            **PICTURES,
+        )
+        for layers, parameters in ((101, 44_549_160), (152, 60_192_808))
+    ),
+    *(
+        Workload(
+            name=f"densenet{layers}",
+            family="dense",
+            shape={"layers": layers},
+            parameters=parameters,
+            between=layers == 169,
+            **PICTURES,
+        )
+        for layers, parameters in ((169, 14_149_480), (201, 20_013_928))
+    ),
+    *(
+        Workload(
+            name=f"vgg{layers}",
+            family="plain",
+            shape={"layers": layers},
+            parameters=parameters,
+            between=layers < 19,
+            **PICTURES,
+        )
+        for layers, parameters in (
+            (11, 132_863_336),
+            (13, 133_047_848),
+            (16, 138_357_544),
+            (19, 143_667_240),
+        )
+    ),
+    Workload(
+        name="lstm",
+        family="recurrent",
+        task="sequences",
+        shape={"inputs": 256, "width": 1024, "layers": 8, "classes": 100},
+        parameters=64_131_172,
+        cards=Sizes(batch=224, length=512),
+        cpu=Sizes(batch=2, length=8),
+        served={"card": Sizes(batch=224, length=512)},
+        steps=(
+            "training",
+            "inference",
+        ),  # not "bits": cuDNN's recurrent kernels sum in several streams
+        steps_cpu=("training",),
+    ),
+    Workload(
+        name="bert-base",
+        shape={"width": 768, "layers": 12, "heads": 12, "classes": 100},
+        parameters=109_482_240,
+        between=True,
+        **TEXTS,
+        steps=("training", "bits", "inference"),
+    ),
+    Workload(
+        name="bert-large",
+        shape={"width": 1024, "layers": 24, "heads": 16, "classes": 100},
+        parameters=335_141_888,
+        dtypes=FLOATS,
+        **TEXTS,
+        steps=("training", "bits", "inference", "parallel"),
+    ),
+    Workload(
+        name="gpt2",
+        family="decoder",
+        shape={"width": 768, "layers": 12, "heads": 12},
+        parameters=124_439_808,
+        cpu=Sizes(batch=1, length=64),
+        **LANGUAGE,
+        steps_cpu=("training",),
+    ),
+    Workload(
+        name="gpt2-large",
+        family="decoder",
+        shape={"width": 1280, "layers": 36, "heads": 20},
+        parameters=774_030_080,
+        **{**LANGUAGE, "steps": (*LANGUAGE["steps"], "parallel")},
+    ),
+    Workload(
+        name="llama-small",
+        family="llama",
+        shape={**SMALL, "layers": 4},
+        parameters=4_917_504,
+        cpu=Sizes(batch=4, length=128),
+        dtypes_cpu=("float32", "bfloat16"),
+        **{**LANGUAGE, "steps": ("token",)},
+        steps_cpu=("training", "bits", "prefill", "decode", "token", "parallel"),
+        smoke=("token",),
+    ),
+    Workload(
+        name="llama-1b",
+        family="llama",
+        shape={"width": 2048, "layers": 22, "heads": 32, "kept": 4, "inner": 5632},
+        parameters=1_100_048_384,
+        **{**LANGUAGE, "dtypes": FLOATS[1:]},
+    ),
+    Workload(
+        name="llama2-7b",
+        family="llama",
+        shape={"width": 4096, "layers": 32, "heads": 32, "kept": 32, "inner": 11008},
+        parameters=6_738_415_616,
+        light=True,
+        **{
+            **LANGUAGE,
+            "cards": Sizes(batch=4, length=1024),
+            "dtypes": ("bfloat16",),
+            "steps": ("training", "prefill", "decode", "token"),
+        },
+    ),
+    Workload(
+        name="experts-small",
+        family="llama",
+        shape={**SMALL, "layers": 2, "experts": 8},
+        parameters=11_080_960,
+        cpu=Sizes(batch=4, length=128),
+        task="language",
+        steps_cpu=("training", "bits"),
+    ),
+    Workload(
+        name="experts-800m",
+        family="llama",
+        shape={
+            "width": 1024,
+            "layers": 8,
+            "heads": 16,
+            "kept": 4,
+            "inner": 3584,
+            "experts": 8,
+        },
+        parameters=791_233_536,
+        **{
+            **LANGUAGE,
+            "dtypes": ("bfloat16",),
+            "steps": (*LANGUAGE["steps"], "parallel"),
+        },
+    ),
+)
+"""Names and shapes are those of the references; ``-small`` is ours, of the same architecture, for CPUs."""
+
+BY_NAME = {workload.name: workload for workload in CATALOGUE}
+
+
+SMOKE_COST: dict[Step, str] = {"token": "2s"}
+
+
+def runs(step: Step, *, cost: str) -> list[Any]:
+    """Return a parameter for each network and element type in which a step is made on any kind of device.
+
+    Args:
+        step: What is done.
+        cost: How long it takes, as the mark's ``cost`` says it.
+    """
+    found = []
+    for workload in CATALOGUE:
+        dtypes = (*workload.types(step, "card"), *workload.types(step, "cpu"))
+        for dtype in dict.fromkeys(dtypes):
+            given: dict[str, Any] = {"cost": cost}
+            if step in workload.smoke and dtype == dtypes[0]:
+                given["cost"] = SMOKE_COST[step]
+            else:
+                given["profiles"] = ("soak",) if workload.between else LONG
+            marks = pytest.mark.anubis(**given)
+            found.append(pytest.param(workload, dtype, id=f"{workload.name}-{dtype}", marks=marks))
+    return found
+
+
+def require_step(workload: Workload, step: Step, dtype: str, kind: str) -> None:
+    """Leave the test out, as not applicable, where a step is not made on this kind of device in this type."""
+    if dtype in workload.types(step, kind):
+        return
+    if not workload.types(step, kind):
+        where = "accelerators" if kind == "cpu" else "a CPU"
+        pytest.skip(f"not applicable: this step of {workload.name} is made on {where} only")
+    pytest.skip(f"not applicable: {workload.name} in {dtype} is not for this kind of device")

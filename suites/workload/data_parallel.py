@@ -1,0 +1,111 @@
+"""A training by all devices of a node together: each rank has its part of the batch, all the same weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pytest_anubis.benchmarking.ranks import START, Ranks
+from suites.workload.running import NoRoomError
+
+MODULE = "suites.workload.data_parallel_rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Seconds of a step, each that of the slowest rank.
+
+    Attributes:
+        alone: Without exchanging gradients.
+        together: As it is trained: with their exchange.
+    """
+
+    alone: float
+    together: float
+
+    def steps_within(self, seconds: float) -> int:
+        """Return how many steps of both forms fill so many seconds."""
+        return max(1, math.ceil(seconds / (self.alone + self.together)))
+
+    @property
+    def stretch(self) -> float:
+        """How many times as long a step takes with the exchange of gradients: 1 hides it completely."""
+        return self.together / self.alone
+
+
+class TrainingGroup(Ranks):
+    """Ranks that train one network together.
+
+    Args:
+        accelerators: How many this machine has. With two or more there is one rank on each, and NCCL; else
+            there
+            are two ranks on the CPU, and gloo over the loopback interface.
+        cores: CPUs that this process may use, shared among the ranks.
+        module: What a rank runs; tests put in one that is faulty.
+
+    Attributes:
+        kind: ``cuda`` or ``cpu``.
+    """
+
+    def __init__(self, accelerators: int, cores: int, *, module: str = MODULE) -> None:
+        on_cards = accelerators >= 2
+        self.kind = "cuda" if on_cards else "cpu"
+        world = accelerators if on_cards else 2
+        super().__init__(
+            module,
+            world,
+            backend="nccl" if on_cards else "gloo",
+            threads=max(1, cores // world),
+        )
+
+    def fitting(self, workload: str) -> int:
+        """Return how many examples of a network every rank's device has room for.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+            NoRoomError: A device has no room for the network.
+        """
+        answers = self.ask_all("fit", timeout=START, workload=workload)
+        for answer in answers:
+            if "why" in answer:
+                raise NoRoomError(answer["why"])
+        return min(int(answer["batch"]) for answer in answers)
+
+    def prepare(self, workload: str, dtype: str, batch: int) -> int:
+        """Make the network on every rank; return the examples of a step of all ranks together.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        self.ask_all("prepare", timeout=START, workload=workload, dtype=dtype, batch=batch)
+        return batch * self.world
+
+    def gradient_error(self, workload: str) -> float:
+        """Return how far any rank's exchanged gradient is off that of all parts in double precision.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        answers = self.ask_all("gradient", timeout=START, workload=workload)
+        return max(float(answer["off"]) for answer in answers)
+
+    def step(self, steps: int = 1) -> Together:
+        """Make so many steps without and with the exchange of gradients.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        answers = self.ask_all("step", steps=steps)
+        alone, together = (
+            max(float(answer[key]) for answer in answers) for key in ("alone", "together")
+        )
+        return Together(alone, together)
+
+    def outcome(self) -> list[tuple[int, float, float]]:
+        """Return of each rank the fingerprint of its weights, its first and its newest loss.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        answers = self.ask_all("outcome", timeout=START)
+        return [(int(one["weights"]), float(one["first"]), float(one["last"])) for one in answers]

@@ -1,0 +1,138 @@
+"""Inference: a batch of pictures or texts, a prompt that is read, a token that is continued by one more."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from torch import nn
+
+from pytest_anubis.benchmarking.placement import checking_device
+from suites.training.step import as_graph
+from suites.workload.catalogue import Sizes, Step, Workload
+from suites.workload.models.language import Kept, LanguageModel
+from suites.workload.running import double_precision, draw, network
+
+CHECKED = {"language": 1}
+CHECKED_ELSE = 4
+"""Examples of the batch whose result is computed in double precision too: one text, as texts are long; or
+four."""
+
+
+class Serving:
+    """One step of inference on a fixed batch, with weights, inputs and results in one element type.
+
+    Args:
+        workload: The network.
+        sizes: Its batch.
+        device: Where.
+        dtype: Element type by torch's name.
+        step: ``inference`` of a batch; ``prefill``: read the batch's texts and keep their keys and values;
+            ``decode``: one token more for each, always at the same place, so that every step is the same
+            work.
+
+    Attributes:
+        model: The network.
+        output: What the newest step said: scores.
+    """
+
+    def __init__(
+        self, workload: Workload, sizes: Sizes, device: torch.device, dtype: str, step: Step
+    ) -> None:
+        kind = cast(torch.dtype, getattr(torch, dtype))
+        self._device, self._step = device, step
+        self._checked = CHECKED.get(workload.task, CHECKED_ELSE)
+        self.model = network(workload, device, kind).eval().requires_grad_(False)
+        self._inputs = draw(workload, sizes, device)[0]
+        if self._inputs.is_floating_point():
+            self._inputs = self._inputs.to(kind)
+        if device.type != "cpu" and self._inputs.ndim == 4:
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self._inputs = self._inputs.contiguous(memory_format=torch.channels_last)
+        self._kept: list[Kept] = []
+        if step != "inference":
+            model = cast(LanguageModel, self.model)
+            like = next(self.model.parameters())
+            self._kept = model.room_for(sizes.batch, sizes.length + 1, like)
+            if step == "decode":
+                self._answer(self.model, self._inputs, self._kept, "prefill")
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self.output = torch.empty(0)
+
+    def run(self) -> None:
+        """Make one step; does not wait for the device."""
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            self._once()
+
+    def capture(self) -> str:
+        """Capture the step as a graph, as servers do: a small step costs the host longer than the device.
+
+        Returns:
+            Why it was not captured; empty if it was.
+        """
+        if self._device.type != "cuda":
+            return f"no graphs on {self._device.type}"
+        self._graph, reason = as_graph(self._once, self._device)
+        return reason
+
+    def error(self) -> float:
+        """Return |y - r| / |r| for the first examples of the batch, r the scores in double precision.
+
+        Of a batch as it is measured, so of the same kernels; a mixture of experts takes them by place
+        here, since rounding may decide between two that are nearly equal.
+        """
+        with self._by_place():
+            if self._step == "decode":  # keys and values depend on who was chosen
+                self._answer(self.model, self._inputs, self._kept, "prefill")
+            self._once()
+            found = self.output[: self._checked]
+            exact = self._exact()
+        if self._step == "decode":
+            self._answer(self.model, self._inputs, self._kept, "prefill")
+        return float((found.to(exact.device).double() - exact).norm() / exact.norm())
+
+    def _exact(self) -> torch.Tensor:
+        """Return the scores of the first examples in double precision, from the weights as they are."""
+        where = checking_device(self._device)
+        model = self.model if where == self._device else copy.deepcopy(self.model).to(where)
+        inputs = self._inputs[: self._checked].to(where)
+        inputs = inputs.double() if inputs.is_floating_point() else inputs
+        kept: list[Kept] = []
+        with double_precision(model), torch.no_grad():
+            if self._step != "inference":
+                like = torch.empty(0, dtype=torch.float64, device=where)
+                language = cast(LanguageModel, model)
+                kept = language.room_for(len(inputs), inputs.shape[1] + 1, like)
+                if self._step == "decode":
+                    self._answer(model, inputs, kept, "prefill")
+            return self._answer(model, inputs, kept, self._step)
+
+    def _once(self) -> None:
+        self.output = self._answer(self.model, self._inputs, self._kept, self._step)
+
+    @staticmethod
+    def _answer(
+        model: nn.Module, inputs: torch.Tensor, kept: list[Kept], step: Step
+    ) -> torch.Tensor:
+        with torch.no_grad():
+            if step == "inference":
+                return cast(torch.Tensor, model(inputs))
+            if step == "prefill":
+                return cast(torch.Tensor, model(inputs, kept))
+            return cast(torch.Tensor, model(inputs[:, -1:], kept, inputs.shape[1]))
+
+    @contextmanager
+    def _by_place(self) -> Iterator[None]:
+        mixed = [module for module in self.model.modules() if hasattr(module, "by_place")]
+        for module in mixed:
+            module.by_place = True
+        try:
+            yield
+        finally:
+            for module in mixed:
+                module.by_place = False

@@ -1,0 +1,99 @@
+"""Training by all devices of the node together: what users rent a node for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis import MetricFixture, NodeFixture
+from suites.workload.catalogue import Workload, require_step, runs
+
+if TYPE_CHECKING:
+    from suites.workload.data_parallel import TrainingGroup
+
+GRADIENT_TOLERANCE = 3e-4
+"""As of one device: the exchange adds up a few numbers of the same size."""
+
+LOADED = {"cpu": 0.1, "cuda": 0.3}
+"""Seconds that a round lasts, at least: single steps vary with the scheduling of the ranks."""
+
+WARM = 3
+"""Rounds before the first that counts: libraries choose kernels, and links and buffers are made."""
+
+
+@pytest.mark.anubis(
+    component="workload.parallel",
+    scope="node",
+    deadline="600s",
+    metrics=["training_rate", "exchange_stretch"],
+    resources=["cpu", "network"],
+    goal="A node trains with all of its devices at the rate of its class, and all of them learn the same",
+    question="How many examples a second does the whole node learn from, and what does the exchange cost?",
+    action="A long exchange with normal all-reduce benchmarks means that computing and links fight for power "
+    "or memory; a low rate with a normal exchange is the slowest device: compare their training steps alone",
+)
+@pytest.mark.parametrize(("workload", "dtype"), runs("parallel", cost="60s"))
+def test_data_parallel(
+    anubis_metric: MetricFixture, anubis_node: NodeFixture, workload: Workload, dtype: str
+) -> None:
+    """Ranks exchange right gradients, end with the same weights, and are quick."""
+    import torch
+
+    from suites.workload.data_parallel import TrainingGroup
+    from suites.workload.running import NoRoomError
+
+    if not torch.distributed.is_available():
+        pytest.skip("not applicable: this build of torch has no distributed package")
+    kind = "cuda" if torch.cuda.device_count() > 1 else "cpu"
+    require_step(workload, "parallel", dtype, kind)
+    with TrainingGroup(torch.cuda.device_count(), anubis_node.cores) as ranks:
+        ranks.join()
+        try:
+            measure(anubis_metric, ranks, workload, dtype)
+        except NoRoomError as error:
+            pytest.skip(f"not applicable: {error}")
+
+
+def measure(
+    anubis_metric: MetricFixture, ranks: TrainingGroup, workload: Workload, dtype: str
+) -> None:
+    """Check the exchanged gradient, take both metrics, and check that all ranks have the same weights."""
+    batch = ranks.fitting(workload.name)
+    right_exchange(ranks, workload)
+    examples = ranks.prepare(workload.name, dtype, batch)
+    sizes = workload.cpu if ranks.kind == "cpu" else workload.cards
+    assert sizes is not None
+    work = examples * (sizes.length if workload.task == "language" else 1)
+    for _ in range(WARM):
+        taken = ranks.step()
+    steps = taken.steps_within(LOADED[ranks.kind])
+    anubis_metric.collect(
+        "training_rate",
+        lambda: work / ranks.step(steps).together,
+        unit=workload.unit,
+        better="higher",
+    )
+    anubis_metric.collect(
+        "exchange_stretch", lambda: ranks.step(steps).stretch, unit="1", better="lower"
+    )
+    same_weights(ranks)
+
+
+def right_exchange(ranks: TrainingGroup, workload: Workload) -> None:
+    """Assert that every rank's exchanged gradient is that of all parts."""
+    error = ranks.gradient_error(workload.name)
+    assert error < GRADIENT_TOLERANCE, (
+        f"the exchanged gradient is off by {error:.1e}, tolerance {GRADIENT_TOLERANCE:.0e}"
+    )
+
+
+def same_weights(ranks: TrainingGroup) -> None:
+    """Assert that all ranks have the same weights, bit for bit, and that each one's loss fell."""
+    outcome = ranks.outcome()
+    weights = [one[0] for one in outcome]
+    usual = max(weights, key=weights.count)
+    others = [f"rank {number}" for number, one in enumerate(weights) if one != usual]
+    assert not others, f"{', '.join(others)} ended with other weights than the rest"
+    for number, (_, first, last) in enumerate(outcome):
+        assert last < first, f"rank {number}: the loss went from {first:.6g} to {last:.6g}"

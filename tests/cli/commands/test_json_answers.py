@@ -1,0 +1,131 @@
+"""What a command says to people it says with ``--json -`` to programs: all of it, and nothing beside."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.cli.main import module_of
+from tests.cli.command_line import anubis
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def answer(*arguments: str, code: int = 0) -> Any:
+    done = anubis(*arguments, "--json", "-")
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_verb_of_the_history_answers_in_json(here: Path) -> None:
+    (here / "nodes.csv").write_text(
+        "node,class,since,state,on\n"
+        "n1,h100,,drained,2025-03-01\nn2,h100,2025-01-01,,\nn3,,,asleep,\n"
+    )
+    imported = answer("history", "nodes", "import", "nodes.csv", code=1)
+    assert (imported["added"], imported["known"], imported["left_out"]) == (2, 0, 1)
+    assert "asleep" in imported["wrong"][0]
+    (listed, _) = answer("history", "nodes", "list")["nodes"]
+    assert listed["name"] == "n1"
+    assert (listed["state"], listed["changed"]) == ("drained", "2025-03-01T00:00:00+00:00")
+    assert answer("history") == answer("history", "nodes", "list")
+
+    incident = ["incident", "add", "--node=n1", "--kind=nic", "--started=2025-06-01"]
+    assert answer("history", *incident) == {"added": True}
+    assert answer("history", *incident) == {"added": False}
+    (here / "i.csv").write_text("node,kind,started,duration\nn2,nic,2025-01-02,2\n")
+    assert answer("history", "incident", "import", "i.csv")["added"] == 1
+    known = answer("history", "incident", "list", "--limit=1")
+    assert known["known"] == 2
+    (latest,) = known["incidents"]
+    assert (latest["node"], latest["started"]) == ("n1", "2025-06-01T00:00:00+00:00")
+    number = str(latest["number"])
+    assert answer("history", "incident", "withdraw", number)["withdrawn"] is True
+
+    found = ["--node=n1", "--new-benchmark", "--benchmark=t.py::test_a", "--on=2025-05-01"]
+    assert answer("history", "defect", "add", *found) == {"number": 1, "state": "confirmed"}
+    closed = answer("history", "defect", "close", "1", "--as", "false-alarm")
+    assert closed == {"number": 1, "state": "false alarm"}
+    (defect,) = answer("history", "defect", "list")["defects"]
+    assert defect["benchmarks"] == ["t.py::test_a"]
+    assert defect["found"] == "2025-05-01T00:00:00+00:00"
+
+    state = answer("history", "state", "--node=n2", "--as=repair", "--on=2025-07-01")
+    assert state == {"node": "n2", "state": "repair", "since": "2025-07-01T00:00:00+00:00"}
+    shown = answer("history", "--node=n2")
+    assert (shown["name"], shown["hardware_class"]) == ("n2", "h100")
+    assert (shown["since"], shown["state"]) == ("2025-01-01T00:00:00+00:00", "repair")
+    assert shown["runs"] == []
+    nothing = {"filed": 0, "not_filed": [], "for_another_history": 0}
+    assert answer("history", "file") == nothing
+
+
+def parsers(path: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, set[str]]]:
+    """Yield every action of a command that does something, with its options."""
+    options = {name for action in parser._actions for name in action.option_strings}
+    nouns = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    if not nouns or parser.get_default("action") is not None:
+        yield path, options
+    for noun in nouns:
+        for name in noun.choices:
+            yield from parsers(f"{path} {name}", noun.choices[name])
+
+
+def test_no_action_of_the_history_is_without_json() -> None:
+    parser = argparse.ArgumentParser()
+    importlib.import_module(module_of("history")).add(parser)
+    found = dict(parsers("history", parser))
+    assert {"history", "history nodes list", "history file", "history state"} <= found.keys()
+    assert [name for name, options in found.items() if "--json" not in options] == []
+
+
+def table(path: Path, speeds: dict[str, float]) -> None:
+    rows = ["node,device,benchmark,metric,unit,better,value,class"]
+    for node, speed in speeds.items():
+        rows += [f"{node},cpu,copy,rate,GB/s,higher,{speed + i / 100},C" for i in range(30)]
+    path.write_text("\n".join(rows) + "\n")
+
+
+def test_baselines_are_compared_and_backtested_in_json(here: Path) -> None:
+    healthy = {f"n{i}": 100.0 + i / 10 for i in range(8)}
+    table(here / "old.csv", healthy)
+    table(here / "new.csv", {node: 1.2 * speed for node, speed in healthy.items()})
+    for name in ("old", "new"):
+        assert anubis("learn", f"{name}.csv", "--error-rate=none", "-o", name).returncode == 0
+    changed = answer("baseline", "diff", "old", "new")
+    (one,) = changed["changed"]
+    assert (one["benchmark"], one["metric"], one["before"]["unit"]) == ("copy", "rate", "GB/s")
+    assert one["now"]["centre"] == pytest.approx(1.2 * one["before"]["centre"], rel=1e-3)
+    assert changed["gone"] == changed["added"] == []
+    assert changed["old"]["file"] == "old/C.json"
+
+    past = answer("baseline", "backtest", "old.csv", "--new=new", "--baseline=old")
+    assert (past["nodes"], past["rejected_before"], past["rejected_after"]) == (8, 0, 8)
+    assert past["newly_rejected"] == sorted(healthy)
+    assert past["changes"][0]["before"] == "PASS"
+    told = anubis("baseline", "backtest", "old.csv", "--new=new", "--baseline=old", "--json=x.json")
+    assert json.loads((here / "x.json").read_text()) == past
+    assert "8 nodes in 8 runs: 0 rejected before, 8 now" in told.stdout
+
+
+def test_goals_have_one_json_form(here: Path) -> None:
+    (here / "test_a.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.anubis(component='cpu', goal='speed', question='is it fast?', action='look')\n"
+        "def test_a(anubis_metric):\n    pass\n"
+    )
+    by_format = anubis("goals", "test_a.py", "--format=json")
+    assert anubis("goals", "test_a.py", "--json", "-").stdout == by_format.stdout
+    both = anubis("goals", "test_a.py", "--json=goals.json")
+    assert (here / "goals.json").read_text() == by_format.stdout
+    assert "is it fast?" in both.stdout

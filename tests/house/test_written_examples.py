@@ -1,0 +1,83 @@
+"""The examples for authors of benchmarks in `docs/benchmarks.md` run as they stand there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch  # before pytester does: it is loaded once in a process
+
+from tests.places import RECORDED, ROOT
+
+TEXT = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+assert torch.__version__
+MEASURE = ("--anubis", "--anubis-mode=measure", "--anubis-in-process", "--anubis-brief")
+TOOL = """#!/bin/sh
+[ "$1" = --version ] && { echo "nvbandwidth Version: v0.8"; exit; }
+echo "$CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES" > asked
+echo "SUM $2 55.25"
+"""
+
+
+def example(kind: str) -> str:
+    """Return the code under a heading."""
+    section = TEXT.split(f"### For {kind}\n", 1)[1].split("\n## ", 1)[0].split("\n### ", 1)[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
+    return str(code)
+
+
+def test_example_of_a_device(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_move=example("a device"))
+    pytester.runpytest(*MEASURE).assert_outcomes(passed=1)
+
+
+def test_example_of_a_device_notices_a_wrong_bit(pytester: pytest.Pytester) -> None:
+    before = "    wrong = believed"
+    spoiled = example("a device").replace(before, f"    flip_bit(target, 5)\n{before}")
+    pytester.makepyfile(test_move=spoiled)
+    run = pytester.runpytest()
+    run.assert_outcomes(failed=1)
+    run.stdout.fnmatch_lines(["*cpu: 1 words of 8 bytes arrived changed*"])
+
+
+def test_example_of_a_link(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_own_link=example("a link"))
+    done = pytester.runpytest(*MEASURE).parseoutcomes()
+    assert done["passed"] + done.get("skipped", 0) == 2
+    assert "failed" not in done
+
+
+@pytest.fixture
+def tool(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = pytester.path / "nvbandwidth"
+    place.write_text(TOOL)
+    place.chmod(0o755)
+    monkeypatch.setenv("PATH", str(pytester.path), prepend=":")
+    monkeypatch.setenv("PYTEST_ANUBIS_TOOL_NVBANDWIDTH", str(place))
+    pytester.makepyfile(test_copy=example("another program"))
+    return place
+
+
+CARD_3 = (f"--anubis-inventory={RECORDED}", "test_copy.py::test_copy[cuda:3]")
+
+
+def test_example_of_a_tool_asks_for_its_card(pytester: pytest.Pytester, tool: Path) -> None:
+    pytester.runpytest(*MEASURE, *CARD_3).assert_outcomes(passed=1)
+    assert (pytester.path / "asked").read_text() == "PCI_BUS_ID 3\n"
+
+
+def test_example_of_a_tool_passes_no_other_format(pytester: pytest.Pytester, tool: Path) -> None:
+    tool.write_text(TOOL.replace("SUM $2 55.25", "SUM of $2: 55.25 GB/s"))
+    run = pytester.runpytest(*MEASURE, *CARD_3)
+    run.assert_outcomes(failed=1)
+    run.stdout.fnmatch_lines(
+        ["*UnreadableOutput: output of nvbandwidth Version: v0.8 cannot be read*"]
+    )
+
+
+def test_example_of_a_tool_is_left_out_without_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_copy=example("another program"))
+    run = pytester.runpytest(*MEASURE, *CARD_3, "-rs")
+    run.assert_outcomes(skipped=1)
+    run.stdout.fnmatch_lines(["*nvbandwidth*github.com/NVIDIA/nvbandwidth*"])

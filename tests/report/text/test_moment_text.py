@@ -1,0 +1,80 @@
+"""One line that says what runs where, how far it is, what failed and what is waited for."""
+
+from __future__ import annotations
+
+from pytest_anubis.core.events import (
+    Event,
+    PlanPredicted,
+    Resumed,
+    RunStarted,
+    TestFinished,
+    TestsPlanned,
+    TestStarted,
+)
+from pytest_anubis.core.measurement import PlannedTest, QuietWait, Slot, TestResult
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.report.text.moment_text import moment_of
+
+BEGUN = RunStarted(run="r", node="n", hardware_class="c", started="2026-01-01T00:00:00+00:00")
+
+
+def planned(name: str, device: str = "cpu") -> PlannedTest:
+    benchmark = f"s.py::test_{name}"
+    return PlannedTest(test=f"{benchmark}[{device}]", benchmark=benchmark, device=device)
+
+
+def state_of(*events: Event) -> RunState:
+    state = RunState()
+    for event in (BEGUN, *events):
+        state.apply(event)
+    return state
+
+
+def failed(plan: PlannedTest) -> TestFinished:
+    return TestFinished(result=TestResult(test=plan.test, benchmark="", outcome="failed"))
+
+
+GEMM, STREAM, DISK = planned("gemm"), planned("stream"), planned("disk")
+
+
+def test_moment_says_what_runs_where_and_what_failed() -> None:
+    assert moment_of(RunState()).text() == "starting"
+    state = state_of(
+        TestsPlanned(tests=(GEMM, STREAM, DISK)),
+        *(TestStarted(test=GEMM.test), failed(GEMM), TestStarted(test=STREAM.test)),
+    )
+    assert moment_of(state).text() == "test_stream on cpu, 1 of 3 done, 1 failed: test_gemm[cpu]"
+    assert moment_of(state).text(125.4) == (
+        "test_stream on cpu, 1 of 3 done, about 2 min 05 s left, 1 failed: test_gemm[cpu]"
+    )
+    state.apply(failed(STREAM))
+    assert moment_of(state, DISK.test).doing == "test_disk on cpu"
+
+
+def test_moment_says_what_waits_for_a_quiet_machine_until_it_goes_on() -> None:
+    wait = QuietWait(test=STREAM.test, what=("process make (pid 7)",), most=10.0)
+    state = state_of(TestsPlanned(tests=(STREAM,)), TestStarted(test=STREAM.test), wait)
+    waiting = "test_stream waits for a quiet machine, process make (pid 7), 0 of 1 done"
+    assert moment_of(state).text() == waiting
+    state.apply(QuietWait(test=STREAM.test, seconds=3.0, quiet=True))
+    assert moment_of(state).text() == "test_stream on cpu, 0 of 1 done"
+
+
+def test_moment_names_a_benchmark_on_several_cards_once_and_the_lane_that_waits() -> None:
+    cards = [planned("gemm", f"cuda:{number}") for number in range(5)]
+    slots = [Slot(test=one.test, lane=one.device, start=0.0, end=1.0) for one in cards]
+    slots.append(Slot(test=DISK.test, lane="node", start=1.0, end=2.0))
+    state = state_of(
+        TestsPlanned(tests=(*cards, DISK)),
+        PlanPredicted(tests=tuple(slots), wall=2.0, serial=6.0),
+        *(TestStarted(test=one.test) for one in cards),
+    )
+    assert moment_of(state).text() == (
+        "test_gemm on cuda:0, cuda:1, cuda:2, 2 more, 0 of 6 done, "
+        "1 test of lane node waits until the others are done"
+    )
+
+
+def test_what_an_earlier_part_of_the_run_was_doing_does_not_run() -> None:
+    state = state_of(TestsPlanned(tests=(GEMM,)), TestStarted(test=GEMM.test), Resumed(started=""))
+    assert moment_of(state).text() == "starting, 0 of 1 done"

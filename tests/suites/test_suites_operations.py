@@ -1,0 +1,50 @@
+"""The collective operations on a stand-in node: each algorithm is asked for by its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_anubis.benchmarking.children import ChildError
+from suites.collective import test_operations
+from suites.collective.group import RankGroup
+from tests.suites.test_suites_on_a_card import Node, Taken
+
+
+def test_all_reduce_is_measured_by_each_of_its_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    class Group(RankGroup):
+        def __init__(self, accelerators: int, cores: int, **given: Any) -> None:
+            told.append((accelerators, given["environment"]))
+
+        def join(self) -> None:
+            if told[-1][1]["NCCL_ALGO"] == "NVLS" and refused:
+                raise ChildError(f"rank 3: DistBackendError: {refused}")
+            raise RuntimeError("joined")
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    refused = ""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr("suites.collective.group.RankGroup", Group)
+    for algorithm in test_operations.ALGORITHMS:
+        with pytest.raises(RuntimeError, match="joined"):
+            test_operations.test_all_reduce_by(Taken(), Node(), algorithm)
+    assert told == [(8, {"NCCL_ALGO": name}) for name in ("Ring", "Tree", "NVLS")]
+    refused = "Error : no algorithm/protocol available for function AllReduce"
+    with pytest.raises(pytest.skip.Exception, match="NCCL has no NVLS on this node: rank 3"):
+        test_operations.test_all_reduce_by(Taken(), Node(), "nvls")
+    refused = "unhandled system error"  # a broken switch is no missing algorithm
+    with pytest.raises(ChildError, match="unhandled"):
+        test_operations.test_all_reduce_by(Taken(), Node(), "nvls")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    with pytest.raises(pytest.skip.Exception, match="not applicable: switches add"):
+        test_operations.test_all_reduce_by(Taken(), Node(), "nvls")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(pytest.skip.Exception, match="not applicable: the algorithms"):
+        test_operations.test_all_reduce_by(Taken(), Node(), "ring")
