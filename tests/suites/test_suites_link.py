@@ -139,16 +139,12 @@ def test_copy_that_does_not_happen_or_goes_elsewhere_is_noticed() -> None:
         PeerCopies([(CARDS[2], CARDS[2])], MIB)
 
 
-@pytest.mark.usefixtures("link")
-def test_wrong_bit_fails_each_test_of_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_bit_fails_each_test_of_a_pair(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(target: torch.Tensor, source: torch.Tensor) -> None:
-        copy(target, source)
+        link.move(target, source)
         target[-1, 0] ^= 1
 
-    link = Link(1e9)
-    move: dict[str, Any] = {"move": lambda t, s: (link.move(t, s), faulty(t, s))}
-    monkeypatch.setattr(stand_in_card, "time", SimpleNamespace(perf_counter=lambda: link.now))
-    monkeypatch.setattr(PeerCopies.__init__, "__kwdefaults__", move)
+    monkeypatch.setattr(PeerCopies.__init__, "__kwdefaults__", {"move": faulty})
     for test in (
         test_peer.test_peer_copy,
         test_peer.test_peer_kernel,
@@ -166,7 +162,7 @@ def test_kernel_moves_rows_that_no_copy_engine_would_take(cards: Any) -> None:
         copy(target, source)
 
     for by in ("engine", "kernel"):
-        assert PeerCopies([WAY], MIB, by, move=noting).wrong_words() == {}  # type: ignore[arg-type]
+        assert PeerCopies([WAY], MIB, by, move=noting).wrong_words() == {}
     assert seen == [(True, True, MIB), (False, False, MIB)]
 
 
