@@ -65,8 +65,10 @@ def test_both_ways(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
     """Copies there and back at once run at the link's rate, the sum of both, and every byte arrives."""
+    if anubis_device.kind == "cpu":
+        pytest.skip("not applicable: no accelerator")
     if anubis_device.kind not in ("cuda", "xpu"):
-        pytest.skip("not applicable: no accelerator with several queues")
+        pytest.skip("not applicable: an accelerator with one queue")
     from suites.link.transfer import Transfer
 
     size = anubis_node.pick(**SIZES)
