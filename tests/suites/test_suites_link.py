@@ -215,6 +215,7 @@ def test_slow_card_is_named_when_all_copy_and_a_changed_byte_is_noticed(
         assert both.wrong_bytes() == [0, 0]
         fault.write_text("wrong 0")
         monkeypatch.setattr(all_cards, "AllCards", lambda *_: nullcontext(both))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
         with pytest.raises(AssertionError, match=r"while all cards copied: \{'cuda:0': "):
             test_transfer.test_copies_of_all_cards(taken, Node(), said.__setitem__)
     assert list(taken.asked) == ["all_to_device_rate", "all_to_host_rate", "all_both_ways_rate"]

@@ -94,7 +94,7 @@ def test_result_is_found_behind_warnings() -> None:
 
 @pytest.mark.parametrize("output", ["", "{", '{"jobs": []}', "[]", '{"jobs": 3}'])
 def test_output_that_is_no_result(output: str) -> None:
-    with pytest.raises(UnreadableOutput, match="output of fio of unknown version cannot be read"):
+    with pytest.raises(UnreadableOutput, match="output of fio cannot be read"):
         read_result("x", 0, output, "")
 
 
