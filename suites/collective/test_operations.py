@@ -103,7 +103,7 @@ def test_all_reduce_by(
     import torch
 
     if torch.cuda.device_count() < 2:
-        pytest.skip("not applicable: the algorithms are NCCL's, between two accelerators or more")
+        pytest.skip("not applicable: fewer than two accelerators")
     if algorithm == "nvls" and torch.version.hip is not None:
         pytest.skip("not applicable: only NVIDIA's switches add")
     if algorithm == "nvls" and torch.cuda.get_device_capability(0) < (9, 0):

@@ -252,6 +252,7 @@ class ExactProduct:
     def fingerprint(self) -> int:
         """Return 64 bits that depend on value and place of each element of the first result.
 
-        Of the whole numbers, so that types of the same factors that do not round give the same.
+        Of the numbers in double precision, so that types of the same factors that do not round give the same.
         """
-        return fingerprint(self._first.to(torch.int64))
+        exact = checking_device(self._device)
+        return fingerprint(self._first.to(exact).double() + 0.0)  # 0 and -0 are one number

@@ -178,7 +178,7 @@ class DiskFile:
         try:
             text = self.path.with_name(f"log_{log}.1.log").read_text(encoding="ascii")
         except OSError as error:
-            raise UnreadableOutput("fio", "", f"no log_{log}.1.log: {error.strerror}") from error
+            raise UnreadableOutput("fio", f"no log_{log}.1.log: {error.strerror}") from error
         values = [scale * value for value in read_log(text)]
         if not values:
             raise FioError(f"fio logged nothing within {seconds:g} s")
@@ -259,7 +259,7 @@ def read_result(name: str, code: int, output: str, errors: str) -> dict[str, Any
     try:
         job: dict[str, Any] = json.loads(output[begin:])["jobs"][0]
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise UnreadableOutput("fio", "", output or "nothing") from error
+        raise UnreadableOutput("fio", output or "nothing") from error
     if job.get("error"):
         raise FioError(f"fio {name}: error {job['error']}")
     return job
@@ -279,7 +279,7 @@ def read_mixed(job: dict[str, Any]) -> Mixed:
             for at, name in PERCENTILES.items():
                 latencies[f"{kind}_{name}"] = float(found[float(at)]) / 1e3
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UnreadableOutput("fio", "", f"no latencies of {kind}s: {error!r}") from error
+            raise UnreadableOutput("fio", f"no latencies of {kind}s: {error!r}") from error
     return Mixed(rate, latencies)
 
 
@@ -296,5 +296,5 @@ def read_log(text: str) -> list[float]:
         try:
             values.append(float(line.split(",")[1]))
         except (ValueError, IndexError) as error:
-            raise UnreadableOutput("fio", "", line) from error
+            raise UnreadableOutput("fio", line) from error
     return values

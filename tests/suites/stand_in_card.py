@@ -212,7 +212,6 @@ def stand_in(
         for name in ("set_device_index", "synchronize"):
             patch.setattr(torch.accelerator, name, lambda *_: None)
         patch.setattr(torch.accelerator, "device_count", lambda: cards)
-        patch.setattr(torch.accelerator, "current_accelerator", lambda **_: torch.device("cuda"))
         patch.setattr(torch.cuda, "mem_get_info", lambda *_: (card.memory, card.memory))
         patch.setattr(torch.cuda, "Stream", lambda *_: Stream())
         patch.setattr(torch.cuda, "current_stream", lambda *_: Stream())

@@ -151,7 +151,12 @@ def test_fingerprint_is_that_of_whole_numbers_computed_slowly(dtype: str) -> Non
     )  # in whole numbers of 64 bits, which numpy multiplies slowly
     places = np.arange(1, size * size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     total = (
-        int(spread(spread(places) ^ product.ravel().view(np.uint64)).sum(dtype=np.uint64)) & mask
+        int(
+            spread(spread(places) ^ (product.ravel().astype(np.float64).view(np.uint64))).sum(
+                dtype=np.uint64
+            )
+        )
+        & mask
     )
     ours = ExactProduct(Shape.square(size), dtype, CPU)
     ours.keep()

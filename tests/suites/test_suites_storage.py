@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_result_is_found_behind_warnings() -> None:
 
 @pytest.mark.parametrize("output", ["", "{", '{"jobs": []}', "[]", '{"jobs": 3}'])
 def test_output_that_is_no_result(output: str) -> None:
-    with pytest.raises(UnreadableOutput, match="output of fio of unknown version cannot be read"):
+    with pytest.raises(UnreadableOutput, match="output of fio cannot be read"):
         read_result("x", 0, output, "")
 
 
@@ -215,6 +216,14 @@ def test_small_files_are_made_looked_up_and_removed(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             files.unlink()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.alone
+def test_ten_times_the_files_take_longer(tmp_path: Path, costs: Callable[..., list[float]]) -> None:
+    with SmallFiles(tmp_path, 30) as few, SmallFiles(tmp_path, 300) as many:
+        for one, other in ((few.create, many.create), (few.look, many.look)):
+            least = costs(one, other)
+            assert least[1] > 3 * least[0]
 
 
 def test_wrong_or_short_content_of_a_small_file_is_noticed(tmp_path: Path) -> None:
