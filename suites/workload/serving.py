@@ -13,6 +13,7 @@ from torch import nn
 from pytest_anubis.benchmarking.placement import checking_device
 from suites.training.step import as_graph
 from suites.workload.catalogue import Sizes, Step, Workload
+from suites.workload.models.experts import Experts
 from suites.workload.models.language import Kept, LanguageModel
 from suites.workload.running import double_precision, draw, network
 
@@ -128,7 +129,7 @@ class Serving:
 
     @contextmanager
     def _by_place(self) -> Iterator[None]:
-        mixed = [module for module in self.model.modules() if hasattr(module, "by_place")]
+        mixed = [module for module in self.model.modules() if isinstance(module, Experts)]
         for module in mixed:
             module.by_place = True
         try:
