@@ -113,6 +113,12 @@ OPTIONS: tuple[Option, ...] = (
         help="Let benchmarks without a criterion block acceptance",
     ),
     Option(
+        flag="--anubis-require",
+        metavar="NAME,...",
+        help="Components, benchmarks or metrics that a node must have run to be accepted ('any': whatever "
+        "ran); default: all of the baseline",
+    ),
+    Option(
         flag="--anubis-other-machine",
         switch=True,
         help="Let the baseline of one other machine accept this one",

@@ -62,6 +62,7 @@ class Settings:
         run_id: Name of this run; empty: one is made from the date and the node's name.
         fail_on: The mildest verdict that fails a test: ``fail`` or ``marginal``.
         require_all: What has no criterion blocks acceptance too.
+        require: Components, benchmarks or metrics that must have run; empty: all.
         other_machine: The baseline of one other machine may accept this one.
         goals_required: Folders in which a benchmark without goal, question and action is an error.
         redact: Leave serial numbers and addresses out of what is written.
@@ -98,6 +99,7 @@ class Settings:
     run_id: str = ""
     fail_on: Literal["fail", "marginal"] = "fail"
     require_all: bool = False
+    require: tuple[str, ...] = ()
     other_machine: bool = False
     goals_required: tuple[Path, ...] = ()
     redact: bool = False
@@ -177,6 +179,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         run_id=_run_id(raw["anubis_run_id"]),
         fail_on=raw["anubis_fail_on"],
         require_all=bool(raw["anubis_require_all"]),
+        require=_names(raw["anubis_require"]),
         other_machine=bool(raw["anubis_other_machine"]),
         goals_required=tuple(Path(path) for path in config.getini("anubis_goals_required")),
         redact=bool(raw["anubis_redact"]),
@@ -190,11 +193,15 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
         quiet_limits=_quiet_limits(raw["anubis_quiet_limit"]),
         quiet_wait=_time("--anubis-quiet-wait", positive=False)(raw["anubis_quiet_wait"]),
-        split=tuple(filter(None, map(str.strip, str(raw["anubis_split"] or "").split(",")))),
+        split=_names(raw["anubis_split"]),
         allowed_processes=tuple(filter(None, re.split(r"[,\s]+", raw["anubis_allow_process"]))),
         waivers=_optional(raw["anubis_waivers"], lambda text: base / text),
         **_selection(config, raw),
     )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, str(text or "").split(","))))
 
 
 def _refuse_old_names(config: pytest.Config) -> None:

@@ -258,6 +258,33 @@ class RejectedBy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnlikeNode:
+    """A node that was learned from and is rejected, or no part of the healthy ones, and what tells so most.
+
+    Attributes:
+        node: Its name.
+        benchmark: Of what it is worst in.
+        metric: Name of that metric.
+        device: Device that is worst; empty where all of the node's values are meant.
+        component: The part to blame.
+        similarity: One-sided, to the criterion's centre.
+        unit: The metric's unit.
+        better: Its direction.
+        rejected: Whether any criterion rejects it.
+    """
+
+    node: str
+    benchmark: str
+    metric: str
+    device: str = ""
+    component: str = ""
+    similarity: Share
+    unit: str = ""
+    better: str = ""
+    rejected: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCheck:
     """What the limits do to the very fleet that they were learned from, each node judged without itself.
 
@@ -269,6 +296,8 @@ class SelfCheck:
         upper: Upper end of its 95 % interval.
         holds: Whether the stated rate lies within what was seen.
         worst: Metrics that reject most nodes, most first.
+        unlike: The nodes that are rejected or no part of the healthy ones, worst first; empty in older
+            baselines.
     """
 
     nodes: Count
@@ -278,6 +307,7 @@ class SelfCheck:
     upper: Share
     holds: bool
     worst: tuple[RejectedBy, ...] = ()
+    unlike: tuple[UnlikeNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,6 +168,24 @@ def loss_text(
     return f"{_times(similarity, decimals)} times as {word}{f' as {than}' if than else ''}"
 
 
+_SAME, _ALIKE = 0.01, 1.25
+"""Two losses are told as one if they differ by a hundredth at most, or by a fifth of the larger one and by a
+fourth of what is left."""
+
+
+def told_by_medians(similarity: float, of_medians: float) -> bool:
+    """Return whether a sample's loss is that of its median: else its distribution has to be told as well.
+
+    Args:
+        similarity: One-sided, of the sample to what is normal.
+        of_medians: The same of its median to the expected one.
+    """
+    low, high = sorted((similarity, of_medians))
+    if high - low <= _SAME:
+        return True
+    return high - low <= (1 - low) * (1 - 1 / _ALIKE) and high <= _ALIKE * low
+
+
 def told_apart(similarity: float, threshold: float, better: str) -> int | None:
     """Return how many decimals tell a loss from the one that is allowed; None if the usual ones do."""
     choices: tuple[int | None, ...] = (None, *range(1, _MOST_DECIMALS))

@@ -67,6 +67,7 @@ class RunEvidence:
         machines: How its machine is known again (`validator/deciding/machine_identity.py`), one set for each
             that runs of this name came from.
         other_machine: Its runs were told to accept by the baseline of one other machine.
+        required: Components, benchmarks and metrics that it must have run; empty: all.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -82,6 +83,7 @@ class RunEvidence:
     waivers: tuple[Waiver, ...] = ()
     machines: frozenset[frozenset[str]] = frozenset()
     other_machine: bool = False
+    required: tuple[str, ...] = ()
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
         """Return both; of two risks the larger one."""
@@ -105,6 +107,9 @@ class RunEvidence:
             waivers=tuple(dict.fromkeys((*self.waivers, *more.waivers))),
             machines=self.machines | more.machines,
             other_machine=self.other_machine and more.other_machine,
+            required=tuple(dict.fromkeys((*self.required, *more.required)))
+            if self.required and more.required
+            else (),
         )
 
 

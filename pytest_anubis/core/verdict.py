@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -109,6 +110,7 @@ class Trouble(StrEnum):
 
     SLOW = "slow"  # worse than normal, for sure
     FAILED = "failed"  # wrong, broken, or reported by the hardware itself
+    SINGLE = "single value"  # beyond the limit, and one value tells so: to be measured again first
     BORDERLINE = "borderline"  # to be measured again or looked at first
     UNCLEAR = "unclear"  # measured, and could not be judged
     MISSING = "missing"  # no answer at all
@@ -164,6 +166,7 @@ class MetricVerdict:
         evidence: Telemetry and change points found in the measurement, in words.
         action: Next step when the metric is bad.
         waiver: Who answers for its failure, or did until it expired; None if nobody does.
+        part: Which part of the values is far off, in words, where only a part is; else empty.
     """
 
     outcome: Outcome
@@ -197,11 +200,19 @@ class MetricVerdict:
     action: str = ""
     test: str = ""
     waiver: Waiver | None = None
+    part: str = ""
 
     @property
     def loss(self) -> float | None:
         """Loss relative to what is normal: .12 is 12 % slower, 29 thirty times as long (`relative_loss`)."""
         return None if self.similarity is None else relative_loss(self.similarity, self.better)
+
+    @property
+    def worth_a_look(self) -> bool:
+        """Whether it rejects nothing and is to be looked at: unusual, or a part of its values is far off."""
+        return self.outcome is Outcome.MARGINAL or (
+            self.reason is Reason.UNDETECTABLE and bool(self.part)
+        )
 
     @property
     def too_short(self) -> bool:
@@ -226,6 +237,8 @@ class MetricVerdict:
         if self.outcome is Outcome.FAIL and not self.retest:
             measured = self.similarity is not None and self.better != "equal"
             return Trouble.SLOW if measured else Trouble.FAILED
+        if self.outcome is Outcome.FAIL and self.retest == SINGLE_VALUE:
+            return Trouble.SINGLE
         return _TROUBLES.get(self.outcome, Trouble.NONE)
 
     @property
@@ -240,6 +253,9 @@ class MetricVerdict:
             -(self.certainty or 0.0) if triage else 0.0,
         )
 
+
+SINGLE_VALUE = "a single value"
+"""Why a failure is to be measured again that one value tells of (`MetricVerdict.retest`)."""
 
 HOST = ("", "cpu", "node")
 """Devices of which a node has one: nothing to tell apart, and the component says which part it is."""
@@ -289,6 +305,14 @@ class Decision(StrEnum):
         return {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}[self.value]
 
 
+def without_absent(lines: Iterable[str], absent: Iterable[str]) -> tuple[str, ...]:
+    """Return blockers without those about single metrics of absent benchmarks."""
+    heads = tuple(
+        f"{Outcome.NOT_TESTED.value} {name}{end}" for name in absent for end in (" ", ":")
+    )
+    return tuple(line for line in lines if not line.startswith(heads))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeVerdict:
     """What was decided about one node, and what stands in the way of more.
@@ -308,6 +332,7 @@ class NodeVerdict:
         lowest: Lowest similarity of what rejects, 0 where a test failed otherwise; None if nothing does.
         noted: One line per thing that was judged or seen, does not block, and should be known: a loss within
             the healthy spread, an attempt that was repeated, a waiver that covers nothing.
+        absent: Benchmarks of the baseline that never ran on it, and that nothing explains.
     """
 
     node: str
@@ -323,6 +348,12 @@ class NodeVerdict:
     triage: Triage = Triage.NONE
     lowest: Share | None = None
     noted: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def hindrances(self) -> tuple[str, ...]:
+        """What stands in the way; of absent benchmarks the one line about all of them."""
+        return self.blocking if len(self.absent) < 2 else without_absent(self.blocking, self.absent)
 
     @property
     def severity(self) -> tuple[int, int, float, str]:

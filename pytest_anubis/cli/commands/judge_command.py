@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.shared.arguments import add_baseline, add_split, baseline_place, explain
+from pytest_anubis.cli.shared.arguments import (
+    add_baseline,
+    add_require,
+    add_split,
+    baseline_place,
+    explain,
+)
 from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_file
@@ -78,6 +85,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
     )
+    add_require(parser)
     parser.add_argument(
         "--other-machine",
         action="store_true",
@@ -105,6 +113,7 @@ def run(options: argparse.Namespace) -> int:
         fail_on=options.fail_on,
         require_all=options.require_all,
         other_machine=options.other_machine,
+        required=options.require,
         waivers=waivers,
     )
     if printed:
@@ -124,6 +133,9 @@ def run(options: argparse.Namespace) -> int:
         tell(f"note: {note}")
     rows = rows_of(judged)
     tell(*fleet_lines(rows, width=terminal_width(), verbosity=options.verbose))
+    worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
+    if worst is not None and worst.trouble and not options.split:  # a report knows no split classes
+        tell(f"see one: {shlex.join(_dossier_command(options, worst.verdict.node))}")
     if options.html is not None:
         page = fleet_page(rows, [finding.text for finding in judged.findings], judged.notes)
         write_file(options.html, page)
@@ -141,6 +153,14 @@ def run(options: argparse.Namespace) -> int:
     if Decision.UNDECIDED in decisions or not decisions or damaged:
         return Decision.UNDECIDED.exit_code
     return 0
+
+
+def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:
+    """Return the command line of one node's dossier."""
+    named = ["--baseline", str(options.baseline)] if options.baseline is not None else []
+    required = [word for name in options.require for word in ("--require", name)]
+    runs = map(str, options.runs)
+    return ["anubis", "report", *runs, *named, *required, "--node", node, "--html", "node.html"]
 
 
 def _waivers(path: Path | None) -> tuple[Waiver, ...] | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.learning.doubts import is_doubtful
-from pytest_anubis.cli.learning.next_commands import judge_command, longer_command
+from pytest_anubis.cli.learning.next_commands import judge_command, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
 from pytest_anubis.cli.learning.rounds import Rounds
 from pytest_anubis.cli.learning.true_costs import cost_lines
@@ -148,6 +148,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="exit with 0 although the baseline does not hold its stated error rate",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="name every sample that was left out"
+    )
     add_split(parser)
     add_pytest_args(parser)
 
@@ -246,7 +249,8 @@ def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = F
         )
     without, doubtful = [], 0
     for key, populations in sorted(by_class.items()):
-        baseline = _learn_class(options, key, populations, runs, several=len(by_class) > 1)
+        see = () if measured else see_commands(options)
+        baseline = _learn_class(options, key, populations, runs, several=len(by_class) > 1, see=see)
         if not baseline.criteria:
             without.append(key)
             continue
@@ -295,8 +299,10 @@ def _learn_class(
     runs: RunSet,
     *,
     several: bool,
+    see: Sequence[Sequence[str]] = (),
 ) -> Baseline:
     """Learn and write the baseline of one class; one without criteria is not written."""
+    from pytest_anubis.cli.learning.kept_decisions import with_kept_decisions
     from pytest_anubis.validator import LearnError
 
     with Progress("learning") as progress:
@@ -312,12 +318,12 @@ def _learn_class(
         checks=plain_checks(of_class),
         machine=tuple(sorted(marks)) if baseline.one_machine else (),
     )
+    baseline, kept = with_kept_decisions(baseline, options.output)
     try:  # before anything is said: whoever reads may have seen enough (``head``)
         path = save_baseline(baseline, options.output) if baseline.criteria else None
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
-    for line in (*learned_lines(baseline), *cost_lines(of_class)):
-        say(line)
+    say(*learned_lines(baseline, verbose=options.verbose, see=see), *kept, *cost_lines(of_class))
     if path is None:
         return baseline
     say(f"written: {path}")

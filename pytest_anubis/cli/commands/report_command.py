@@ -9,7 +9,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from pytest_anubis.cli.shared.arguments import add_baseline, add_store, baseline_place, explain
+from pytest_anubis.cli.shared.arguments import (
+    add_baseline,
+    add_require,
+    add_store,
+    baseline_place,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
@@ -70,6 +76,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
     add_baseline(parser, more="; used for the plots, and to judge a run that was cut short")
+    add_require(parser, more="; of runs, imports and folders that are judged here")
     add_store(parser)
 
 
@@ -118,7 +125,7 @@ def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline 
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
     runs = read_collected([collected_path(name, options.store) for name in options.name], tell)
-    judged = judge_collected(runs, baselines)
+    judged = judge_collected(runs, baselines, required=options.require)
     rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})
     key = options.hardware_class

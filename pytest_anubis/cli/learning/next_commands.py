@@ -23,6 +23,15 @@ def judge_command(options: argparse.Namespace) -> list[str]:
     return ["pytest", "--anubis", *options.sources, *more, *page]
 
 
+def see_commands(options: argparse.Namespace) -> list[list[str]]:
+    """Return the command lines that show the sick nodes of collected runs: all, and the worst one."""
+    known = ["--baseline", str(options.output)] if options.output != DEFAULT_BASELINE else []
+    split = [word for name in options.split for word in ("--split", name)]
+    every = ["anubis", "judge", *options.sources, *known, *split]
+    one = ["anubis", "report", *options.sources, *known, "--node", "NODE", "--html", "node.html"]
+    return [every] if split else [every, one]  # a report knows no split classes
+
+
 def longer_command(options: argparse.Namespace) -> list[str]:
     """Return the command line that measures longer; rounds of a number are more of them."""
     more = []

@@ -117,6 +117,19 @@ def baseline_place(options: argparse.Namespace) -> Path:
     return named or DEFAULT_BASELINE
 
 
+def add_require(parser: argparse.ArgumentParser, *, more: str = "") -> None:
+    """Declare ``--require``."""
+    parser.add_argument(
+        "--require",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="component, benchmark or metric that a node must have run to be accepted, whatever else it did "
+        "not run ('any': whatever it ran); can be given again; default: what its runs were told "
+        f"(--anubis-require), else all of the baseline{more}",
+    )
+
+
 def add_split(parser: argparse.ArgumentParser) -> None:
     """Declare ``--split``; `class_split.split_classes` goes by it."""
     parser.add_argument(

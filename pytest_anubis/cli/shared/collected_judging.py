@@ -15,6 +15,7 @@ from pytest_anubis.core.verdict import MetricVerdict
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
+from pytest_anubis.validator.deciding.requirement import Requirement
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 
 if TYPE_CHECKING:
@@ -52,8 +53,19 @@ def judge_collected(
     require_all: bool = False,
     waivers: tuple[Waiver, ...] | None = None,
     other_machine: bool = False,
+    required: Sequence[str] = (),
 ) -> JudgedFleet:
-    """Judge all nodes of collected runs, as `judge_fleet`, with what their journals say besides samples."""
+    """Judge all nodes of collected runs, as `judge_fleet`, with what their journals say besides samples.
+
+    Raises:
+        CommandError: Something is required that no baseline knows.
+    """
+    for name in required:
+        one = Requirement((name,))
+        if baselines and all(one.unknown(b.criteria, b) for b in baselines.values()):
+            raise CommandError(
+                f"--require {name}: no baseline has such a component, benchmark or metric; check its name"
+            )
     with Progress("judging") as progress:
         return judge_fleet(
             runs.populations,
@@ -64,6 +76,7 @@ def judge_collected(
             evidence=_evidence(runs),
             waivers=waivers,
             other_machine=other_machine,
+            required=required,
             progress=progress.count,
         )
 

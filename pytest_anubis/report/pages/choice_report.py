@@ -53,13 +53,31 @@ def _how_many(event: Mapping[str, Any], total: int, full: str) -> str:
     if not event["pruned"]:
         return f"the full set runs, {count_text(total, 'benchmark')}, {full}"
     share = f", exposing {percent(event['coverage'])} of known defects" if event["defects"] else ""
-    if 0 < event["defects"] < FEW:
-        only = "defect alone" if event["defects"] == 1 else "defects"
-        share += f" (known from {event['defects']} {only}, which says little about others)"
+    if event["defects"] and _guessed(event):
+        share += f" ({_guessed(event)})"
     return (
         f"{len(event['chosen'])} of {count_text(total, 'benchmark')}, "
         f"{duration_text(event['cost'])} of {full}{share}"
     )
+
+
+def _guessed(event: Mapping[str, Any]) -> str:
+    """Say that shares of defects are a guess, where so few are known that most of them is assumed."""
+    few = event["defects"]
+    if not 0 < few < FEW:
+        return ""
+    known = "1 defect is known" if few == 1 else f"{few} defects are known"
+    return f"a guess: {known}, the rest is assumed"
+
+
+def _why(event: Mapping[str, Any], name: str) -> str:
+    """Return why a benchmark runs whatever is chosen; empty where it was chosen."""
+    if name in event.get("exposing", ()):
+        return "it exposed a defect that is still open"
+    if name in event["pinned"]:
+        exact = "exposing" in event
+        return "named on the command line" + ("" if exact else ", or an open defect")
+    return "drawn by chance" if name in event["explored"] else ""
 
 
 def _risks(event: Mapping[str, Any]) -> str:
@@ -70,6 +88,8 @@ def _risks(event: Mapping[str, Any]) -> str:
     text = f"risk of an incident in {hours} {percent(event['risk_before'])}"
     if event["method"] != "nothing":
         text += f", {percent(event['residual_risk'])}{_interval(event)} after these pass"
+        if event["pruned"] and _guessed(event):
+            text += ", a guess as well"
         if event["pruned"]:
             text += f" (full set: {percent(event['full_risk'])})"
     if event["target"] is not None:
@@ -88,8 +108,7 @@ def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list
     reasons = {item["benchmark"]: item["reason"] for item in event.get("picked") or ()}
     runs = [["runs", "because"]]
     for name in event["chosen"]:
-        why = "named on the command line, or an open defect" if name in event["pinned"] else ""
-        why = why or ("drawn by chance" if name in event["explored"] else "chosen")
+        why = _why(event, name) or "chosen"
         told = reasons.get(name, "")
         runs.append([name, told if why == "chosen" and told else f"{why}; {told}" if told else why])
     out = [["left out", "takes", "because"]]
@@ -97,7 +116,8 @@ def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list
         [item["benchmark"], duration_text(item["cost_seconds"]), item["reason"]]
         for item in event["pruned"]
     ]
-    lines = table(runs, width=width).splitlines() if len(runs) > 1 else []
+    lines = [f"shares of defects below are {_guessed(event)}"] if _guessed(event) else []
+    lines += table(runs, width=width).splitlines() if len(runs) > 1 else []
     if len(out) > 1:
         lines += table(out).splitlines()
     return [*lines, *(f"note: {note}" for note in event["notes"])]

@@ -145,11 +145,22 @@ def model_lines(story: ModelStory) -> list[str]:
     lines = [f"model: {story.reason}"]
     if not story.models:
         return lines
+    lines += _warnings(story)
     lines += [story.how, *table([_MODEL_HEAD, *model_cells(story)]).splitlines()]
     if story.groups:
         lines.append(f"calibration within {story.horizon / 3600:.4g} h, by predicted risk")
         lines += table([_GROUP_HEAD, *group_cells(story)]).splitlines()
     return lines
+
+
+def _warnings(story: ModelStory) -> list[str]:
+    """Return a line for a chosen model that its own backtest speaks against."""
+    return [
+        f"warning: {row.model} predicted worse than one rate for all nodes in its own backtest (skill "
+        f"{row.skill:.3f}): do not choose by it which nodes or benchmarks to leave out"
+        for row in story.models
+        if row.chosen and row.skill is not None and row.skill < 0
+    ]
 
 
 _MODEL_HEAD = ["model", "C", "skill", "predicted/observed", ""]
@@ -255,6 +266,7 @@ def _story_blocks(story: ModelStory | None) -> str:
     if story is None:
         return ""
     parts = [f"<h2>Which model</h2><p>{html.escape(story.reason)}</p>"]
+    parts += [f"<p><b>{html.escape(line)}</b></p>" for line in _warnings(story)]
     if story.models:
         parts.append(f"<p class='faint'>{html.escape(story.how)}</p>")
         parts.append(_table(_MODEL_HEAD, model_cells(story)))

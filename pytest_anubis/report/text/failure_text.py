@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.metric import loss_text, told_by_medians
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reference
 from pytest_anubis.report.text.numbers import (
     certainty_text,
@@ -121,8 +121,8 @@ def _without(rows: Sequence[list[str]], *columns: str) -> list[list[str]]:
 def summary_sentence(verdict: MetricVerdict) -> str:
     """Return a bad verdict in one line: metric, value, how far from what is expected, component.
 
-    Where the median moved about as much as the distribution did, the medians tell it; otherwise (a tail,
-    two modes) the sentence says that the distribution is worse.
+    The loss is that of the distribution, as in every table; where the median's is another one (a tail, two
+    modes) the sentence says that the distribution is meant, and which part of the values differs.
     """
     blame = f": {verdict.component}" if verdict.component else ""
     value, expected, similarity = verdict.value, verdict.expected, verdict.similarity
@@ -142,8 +142,8 @@ def summary_sentence(verdict: MetricVerdict) -> str:
     worse = value < expected if verdict.better == "higher" else value > expected
     low, high = sorted((value, expected))
     alike = low / high if worse and high > 0 else 1.0
-    if worse and 1 - alike >= (1 - similarity) / 2:
-        lost = loss_text(alike, verdict.better, verdict.unit)
+    if told_by_medians(similarity, alike) and not verdict.part:
+        lost = loss_text(similarity, verdict.better, verdict.unit)
         text = f"{verdict.metric} {lost}: {shown}, expected {value_text(expected)}"
     else:
         shape = loss_text(similarity, verdict.better, verdict.unit, than="normal", shape=True)
@@ -151,6 +151,7 @@ def summary_sentence(verdict: MetricVerdict) -> str:
             f"{verdict.metric} is distributed {shape}, "
             f"median {shown}, expected {value_text(expected)}"
         )
+        text += f": {verdict.part}" if verdict.part else ""
     return f"{text} ({compared}){blame}"
 
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from pytest_anubis.core.baseline import SEPARATES, Baseline, Criterion, Finding
+from pytest_anubis.core.baseline import (
+    SEPARATES,
+    Baseline,
+    Criterion,
+    Exclusion,
+    Finding,
+    UnlikeNode,
+)
+from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.verdict import HOST
 from pytest_anubis.report.text.numbers import (
     count_text,
     lost_text,
@@ -16,7 +27,14 @@ from pytest_anubis.report.text.numbers import (
 from pytest_anubis.report.text.text_table import clip, table
 
 MOST = 60
-"""Rows and exclusions shown; a wide baseline is read in its file."""
+"""Rows shown; a wide baseline is read in its file."""
+
+SICK = 20
+"""Nodes named without ``-v``: the worst of them, on one screen."""
+FEW = 3
+"""Nodes that a folded line still names."""
+_NUMBER = re.compile(r"[\d.]+")
+_BEYOND = ", beyond the limit of "
 
 ALIKE = 4
 """Findings of one kind that are printed: what they say of a fifth metric is what they said of four."""
@@ -27,18 +45,27 @@ CHECKS = 200
 """Characters for the names of the checks without a metric: two lines."""
 
 
-def learned_lines(baseline: Baseline) -> list[str]:
-    """Return the summary of a baseline that was just learned."""
+def learned_lines(
+    baseline: Baseline, *, verbose: bool = False, see: Sequence[Sequence[str]] = ()
+) -> list[str]:
+    """Return the summary of a baseline that was just learned.
+
+    Args:
+        baseline: As learned.
+        verbose: Every criterion, every node and every sample that was left out has its line.
+        see: Command lines that show the nodes that are named; ``NODE`` in them is the worst node's name.
+    """
     lines = [f"hardware class {baseline.hardware_class}"]
     shown = sorted(baseline.criteria, key=lambda c: (c.benchmark, c.metric.name, c.group, c.scope))
+    most = None if verbose else MOST
     if shown:
         header = [
             *("benchmark", "metric", "centre", "unit", "units", "repeatability"),
             *("threshold", "smallest detectable loss"),
         ]
-        lines += table([header, *(_row(criterion) for criterion in shown[:MOST])]).splitlines()
-    if len(shown) > MOST:
-        lines.append(f"... and {len(shown) - MOST} more criteria, all in the file")
+        lines += table([header, *(_row(criterion) for criterion in shown[:most])]).splitlines()
+    if most is not None and len(shown) > most:
+        lines.append(f"... and {len(shown) - most} more criteria, all in the file")
     nodes = f"{len(baseline.nodes)} nodes" if not baseline.one_machine else "nodes: 1"
     excluded = f", {len(baseline.exclusions)} samples left out" if baseline.exclusions else ""
     lines.append(
@@ -50,13 +77,42 @@ def learned_lines(baseline: Baseline) -> list[str]:
             f"{count_text(len(baseline.checks), 'check')} without a metric that every node must pass too: "
             + clip(", ".join(check.test.rpartition("/")[2] for check in baseline.checks), CHECKS)
         )
-    for exclusion in baseline.exclusions[:MOST]:
-        lines.append(
-            f"left out: {exclusion.node} {exclusion.device} {exclusion.benchmark} "
-            f"{exclusion.metric}: {exclusion.reason}"
-        )
-    lines += _self_check(baseline)
+    lines += _left_out(baseline.exclusions, verbose)
+    lines += _self_check(baseline, verbose, see)
     return lines + _findings(baseline.findings)
+
+
+def _left_out(exclusions: Sequence[Exclusion], verbose: bool) -> list[str]:
+    """Return a line a reason with its count and an example; if verbose, a line a sample."""
+    groups: dict[str, list[Exclusion]] = {}
+    for number, exclusion in enumerate(exclusions):
+        key = str(number) if verbose else _kind(exclusion.reason)
+        groups.setdefault(key, []).append(exclusion)
+    lines = []
+    for found in groups.values():
+        first = found[0]
+        example = f"{first.node} {first.device} {first.benchmark} {first.metric}: {first.reason}"
+        if len(found) == 1:
+            lines.append(f"left out: {example}")
+            continue
+        nodes = dict.fromkeys(exclusion.node for exclusion in found)
+        metrics = {(exclusion.benchmark, exclusion.metric) for exclusion in found}
+        of = ", ".join(nodes) if len(nodes) <= FEW else f"{len(nodes)} nodes"
+        same = len({exclusion.reason for exclusion in found}) == 1
+        lines.append(
+            f"left out: {len(found)} samples of {of} in {count_text(len(metrics), 'metric')}"
+            + (f": {first.reason}" if same else f", such as {example}")
+        )
+    hidden = len(exclusions) - len(groups)
+    return [*lines, "(-v names every sample that was left out)"] if hidden else lines
+
+
+def _kind(reason: str) -> str:
+    """Return what reasons have in common that differ in their numbers only."""
+    for kind in (_BEYOND, "disturbed: "):
+        if kind in reason:
+            return kind
+    return _NUMBER.sub("", reason)
 
 
 def _findings(findings: Sequence[Finding]) -> list[str]:
@@ -118,7 +174,32 @@ def population_lines(groups: Sequence[Criterion]) -> list[str]:
     return lines
 
 
-def _self_check(baseline: Baseline) -> list[str]:
+def _unlike(nodes: Sequence[UnlikeNode], verbose: bool, see: Sequence[Sequence[str]]) -> list[str]:
+    """Name the nodes that are no part of the healthy ones, worst first, and what to type to see them."""
+    if not nodes:
+        return []
+    lines = ["these nodes are sick or unlike the others, worst first:"]
+    for one in nodes if verbose else nodes[:SICK]:
+        where = f" on {one.device}" if one.device not in HOST else ""
+        lost = (
+            "differs from the others"
+            if one.better == "equal"
+            else loss_text(one.similarity, one.better, one.unit)
+        )
+        blame = f" [{one.component}]" if one.component else ""
+        lines.append(
+            f"  {one.node}: {one.benchmark.rpartition('/')[2]} {one.metric}{where} {lost}{blame}"
+            + ("" if one.rejected else "; not enough to reject it")
+        )
+    if len(nodes) > SICK and not verbose:
+        lines.append(f"  ... and {len(nodes) - SICK} more (-v names all)")
+    for command in see:
+        words = [nodes[0].node if word == "NODE" else word for word in command]
+        lines.append(f"see more: {shlex.join(words)}")
+    return lines
+
+
+def _self_check(baseline: Baseline, verbose: bool, see: Sequence[Sequence[str]]) -> list[str]:
     """Say what the limits do to the fleet that they were learned from."""
     check = baseline.self_check
     if check is None or not check.nodes:
@@ -142,7 +223,7 @@ def _self_check(baseline: Baseline) -> list[str]:
         lines.append(
             f"  {name}: rejects {count_text(item.nodes, 'node')}, {item.alone} of them alone"
         )
-    return lines
+    return lines + _unlike(check.unlike, verbose, see)
 
 
 def _place(finding: Finding) -> str:

@@ -24,8 +24,13 @@ from pytest_anubis.report.text.text_table import plain_line, wrap
 
 SHOWN = 40
 """Nodes shown without ``-v``: what is read on a screen or two; the worst are first."""
+MISSED = 4
+"""Benchmarks named that never ran on most of many nodes."""
 NAMED = 6
 """Names of nodes in one line about many."""
+LOOKED = 10
+"""Accepted nodes with something to be looked at that have a line of their own."""
+LOOK = "look at"
 LINES = 3
 """Lines of one node without ``-v``: a long trace stands in its dossier."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -57,10 +62,26 @@ class NodeRow:
         return min(found, key=lambda verdict: verdict.severity, default=None)
 
     @property
+    def only_absent(self) -> bool:
+        """Whether it is undecided for nothing but benchmarks that never ran on it."""
+        undecided = self.verdict.decision is Decision.UNDECIDED
+        return undecided and len(self.verdict.hindrances) == 1 < len(self.verdict.blocking)
+
+    @property
+    def look(self) -> MetricVerdict | None:
+        """Of an accepted node, what is to be looked at first; None where there is nothing."""
+        found = [verdict for verdict in self.told if verdict.worth_a_look]
+        if self.verdict.decision is not Decision.ACCEPTED:
+            return None
+        return min(found, key=lambda v: (*v.severity[:3], v.similarity or 0.0), default=None)
+
+    @property
     def trouble(self) -> str:
         """Kind of the worst trouble, or what an undecided node lacks."""
         if self.verdict.decision is Decision.REJECTED and self.worst is not None:
             return self.worst.trouble.value
+        if self.look is not None:
+            return LOOK
         return self._lacks.value if self.verdict.decision is Decision.UNDECIDED else ""
 
     @property
@@ -76,12 +97,12 @@ class NodeRow:
         rejected = self.verdict.decision is Decision.REJECTED
         bad = [v for v in self.told if v.outcome in _BAD]
         counts = Counter(verdict.trouble for verdict in bad)
-        if rejected and self.worst is not None:
+        if (rejected or self.look is not None) and self.worst is not None:
             counts[self.worst.trouble] -= 1
         open_ones = sum(verdict.outcome is Outcome.INCONCLUSIVE for verdict in self.told)
         counts[Trouble.UNCLEAR] = open_ones
         # What was never asked has no verdict, only a line.
-        counts[Trouble.MISSING] = max(0, len(self.verdict.blocking) - open_ones)
+        counts[Trouble.MISSING] = max(0, len(self.verdict.hindrances) - open_ones)
         if self.verdict.decision is Decision.UNDECIDED:
             counts[self._lacks] = max(0, counts[self._lacks] - 1)
         return ", ".join(f"{counts[kind]} {kind.value}" for kind in Trouble if counts[kind] > 0)
@@ -91,6 +112,11 @@ class NodeRow:
         """Why it is not accepted, in one sentence that begins with the part; of an accepted one its basis."""
         if self.verdict.decision is Decision.REJECTED and self.worst is not None:
             return worst_text(self.worst, self.cards)
+        if self.look is not None:
+            absent = (
+                f"; {count_text(len(self.verdict.absent), 'benchmark')} did not run and need not"
+            )
+            return worst_text(self.look, self.cards) + (absent if self.verdict.absent else "")
         if self.verdict.decision is Decision.UNDECIDED and self.verdict.blocking:
             return without_folders(plain_line(self.verdict.blocking[0]))
         said = self.verdict.headline.removeprefix(f"node {self.verdict.node} ")
@@ -117,7 +143,8 @@ def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
     told = summary_sentence(verdict)
     shape = " in its distribution" if " is distributed " in told else ""
     lost = loss_text(alike, verdict.better, verdict.unit, shape=bool(shape))
-    values = f"{value_text(verdict.value, verdict.unit)}, expected {value_text(verdict.expected)}"
+    values = f"{verdict.part}; median " if verdict.part else ""
+    values += f"{value_text(verdict.value, verdict.unit)}, expected {value_text(verdict.expected)}"
     near = verdict.reference in (Reference.PEERS, Reference.SELF) and verdict.population
     by = f" by {verdict.population}" if near else ""
     return f"{name}{where} {lost}{shape}: {values}{by}{blame}"
@@ -158,20 +185,41 @@ def fleet_lines(
         for row in ordered
     )
     parts = [f"{counts[decision]} {decision.value}" for decision in _ORDER]
+    looked = sum(row.look is not None for row in ordered)
+    parts[-1] += f" ({looked} of them to be looked at)" if looked else ""
     parts[0] += f" ({again} of them to be measured again first)" if again else ""
-    return [*lines, f"{count_text(len(ordered), 'node')}: {', '.join(parts)}"]
+    lines.append(f"{count_text(len(ordered), 'node')}: {', '.join(parts)}")
+    return [*lines, *_way_out(ordered)]
+
+
+def _way_out(rows: Sequence[NodeRow]) -> list[str]:
+    """Say how nodes are accepted that only lack what never ran on them; nothing where there are none."""
+    nodes = sum(row.only_absent for row in rows)
+    if not nodes:
+        return []
+    return [
+        f"{count_text(nodes, 'node')} undecided only for benchmarks that never ran there: run them, or say "
+        "what a node must have run: --require NAME (a component, benchmark or metric; can be given again; "
+        "--require any: whatever it ran)"
+    ]
 
 
 def _groups(ordered: Sequence[NodeRow], verbosity: int) -> list[list[NodeRow]]:
     """Put nodes that are told in one line together, in order; of those that are rejected each has its own."""
     many = sum(row.verdict.decision is Decision.ACCEPTED for row in ordered) > NAMED
     groups: dict[tuple[object, ...], list[NodeRow]] = {}
+    looks = 0
     for number, row in enumerate(ordered):
         key: tuple[object, ...] = (number,)
-        if verbosity <= 0 and row.verdict.decision is Decision.UNDECIDED:
+        if verbosity <= 0 and row.only_absent:
+            key = (Decision.UNDECIDED,)
+        elif verbosity <= 0 and row.verdict.decision is Decision.UNDECIDED:
             key = (Decision.UNDECIDED, row.cause, row.rest)
+        elif verbosity <= 0 and row.look is not None:
+            looks += 1
+            key = (LOOK,) if looks > LOOKED else key
         elif verbosity <= 0 and many and row.verdict.decision is Decision.ACCEPTED:
-            key = (Decision.ACCEPTED,)
+            key = (Decision.ACCEPTED, bool(row.verdict.absent))
         groups.setdefault(key, []).append(row)
     return list(groups.values())
 
@@ -183,20 +231,34 @@ def _row(group: Sequence[NodeRow]) -> str:
         shown = ", ".join(row.verdict.node for row in group[:NAMED])
         more = f", and {len(group) - NAMED} more" if len(group) > NAMED else ""
         names = f"{len(group)} nodes ({shown}{more})"
-    head = f"{first.verdict.decision.value:9} {first.trouble:10} {names}"
+    head = f"{first.verdict.decision.value:9} {first.trouble:12} {names}"
+    if len(group) > 1 and first.look is not None:
+        return f"{head}, too; -v says what"
     if len(group) > 1 and first.verdict.decision is Decision.ACCEPTED:
-        return head
+        absent = f": {_absence(group)}, which was not required" if first.verdict.absent else ""
+        return head + absent
+    if len(group) > 1 and first.only_absent:
+        return f"{head}: {_absence(group)}; nothing that ran has failed"
     rest = f"; also {first.rest}" if first.rest else ""
     retest = first.verdict.decision is Decision.REJECTED and first.verdict.triage is Triage.RETEST
     again = "; measure again first" if retest else ""
     return f"{head}: {first.cause}{rest}{again}"
 
 
+def _absence(group: Sequence[NodeRow]) -> str:
+    """Return how many benchmarks never ran on each node of a group, and which ones on most of them."""
+    counts = sorted({len(row.verdict.absent) for row in group})
+    many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+    often = Counter(name for row in group for name in row.verdict.absent).most_common(MISSED)
+    named = ", ".join(f"{without_folders(name)} on {nodes}" for name, nodes in often)
+    return f"{many} benchmarks of the baseline never ran on each, or left no result (most often {named})"
+
+
 def _details(row: NodeRow) -> list[str]:
     """Return everything that was found about a node, one line each."""
     found = sorted((v for v in row.told if v.outcome in _BAD), key=lambda v: v.severity)
     lines = [
-        f"  {v.outcome.value:8} {v.trouble.value:10} {worst_text(v, row.cards)}" for v in found
+        f"  {v.outcome.value:8} {v.trouble.value:12} {worst_text(v, row.cards)}" for v in found
     ]
     steps = dict.fromkeys(v.action for v in found if v.action)
     lines += [f"  next step: {plain_line(step)}" for step in steps]

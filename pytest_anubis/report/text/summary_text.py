@@ -74,7 +74,7 @@ def coverage_text(node: NodeVerdict) -> str:
     baseline = f" against baseline {node.baseline}" if node.baseline else ""
     text = f"judged{baseline}: {counts}"
     if node.blocking:
-        text += f"; {len(node.blocking)} in the way of acceptance"
+        text += f"; {len(node.hindrances)} in the way of acceptance"
     if node.listed:
         text += f"; {len(node.listed)} not judged"
     if node.residual_risk is not None:

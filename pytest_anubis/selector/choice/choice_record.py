@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest
+from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, exposing_open
 
 
 def choice_record(
@@ -16,12 +16,13 @@ def choice_record(
     Args:
         choice: The choice.
         request: What was asked.
-        pinned: Benchmarks that were named explicitly.
+        pinned: Benchmarks that run whatever is chosen: named explicitly, or they exposed an open defect.
     """
     plan, inputs = choice.plan, choice.inputs
     unknown = inputs.risk is None
     blind = bool(inputs.lacking) and plan.method == "everything"
     unreadable = {"unreadable": inputs.unreadable} if inputs.unreadable else {}
+    exposing = exposing_open(inputs.defects, [risk.node for risk in inputs.risks])
     return {
         **unreadable,
         "mode": request.mode,
@@ -40,6 +41,7 @@ def choice_record(
         "residual_interval": choice.interval_after(plan.chosen),
         "full_risk": None if unknown else float(plan.full_risk),
         "pinned": sorted(pinned),
+        "exposing": sorted(exposing.intersection(plan.chosen)),
         "unpriced": choice.unpriced,
         "chosen": plan.chosen,
         "explored": plan.explored,

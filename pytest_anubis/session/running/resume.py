@@ -105,7 +105,7 @@ _HARMLESS = frozenset(
             "allowed_processes",
         ),  # what was disturbed then says so itself
         *("baselines", "inventory"),  # compared by what they hold, wherever that lies
-        *("waivers", "other_machine"),  # they change no verdict, only how it counts
+        *("waivers", "other_machine", "require"),  # they change no verdict, only how it counts
     )
 )
 """Settings that no verdict depends on; deadlines end a test, and what has ended is not judged by them."""

@@ -19,6 +19,7 @@ from pytest_anubis.core.verdict import (
     Trouble,
 )
 from pytest_anubis.validator.deciding.machine_identity import strange_to
+from pytest_anubis.validator.deciding.requirement import HOW
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
@@ -38,6 +39,7 @@ def headline(
     evidence: RunEvidence,
     *,
     unneeded: str = "",
+    absent: Sequence[str] = (),
 ) -> str:
     """Return the headline.
 
@@ -50,6 +52,8 @@ def headline(
         baseline: What they rest on.
         evidence: What else is known.
         unneeded: Why nothing had to be measured; empty where something had to be.
+        absent: Benchmarks of the baseline that never ran: that are required, or, of an accepted node, that
+            are not.
     """
     subject = f"node {name}" if name else "the node"
     if decision is Decision.REJECTED:
@@ -66,13 +70,14 @@ def headline(
     if decision is Decision.UNDECIDED:
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
         waived = "".join(f"; {text}" for text in _answered_for(verdicts))
-        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}"
+        step = f". Next step: {HOW}" if len(absent) > 1 else ""
+        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}{step}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
     if risk is not None and evidence.residual_interval is not None:
         low, high = map(percent_text, evidence.residual_interval)
         at_risk += f" (95 % within {low} to {high})"
-    reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence))
+    reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence, absent))
     if unneeded:
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
     judged = len(
@@ -149,9 +154,18 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
     return f" (learned from {len(baseline.nodes)} nodes{doubt})"
 
 
-def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[str]:
+def _reservations(
+    verdicts: Sequence[MetricVerdict], evidence: RunEvidence, absent: Sequence[str]
+) -> list[str]:
     """Return what the acceptance does not cover, by name."""
-    found = _answered_for(verdicts)
+    found = []
+    if evidence.required:
+        skipped = _names(_reasons(verdicts, Reason.NOT_RUN))
+        missed = [*(name.rpartition("/")[2] for name in absent), *skipped]
+        only = f"required was only {', '.join(evidence.required)}"
+        did = f"; {len(missed)} did not run: {', '.join(missed)}" if missed else ""
+        found.append(only + did)
+    found += _answered_for(verdicts)
     for reason, what in (
         (Reason.WAIVED, "waived by xfail marks"),
         (Reason.REPEATED, "failed at first and passed when repeated"),
@@ -161,12 +175,18 @@ def _reservations(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> l
         if names:
             count = f"{len(names)} " if reason is Reason.WAIVED else ""
             found.append(f"{count}{what}: {', '.join(names)}")
-    marginal = (v for v in verdicts if v.outcome is Outcome.MARGINAL and v.reason in _UNUSUAL)
+    marginal = (
+        v
+        for v in verdicts
+        if v.worth_a_look and (v.reason in _UNUSUAL or v.outcome is Outcome.PASS)
+    )
     unusual = sorted(marginal, key=lambda verdict: verdict.severity)
     if unusual:
         first, more = unusual[0], f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         how = "changed within its run"
-        if first.reason is Reason.UNUSUAL and first.similarity is not None:
+        if first.part:
+            how = f"in its distribution: {first.part}"
+        elif first.reason is Reason.UNUSUAL and first.similarity is not None:
             how = loss_text(first.similarity, first.better, first.unit)
         found.append(f"to be looked at: {_names([first])[0]} ({how}){more}")
     without = {(v.benchmark, v.metric, v.group) for v in _reasons(verdicts, Reason.NO_CRITERION)}

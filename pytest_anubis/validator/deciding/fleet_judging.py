@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from pytest_anubis.validator.judging.column_judging import (
     judge_columns,
     judge_populations,
 )
+from pytest_anubis.validator.judging.device_split import beside_devices
 from pytest_anubis.validator.judging.history_judging import judge_latest
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
 from pytest_anubis.validator.judging.population_shift import NAMED, class_findings, settle_shift
@@ -91,6 +92,7 @@ def judge_fleet(
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
     waivers: Sequence[Waiver] | None = None,
     other_machine: bool = False,
+    required: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -110,6 +112,7 @@ def judge_fleet(
             nothing was measured on it.
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
+        required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
@@ -137,7 +140,9 @@ def judge_fleet(
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
-        nodes += gathered.decide(key, baseline, fail_on, require_all, other_machine)
+        told = {"other_machine": True} if other_machine else {}
+        told |= {"required": tuple(required)} if required else {}
+        nodes += gathered.decide(key, baseline, fail_on, require_all, told)
         findings += class_findings(key, shifts)
         notes += _too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
@@ -164,7 +169,7 @@ def _judge_class(
             if judged.criterion is None and len(judged.population):
                 lonely.append(judged.population)
             else:
-                yield find_changes(settle_shift(judged)[0], baseline)
+                yield find_changes(beside_devices(settle_shift(judged)[0]), baseline)
     besides = [_undecided(beside, baseline) for beside in judge_by_peers(lonely)]
     alone = [place for place, one in enumerate(besides) if not isinstance(one, PeerColumns)]
     for place, judged in zip(
@@ -303,13 +308,11 @@ class _Nodes:
         baseline: Baseline | None,
         fail_on: Literal["fail", "marginal"],
         require_all: bool,
-        other_machine: bool,
+        told: Mapping[str, Any],
     ) -> list[tuple[NodeVerdict, NodeDetail]]:
         found = []
         for name, verdicts in self._verdicts.items():
-            evidence = self._known(name)
-            if other_machine:
-                evidence = replace(evidence, other_machine=True)
+            evidence = replace(self._known(name), **told)
             verdict = judge_node(
                 verdicts,
                 baseline=baseline,

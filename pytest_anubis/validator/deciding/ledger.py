@@ -6,7 +6,7 @@ that was deselected, a device that was left out and a benchmark that is gone lea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck, Unjudged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -83,16 +83,23 @@ def uncovered_components(baseline: Baseline) -> dict[str, list[Unjudged]]:
     return dict(sorted(without.items()))
 
 
-def uncovered(baseline: Baseline) -> list[str]:
+def uncovered(
+    baseline: Baseline, required: Callable[[str, str, str], bool] = lambda *_: True
+) -> list[str]:
     """Return one line for every component that was measured in learning and has no criterion left.
 
     One metric that is too noisy is told; a component without any that can fail was not tested at all.
+
+    Args:
+        baseline: What the node is held against.
+        required: From benchmark, metric and component to whether it must be answered.
     """
     return [
         f"NOT_TESTED {component}: none of its metrics can be judged here: "
         + "; ".join(f"{item.metric}: {item.reason}" for item in items)
         + "; learn again with more or longer rounds, or on a quieter machine"
         for component, items in uncovered_components(baseline).items()
+        if any(required(item.benchmark, item.metric, component) for item in items)
     ]
 
 

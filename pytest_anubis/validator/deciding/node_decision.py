@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline, Criterion
@@ -15,11 +16,17 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Triage,
+    without_absent,
 )
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import Answers, unanswered, uncovered, unplanned
 from pytest_anubis.validator.deciding.machine_identity import strange_to
+from pytest_anubis.validator.deciding.requirement import (
+    Requirement,
+    absence_line,
+    absent_benchmarks,
+)
 from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines
 
 _ALLOWED = "the baseline is of one other machine, and was to be used here all the same"
@@ -44,7 +51,8 @@ def judge_node(
     in this run, on every device, and whose plain checks were run: a criterion without a verdict, an
     INCONCLUSIVE one and a test that did not report block. What has no criterion or does not apply here is
     listed and does not block; what was waived, pruned or repeated is listed too, and named in the headline. A
-    waiver that has expired blocks where it covers anything of the run.
+    waiver that has expired blocks where it covers anything of the run. Where the evidence says what is
+    required, what else never ran, or was skipped, is listed and named in the headline.
 
     Args:
         verdicts: All metric verdicts of the node, in any order; those of the evidence too.
@@ -71,15 +79,28 @@ def judge_node(
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
     checks = baseline.checks if baseline else ()
-    blocking, listed, noted = _blockers(verdicts, criteria, {check.test for check in checks})
-    others = (line for line in evidence.blockers if line != broken_off)
-    blocking, noted = [*others, *blocking], [*noted, *evidence.notes]
+    required = Requirement(evidence.required)
+    needed, spared = required.divided(criteria)
+    planned = {benchmark for benchmark, _ in evidence.planned}
+    absent = absent_benchmarks(verdicts, criteria, planned)
+    blocking, listed, noted = _blockers(
+        verdicts, criteria, {check.test for check in checks}, required, absent
+    )
+    more = (line for line in evidence.blockers if line != broken_off)
+    blocking, noted = [*more, *blocking], [*noted, *evidence.notes]
     if evidence.residual_risk is None and any(v.reason is Reason.PRUNED for v in verdicts):
         blocking.append("benchmarks were left out, and nobody knows at which risk")
     explained = len(blocking)
-    blocking += unanswered(verdicts, criteria, devices=evidence.devices, answers=answers)
-    blocking += unplanned(verdicts, checks, evidence.planned)
-    blocking += uncovered(baseline) if baseline is not None else []
+    ask = partial(unanswered, verdicts, devices=evidence.devices, answers=answers)
+    due = [check for check in checks if required.covers(check.test)]
+    blocking += ask(needed)
+    blocking += unplanned(verdicts, due, evidence.planned)
+    if required.names and criteria:
+        listed += ask(spared)
+        rest = [check for check in checks if check not in due]
+        listed += unplanned(verdicts, rest, evidence.planned)
+        blocking = [*required.unknown(criteria, baseline), *blocking]
+    blocking += uncovered(baseline, required.covers) if baseline is not None else []
     if baseline is None and expected is None:
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
@@ -88,6 +109,13 @@ def judge_node(
     strange = strange_to(baseline, name, *evidence.machines)
     if strange and not evidence.other_machine:
         blocking.insert(0, strange)
+    due_ones = {criterion.benchmark for criterion in needed}
+    short = [benchmark for benchmark in absent if benchmark in due_ones]
+    if short and len(absent) > 1:  # one line about all of them, before those about each
+        others = without_absent(blocking, short)
+        told = set(others)
+        each = [line for line in blocking if line not in told]
+        blocking = [*others, absence_line(short, criteria), *each]
     if require_all:
         blocking, listed, noted = [*blocking, *listed, *noted], [], []
     if strange and evidence.other_machine:  # somebody decided it: told, in the way of nothing
@@ -105,7 +133,15 @@ def judge_node(
         node=name,
         decision=decision,
         headline=headline(
-            name, decision, bad, blocking, verdicts, baseline, evidence, unneeded=unneeded
+            name,
+            decision,
+            bad,
+            without_absent(blocking, short) if len(absent) > 1 else blocking,
+            verdicts,
+            baseline,
+            evidence,
+            unneeded=unneeded,
+            absent=short if blocking else absent,
         ),
         components=tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)),
         blocking=tuple(dict.fromkeys(blocking)),
@@ -119,6 +155,7 @@ def judge_node(
         triage=_first([v.triage for v in bad or verdicts if v.outcome is not Outcome.PASS]),
         lowest=min((verdict.similarity or 0.0 for verdict in bad), default=None),
         noted=tuple(dict.fromkeys(noted)),
+        absent=absent,
     )
 
 
@@ -138,7 +175,11 @@ def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVe
 
 
 def _blockers(
-    verdicts: Sequence[MetricVerdict], criteria: Sequence[Criterion], checks: Collection[str]
+    verdicts: Sequence[MetricVerdict],
+    criteria: Sequence[Criterion],
+    checks: Collection[str],
+    required: Requirement,
+    absent: Collection[str],
 ) -> tuple[list[str], list[str], list[str]]:
     """Return what is in the way, what was not judged and is not, and what was judged and should be known."""
     first: list[str] = []  # what the hardware says of itself
@@ -160,6 +201,9 @@ def _blockers(
             optional = verdict.reason in (Reason.PRUNED, Reason.WAIVED, Reason.NO_CRITERION) or (
                 verdict.reason is Reason.NOT_RUN and not needed
             )
+            if verdict.reason is Reason.NOT_RUN or verdict.benchmark in absent:
+                covers = required.covers(verdict.benchmark, verdict.metric, verdict.component)
+                optional = optional or not covers
             (listed if optional else blocking).append(_line(verdict))
         elif verdict.reason in (Reason.UNDETECTABLE, Reason.REPEATED) or (
             verdict.reason is Reason.HARDWARE and verdict.outcome is Outcome.MARGINAL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PacedForm
@@ -14,6 +14,7 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.changes.least_change import changes_of
 from pytest_anubis.validator.changes.segments import with_segments
 from pytest_anubis.validator.judging.column_judging import judge_columns
+from pytest_anubis.validator.judging.device_split import beside_devices
 from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
 from pytest_anubis.validator.similarity.pacing import pace_name, pace_populations, paced_forms_of
@@ -34,7 +35,7 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     The node's pooled values are held against the baseline's criteria for whole nodes, and the pace of the
     host against those for it. A metric without a criterion is compared with the other devices of this node,
     or else with its own earlier runs; a change within its run is told in any case. None of these can accept
-    a node.
+    a node. What passes only since the limit is wide is compared with the node's other devices, too.
 
     Args:
         run: The run, all tests reported.
@@ -50,13 +51,15 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     criteria = baseline.criteria if baseline else ()
     whole = [c for c in criteria if c.scope == "node"]
     forms = paced_forms_of(criteria)
-    if not open_ones and not whole and not forms:
+    hidden = {(v.benchmark, v.metric) for v in run.verdicts if v.reason is Reason.UNDETECTABLE}
+    if not open_ones and not whole and not forms and not hidden:
         return []
     broken = _failed_by_themselves(run)
     latest = {
         (m.benchmark, m.metric.name, m.device): m for m in run.measurements if m.test not in broken
     }
     found = list(_pooled(run, baseline, whole, list(latest.values())))
+    found += _beside(run, baseline, hidden, list(latest.values()))
     found += _pace(run, baseline, [m for m in latest.values() if m.pace], forms)
     lonely = {key: latest[key] for key in open_ones if key in latest}
     compared = _compared(run, lonely, open_ones, history)
@@ -91,6 +94,30 @@ def _pooled(
             judged = judge_columns(population, criterion, baseline=baseline)
             for verdict in judged.verdicts(baseline):
                 yield replace(verdict, test=mine[0].test)
+
+
+def _beside(
+    run: RunRecord,
+    baseline: Baseline | None,
+    hidden: Collection[tuple[str, str]],
+    measurements: Sequence[Measurement],
+) -> Iterator[MetricVerdict]:
+    """Yield what passes only since limits are wide, and is of the slower part of the node's devices."""
+    for criterion in baseline.criteria if baseline else ():
+        name = (criterion.benchmark, criterion.metric.name)
+        if criterion.scope == "node" or name not in hidden:
+            continue
+        mine = [
+            m
+            for m in measurements
+            if (m.benchmark, m.metric.name) == name and m.group == criterion.group
+        ]
+        tests = {m.device: m.test for m in mine}
+        for population in _populations(run, mine):
+            judged = beside_devices(judge_columns(population, criterion, baseline=baseline))
+            for row in judged.beside:
+                found = judged.verdict(row, baseline)
+                yield replace(found, test=tests[found.device])
 
 
 def _pace(

@@ -110,6 +110,7 @@ def decide_run(
         waivers=run.waivers,
         machines=frozenset({machine_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
+        required=_required(run),
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -183,7 +184,14 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         waivers=run.waivers,
         machines=frozenset({machine_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
+        required=_required(run),
     )
+
+
+def _required(run: RunRecord) -> tuple[str, ...]:
+    """Return what a run was told to require; empty: everything."""
+    told = run.settings.get("require")
+    return tuple(map(str, told)) if isinstance(told, list | tuple) else ()
 
 
 def _subject(verdict: MetricVerdict) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.verdict import SINGLE_VALUE
 from pytest_anubis.validator.judging.sequential_test import (
     CLEAR,
     CONFIRMING_LOOKS,
@@ -71,7 +72,7 @@ def certainty_of(
     mean = float(values.mean())
     failed = alike < limit
     if mean <= 0:  # a rate of nothing is as sure as it is bad; of what should be low it is the best
-        return Certainty(float(failed), "a single value" if len(values) == 1 else "")
+        return Certainty(float(failed), SINGLE_VALUE if len(values) == 1 else "")
     loss = -math.log(max(alike, LEAST_SIMILARITY))
     allowed = -math.log(max(limit, LEAST_SIMILARITY))
     error = _error(values, mean, criterion, looks)
@@ -133,7 +134,7 @@ def _retest(
     values: FloatArray, looks: int, loss: float, allowed: float, error: _Error | None
 ) -> str:
     if len(values) == 1:
-        return "a single value"
+        return SINGLE_VALUE
     if error is None:
         return ""
     beyond = error.chance(loss - allowed)

@@ -12,7 +12,12 @@ from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.changes.segments import Segments, with_segments
 from pytest_anubis.validator.judging.certainty import UNKNOWN, certainty_of
-from pytest_anubis.validator.judging.sample_judging import Subject, conclude, judge_row
+from pytest_anubis.validator.judging.sample_judging import (
+    Subject,
+    conclude,
+    judge_row,
+    part_of,
+)
 from pytest_anubis.validator.judging.verdict_table import (
     INCONCLUSIVE,
     NOT_TESTED,
@@ -52,6 +57,7 @@ class JudgedColumns:
         paced: Rows that were judged at the host's reference pace as well.
         current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
         waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
+        beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
     """
 
     population: Population
@@ -67,6 +73,7 @@ class JudgedColumns:
     paced: frozenset[int] = frozenset()
     current: Mapping[int, MetricVerdict] = field(default_factory=dict)
     waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
+    beside: Mapping[int, str] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
@@ -75,6 +82,9 @@ class JudgedColumns:
         if row in self.current:
             return self.current[row]
         full = self.settled(row, baseline)
+        if row in self.beside:
+            text = f"{full.text}; but {self.beside[row]}"
+            full = replace(full, outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text=text)
         found = self.changes.get(row)
         return full if found is None else with_segments(full, found)
 
@@ -111,7 +121,8 @@ class JudgedColumns:
         held = criterion_for(alike, criterion, looks)
         moved = reason is Reason.CLASS_SHIFT and self.shift is not None
         sure = UNKNOWN if moved else certainty_of(population.sample(row), alike, held, looks)
-        full = conclude(base, alike, held, baseline, sure=sure)
+        part = part_of(population.sample(row), alike, held)
+        full = conclude(base, alike, held, baseline, sure=sure, part=part)
         if not moved or self.shift is None:
             return full
         text = f"{full.text}; but most of the class moved alike: {self.shift.text}"

@@ -17,7 +17,7 @@ from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
-from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
+from pytest_anubis.validator.judging.sample_judging import conclude, judge_row, part_of
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     INCONCLUSIVE,
@@ -106,6 +106,7 @@ class PeerColumns(JudgedColumns):
             Reference.PEERS,
             f"{count} other devices of this node",
             sure,
+            part_of(values, alike, criterion),
         )
 
 

@@ -18,6 +18,7 @@ from pytest_anubis.core.metric import (
     loss_size,
     loss_text,
     told_apart,
+    told_by_medians,
 )
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -25,9 +26,8 @@ from pytest_anubis.validator.judging.certainty import UNKNOWN, Certainty, certai
 from pytest_anubis.validator.judging.verdict_table import criterion_for, decide, stricter
 from pytest_anubis.validator.similarity.distance import one_sided, trouble, uniformly_worse
 from pytest_anubis.validator.similarity.pacing import paced_criterion, paced_values
+from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_text
 
-NOTABLE = 0.02
-"""Loss beyond which the sentence says so when the medians explain less than half of it."""
 EQUAL = 0.995
 """Medians that are so much alike are called equal beside a distribution that is not, and a sample that is no
 more worse than this, with a median that is not, is called no worse."""
@@ -63,6 +63,7 @@ class Said(NamedTuple):
     expected: float
     reference: Reference
     population: str
+    part: str = ""
 
 
 def judge_sample(
@@ -152,7 +153,8 @@ def judge_sample(
         alike = one_sided(array, criterion.centre, better)
     held = criterion_for(alike, criterion, looks)
     sure = certainty_of(array, alike, held, looks)
-    verdict = conclude(base, alike, held, baseline, reference, population, sure)
+    part = part_of(array, alike, held)
+    verdict = conclude(base, alike, held, baseline, reference, population, sure, part)
     paced = paced_values(array, pace, criterion)
     if paced is None:
         return verdict
@@ -219,6 +221,7 @@ def conclude(
     reference: Reference = Reference.FLEET,
     population: str = "",
     sure: Certainty = UNKNOWN,
+    part: str = "",
 ) -> MetricVerdict:
     """Complete a verdict from a one-sided similarity; a disturbed sample cannot reject.
 
@@ -230,6 +233,7 @@ def conclude(
         reference: What the criterion stands for.
         population: What it was learned from, in words.
         sure: How sure the loss is, from `certainty_of`.
+        part: Which part of its values is far off, from `part_of`.
     """
     outcome, reason, threshold = decide(alike, criterion)
     # Load makes a machine slow, not wrong: an exact value that differs is none of its doing.
@@ -237,7 +241,7 @@ def conclude(
     if excused and outcome in (Outcome.FAIL, Outcome.MARGINAL):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
     rests = population or rests_on(criterion, baseline)
-    said = Said(outcome, reason, alike, threshold, criterion.typical, reference, rests)
+    said = Said(outcome, reason, alike, threshold, criterion.typical, reference, rests, part)
     retest = sure.retest if outcome is Outcome.FAIL else ""
     text = _sentence(base, said, criterion)
     return MetricVerdict(
@@ -270,7 +274,14 @@ def conclude(
         disturbance=base.disturbance,
         evidence=base.evidence,
         action=base.action,
+        part=part,
     )
+
+
+def part_of(values: FloatArray, alike: float, criterion: Criterion) -> str:
+    """Say which part of a sample is far off, where only a part is."""
+    metric = criterion.metric
+    return part_text(values, alike, criterion.centre, metric.better, metric.unit)
 
 
 def limit_of(expected: float, threshold: float, better: Direction) -> float:
@@ -364,12 +375,13 @@ def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: i
     of_medians = low / high if worse and high > 0 else 1.0
     if not worse and alike >= EQUAL:
         return f"{state}: no worse"
-    if 1 - alike <= NOTABLE or 1 - of_medians >= (1 - alike) / 2:
+    if 1 - alike <= NOTABLE or (told_by_medians(alike, of_medians) and not said.part):
         return f"{state}: {loss_text(alike, base.better, base.unit, decimals=decimals)}"
     shape = loss_text(alike, base.better, base.unit, shape=True, decimals=decimals)
     median = loss_text(of_medians, base.better, base.unit)
     equal = low >= EQUAL * high
-    return f"{state}; its distribution is {shape}, its median {'equal' if equal else median}"
+    part = f": {said.part}" if said.part else ""
+    return f"{state}; its distribution is {shape}, its median {'equal' if equal else median}{part}"
 
 
 def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -32,6 +33,7 @@ from pytest_anubis.validator.similarity.centre import (
     repeatability,
 )
 from pytest_anubis.validator.similarity.distance import worse
+from pytest_anubis.validator.similarity.partial_loss import part_text
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
@@ -132,7 +134,9 @@ def _of_fleet(
     flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
     slower = slower & flagged
     healthy = rows.usable & ~flagged
-    excluded = exclusions + tuple(_too_far(population, losses, flagged & ~slower, alpha))
+    excluded = exclusions + tuple(
+        _too_far(population, losses, flagged & ~slower, alpha, centre.tolist())
+    )
     minority = _no_majority(population, usual & ~slower, healthy & usual, below + above, losses)
     if minority:
         return _without(population, rows, minority, excluded)
@@ -382,14 +386,22 @@ def _unusable(population: Population, rows: Rows) -> tuple[Exclusion, ...]:
 
 
 def _too_far(
-    population: Population, losses: FloatArray, flagged: BoolArray, alpha: float
+    population: Population,
+    losses: FloatArray,
+    flagged: BoolArray,
+    alpha: float,
+    centre: Sequence[float],
 ) -> list[Exclusion]:
     better, unit = population.metric.better, population.metric.unit
     found = []
     for row in np.flatnonzero(flagged).tolist():
         alike = max(0.0, 1 - float(losses[row]))
         decimals = told_apart(alike, alpha, better)
-        said = loss_text(alike, better, unit, than="the centre", decimals=decimals)
+        part = part_text(population.sample(row), alike, centre, better, unit)
+        said = loss_text(
+            alike, better, unit, than="the centre", shape=bool(part), decimals=decimals
+        )
+        said += f" in its distribution ({part})" if part else ""
         text = f"{said}, beyond the limit of {loss_size(alpha, better, decimals)}"
         found.append(_exclusion(population, row, text))
     return found

@@ -6,16 +6,16 @@ what is counted here is what the next nodes will meet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck
+from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck, UnlikeNode
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
-from pytest_anubis.validator.limits.healthy_null import HALF
+from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF
 from pytest_anubis.validator.similarity.centre import FEWEST
-from pytest_anubis.validator.similarity.usable_rows import BoolArray
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
 
 INTERVAL = 0.05
 """Chance that what was seen lies outside the interval that is stated: 95 %, as usual."""
@@ -48,14 +48,23 @@ def self_check(
     """
     by_metric: dict[tuple[str, str], set[str]] = {}
     trust = _trust([tail for tail in tails if tail is not None])
+    wrong: set[str] = set()  # by an exact metric, which no noise excuses
     for criterion, item, tail in zip(criteria, learned, tails, strict=True):
         if tail is None:
+            if criterion.metric.better == "equal":
+                found = {
+                    item.population.nodes[row] for row in np.flatnonzero(item.flagged).tolist()
+                }
+                by_metric[criterion.benchmark, criterion.metric.name] = found
+                wrong |= found
             continue
         beyond = _rejected(criterion, tail, rejects)
         found = by_metric.setdefault((criterion.benchmark, criterion.metric.name), set())
         found.update(tail.nodes[place] for place in np.flatnonzero(beyond).tolist())
         if sick:
             found.update(_sick_rejected(criterion, item, sick))
+    trust = {name: value for name, value in trust.items() if name not in wrong}
+    sick = sorted({*sick, *wrong})
     times: dict[str, int] = {}
     for found in by_metric.values():
         for name in found:
@@ -74,6 +83,7 @@ def self_check(
         upper=upper,
         holds=rate is None or (lower <= rate and rejected <= MOST_SICK * every),
         worst=tuple(worst[:SHOWN]),
+        unlike=_unlike(criteria, learned, {*times, *unlike}, times),
     )
     # A batch of sick nodes is no reason to leave out the metric that shows it.
     doubted = {key: found.difference(sick) for key, found in by_metric.items()}
@@ -110,6 +120,47 @@ def _worst(
     return sorted(
         rejecting, key=lambda item: (-item.alone, -item.nodes, item.benchmark, item.metric)
     )
+
+
+def _unlike(
+    criteria: Sequence[Criterion],
+    learned: Sequence[LearnedCriterion],
+    names: Collection[str],
+    rejected: Collection[str],
+) -> tuple[UnlikeNode, ...]:
+    """Return nodes and what they are worst in: the largest loss beyond a limit, else the rarest one."""
+    worst: dict[str, tuple[bool, float, int, int]] = {}
+    for number, (criterion, item) in enumerate(zip(criteria, learned, strict=True)):
+        known, codes = name_codes(item.population.nodes)
+        sought = np.array([name in names for name in known], dtype=np.bool_)[codes]
+        losses = np.where(sought, np.nan_to_num(item.losses), 0.0)
+        if criterion.metric.better == "equal":
+            losses = np.where(sought & item.flagged, np.maximum(losses, FLOOR), 0.0)
+        allowed = 1 - min(criterion.alpha, 1.0 if criterion.learned is None else criterion.learned)
+        scale = max(criterion.spread, FLOOR)
+        for row in np.flatnonzero(losses > 0).tolist():
+            loss = float(losses[row])
+            beyond = loss > allowed or criterion.metric.better == "equal"
+            found = (beyond, loss if beyond else loss / scale, -number, row)
+            name = known[codes[row]]
+            worst[name] = max(found, worst.get(name, found))
+    told = []
+    for name, (_, _, number, row) in worst.items():
+        criterion, item = criteria[-number], learned[-number]
+        told.append(
+            UnlikeNode(
+                node=name,
+                benchmark=criterion.benchmark,
+                metric=criterion.metric.name,
+                device=item.population.devices[row] if criterion.scope == "unit" else "",
+                component=criterion.component,
+                similarity=max(0.0, 1 - float(item.losses[row])),
+                unit=criterion.metric.unit,
+                better=criterion.metric.better,
+                rejected=name in rejected,
+            )
+        )
+    return tuple(sorted(told, key=lambda one: (not one.rejected, one.similarity, one.node)))
 
 
 def _sick_rejected(

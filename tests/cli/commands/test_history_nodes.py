@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from pytest_anubis.codec.input_limits import VARIABLE
-from pytest_anubis.report.pages.choice_report import choice_lines
+from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
+from pytest_anubis.report.pages.risk_report import ModelRow, ModelStory, model_lines
 from pytest_anubis.store.history import tables
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.fleet_history import read_fleet
@@ -133,8 +135,35 @@ def test_coverage_of_one_or_two_defects_is_called_that() -> None:
         "method": "exact", "lacking": (), "risk_before": None, "target": None, "explored": (),
         "unpriced": (), "optimal": True, "reached": True,
     }  # fmt: skip
-    assert "(known from 1 defect alone, which says little about others)" in choice_lines(event)[0]
-    assert "known from" not in choice_lines(event | {"defects": 3})[0]
+    assert "(a guess: 1 defect is known, the rest is assumed)" in choice_lines(event)[0]
+    assert "guess" not in choice_lines(event | {"defects": 3})[0]
+    known = event | {"risk_before": 0.1, "residual_risk": 0.01, "full_risk": 0.0, "horizon": 3600.0}
+    assert "1.0 % after these pass, a guess as well (full set" in choice_lines(known)[0]
+    more = event | {
+        "pinned": ["a", "b"],
+        "chosen": ["a", "b"],
+        "exposing": ["b"],
+        "notes": (),
+        "pruned": (),
+    }
+    lines = explain_lines(more)
+    assert lines[0] == "shares of defects below are a guess: 1 defect is known, the rest is assumed"
+    assert [line.split(maxsplit=1)[1] for line in lines[2:]] == [
+        "named on the command line",
+        "it exposed a defect that is still open",
+    ]
+
+
+def test_a_model_worse_than_one_rate_for_all_is_a_warning() -> None:
+    rows = [ModelRow(model="weibull", chosen=True, concordance=0.5, skill=-0.12, ratios=(1.0,))]
+    story = ModelStory(
+        reason="weibull: asked for", how="h", models=tuple(rows), groups=(), horizon=3600.0
+    )
+    lines = model_lines(story)
+    assert "warning: weibull predicted worse than one rate for all nodes" in lines[1]
+    assert "(skill -0.120)" in lines[1]
+    good = replace(story, models=(replace(rows[0], skill=0.1),))
+    assert not any("warning" in line for line in model_lines(good))
 
 
 def test_promote_keeps_the_baseline_that_it_replaces(here: Path) -> None:

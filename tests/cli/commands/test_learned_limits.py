@@ -67,9 +67,16 @@ def test_a_tie_is_marginal_until_somebody_decides(
     verdicts = json.loads(Path("out.json").read_text())["verdicts"]
     assert {v["verdict"] for v in verdicts} == {"PASS"}
     assert main(["baseline", "populations", path, "--both", "all", "--faster", "all"]) == 2
-    assert main(["learn", runs]) == 20
-    assert main(["baseline", "populations", path, "--both", "all"]) == 0
+    capsys.readouterr()
+    assert main(["learn", runs]) == 0  # learning anew forgets no decision
+    told = capsys.readouterr().out
+    assert "kept from the baseline before, since rate splits at the same place: both groups" in told
+    assert "somebody must decide" not in told
     assert main(["judge", runs, "--baseline", path]) == 0
+    moved = str(fleet(40, lambda node, _: 0.7 if node % 5 < 3 else 1.0))
+    assert main(["learn", moved]) == 20  # they are others
+    assert main(["baseline", "populations", path, "--both", "all"]) == 0
+    assert main(["judge", moved, "--baseline", path]) == 0
     assert main(["baseline", "populations", path, "--both", "other"]) == 2
     assert "other: no undecided group of that name" in capsys.readouterr().err
 

@@ -59,6 +59,7 @@ def test_the_first_line_of_one_bad_metric_stands_alone() -> None:
 
 def test_a_metric_where_less_is_better_is_above() -> None:
     slow = replace(SLOW, metric="latency", unit="us", better="lower", value=12.0, expected=10.0)
+    slow = replace(slow, similarity=10 / 12)
     assert summary_sentence(slow).startswith("latency 20 % longer: 12 us, expected 10 (")
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -197,3 +199,28 @@ def test_a_promise_counts_in_the_self_check() -> None:
     assert strict.self_check is not None
     assert strict.self_check.rejected > 20
     assert not strict.self_check.holds
+
+
+def test_sick_nodes_are_named_with_what_they_are_worst_in() -> None:
+    bad, fine, counts = rates(21, 40), rates(22, 40), np.zeros((40, 4, 5))
+    bad[7, 2] *= 0.7
+    fine[7] *= 0.9
+    fine[11, 0] *= 0.8
+    counts[3, 1] = 2.0
+    exact = replace(
+        metric("errors", counts), metric=Metric(name="errors", unit="count", better="equal")
+    )
+    check = learn(metric("bad", bad), metric("fine", fine), exact).self_check
+    assert check is not None
+    named = [(one.node, one.metric, one.device) for one in check.unlike]
+    assert sorted(named) == [
+        ("n003", "errors", "d1"),
+        ("n007", "bad", "d2"),
+        ("n011", "fine", "d0"),
+    ]
+    assert named[0][0] == "n003"  # nothing of it was right
+    slow = next(one for one in check.unlike if one.node == "n007")
+    assert (slow.component, slow.rejected) == ("part.bad", True)
+    assert slow.similarity == pytest.approx(0.7, abs=0.02)
+    assert check.rejected == len(named)
+    assert check.holds  # a wrong result is no healthy node's bad luck

@@ -1,0 +1,77 @@
+"""Decisions about slower groups of nodes outlive learning anew, where a metric splits at the same place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.store.baselines.baseline_files import (
+    BaselineError,
+    find_baseline,
+    load_baseline,
+)
+from pytest_anubis.validator.limits.second_population import decided
+
+SAME = 0.05
+"""Relative difference up to which both groups are those of before: a loss that matters is no smaller."""
+
+
+def with_kept_decisions(baseline: Baseline, folder: Path) -> tuple[Baseline, list[str]]:
+    """Return a baseline with what was decided about the same groups in the one that it replaces.
+
+    Args:
+        baseline: As learned.
+        folder: Where its file will stand, and the one before it stands, if there is one.
+
+    Returns:
+        The baseline, and one line for each metric that says what was kept.
+    """
+    try:
+        path = find_baseline(folder, baseline.hardware_class) if folder.is_dir() else None
+        before = (
+            None if path is None else load_baseline(path, hardware_class=baseline.hardware_class)
+        )
+    except (OSError, BaselineError):
+        return baseline, []  # a file that cannot be read decides nothing
+    if before is None:
+        return baseline, []
+    old = {_key(criterion): criterion for criterion in before.criteria}
+    criteria, kept = [], {}
+    for criterion in baseline.criteria:
+        what = _decision(criterion, old.get(_key(criterion)))
+        if what == "both" or what == "faster":
+            criterion = decided(criterion, what)
+            kept[criterion.metric.name] = what
+        criteria.append(criterion)
+    if not kept:
+        return baseline, []
+    changed = replace(baseline, criteria=tuple(criteria))
+    open_ones = set(changed.undecided)
+    findings = tuple(
+        finding
+        for finding in baseline.findings
+        if finding.kind != "undecided-population"
+        or finding.metric not in kept
+        or finding.metric in open_ones
+    )
+    words = {"both": "both groups are accepted", "faster": "only the faster group is accepted"}
+    lines = [
+        f"kept from the baseline before, since {name} splits at the same place: {words[what]} "
+        "(anubis baseline populations changes it)"
+        for name, what in sorted(kept.items())
+    ]
+    return replace(changed, findings=findings), lines
+
+
+def _key(criterion: Criterion) -> tuple[str, str, str, str]:
+    return criterion.benchmark, criterion.metric.name, criterion.group, criterion.scope
+
+
+def _decision(new: Criterion, old: Criterion | None) -> str:
+    """Return what was decided about the groups of a criterion, empty where nothing was or they are others."""
+    if old is None or old.second is None or new.second is None:
+        return ""
+    pairs = ((new.typical, old.typical), (new.second.typical, old.second.typical))
+    same = all(abs(now - then) <= SAME * max(now, then) for now, then in pairs)
+    return old.second.decided if same and old.metric.unit == new.metric.unit else ""

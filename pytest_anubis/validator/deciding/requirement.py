@@ -1,0 +1,118 @@
+"""Which benchmarks of the baseline never ran on a node, and which of them it must have run to be accepted.
+
+Unless somebody says what is required, all of it is. What did run is judged all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+
+ANYTHING = "any"
+"""Requires nothing by name: a node is judged on what it ran, of which something must have been judged."""
+NAMED = 6
+"""Components named in one line: the journal has every benchmark."""
+HOW = (
+    "run them, or say what is required: --anubis-require NAME ('anubis judge': --require NAME; 'any' for "
+    "whatever ran)"
+)
+
+
+class Requirement(NamedTuple):
+    """What a node must have run.
+
+    Attributes:
+        names: Components (with all that are part of them), benchmarks, metrics, or ``BENCHMARK METRIC``; a
+            benchmark with or without its file. Empty: everything.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def covers(self, benchmark: str, metric: str = "", component: str = "") -> bool:
+        """Return whether something is required."""
+        if not self.names:
+            return True
+        parts = component.split(".")
+        told = {".".join(parts[: number + 1]) for number in range(len(parts))}
+        short = {benchmark, benchmark.rpartition("/")[2], benchmark.rpartition("::")[2]}
+        told |= {metric, *short, *(f"{one} {metric}" for one in short)}
+        return not told.isdisjoint(self.names)
+
+    def of_criterion(self, criterion: Criterion) -> bool:
+        """Return whether a criterion must be answered."""
+        return self.covers(criterion.benchmark, criterion.metric.name, criterion.component)
+
+    def divided(self, criteria: Sequence[Criterion]) -> tuple[list[Criterion], list[Criterion]]:
+        """Return the criteria that must be answered, and the others."""
+        if not self.names:
+            return list(criteria), []
+        needed: list[Criterion] = []
+        spared: list[Criterion] = []
+        for criterion in criteria:
+            (needed if self.of_criterion(criterion) else spared).append(criterion)
+        return needed, spared
+
+    def unknown(self, criteria: Iterable[Criterion], baseline: Baseline | None) -> list[str]:
+        """Return one line for each name that the baseline does not know: a typo would require nothing."""
+        every = list(criteria)
+        checks: Sequence[PlainCheck] = baseline.checks if baseline else ()
+        unjudged = baseline.unjudged if baseline else ()
+        lines = []
+        for name in dict.fromkeys(self.names):
+            one = Requirement((name,))
+            known = (
+                name == ANYTHING
+                or any(map(one.of_criterion, every))
+                or any(one.covers(check.test) for check in checks)
+                or any(one.covers(u.benchmark, u.metric, u.component) for u in unjudged)
+            )
+            if not known:
+                lines.append(
+                    f"required {name}: the baseline has no such component, benchmark or metric; check "
+                    "its name"
+                )
+        return lines
+
+
+def absent_benchmarks(
+    verdicts: Iterable[MetricVerdict], criteria: Iterable[Criterion], planned: Collection[str]
+) -> tuple[str, ...]:
+    """Return the benchmarks of the baseline that never ran on a node, and that nothing explains, sorted.
+
+    Args:
+        verdicts: All metric verdicts of the node.
+        criteria: What the baseline expects.
+        planned: Benchmarks that its runs had a test for: what became of these is said by themselves.
+    """
+    met = {
+        verdict.benchmark
+        for verdict in verdicts
+        if not (
+            verdict.outcome is Outcome.NOT_TESTED
+            and verdict.reason is Reason.NOT_REPORTED
+            and verdict.metric
+        )
+    }
+    every = {criterion.benchmark for criterion in criteria} - {HOST_PACE}
+    return tuple(sorted(every.difference(met, planned)))
+
+
+def absence_line(absent: Collection[str], criteria: Sequence[Criterion]) -> str:
+    """Say in one line how many benchmarks never ran, of which parts, and what to do.
+
+    Args:
+        absent: Benchmarks that never ran and are required.
+        criteria: What the baseline expects.
+    """
+    every = {criterion.benchmark for criterion in criteria} - {HOST_PACE}
+    parts = list(
+        dict.fromkeys(c.component or c.benchmark for c in criteria if c.benchmark in absent)
+    )
+    more = ", ..." if len(parts) > NAMED else ""
+    return (
+        f"{len(absent)} of {len(every)} benchmarks never ran on this node, or left no result "
+        f"({', '.join(sorted(parts)[:NAMED])}{more})"
+    )

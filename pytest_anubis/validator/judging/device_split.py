@@ -1,0 +1,90 @@
+"""Devices of one node in a faster and a slower part, where the limit of the fleet is too wide to say so.
+
+Few nodes make wide limits, and a loss within them passes. Beside each other the devices of one node still
+show it, where a gap between two parts of them is no accident. It is to be looked at and rejects nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.verdict import Reason
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import MARGINAL, PASS, REASONS
+from pytest_anubis.validator.similarity.distance import TINY
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
+
+GAPS = {6: 6.6, 7: 4.2}
+"""How many times as wide as either part the gap has to be, by the number of devices: of so many alike with
+normal noise one node in a thousand has such a gap. Fewer devices show none."""
+GAP = 3.2
+"""The same of eight devices and more."""
+_UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
+
+
+def beside_devices(judged: JudgedColumns) -> JudgedColumns:
+    """Make MARGINAL what passes only since the fleet's limit is wide, and is of the slower part of its node.
+
+    Args:
+        judged: Verdicts on the devices of nodes; of pooled nodes and exact metrics nothing changes.
+    """
+    population, criterion = judged.population, judged.criterion
+    if criterion is None or criterion.scope == "node" or criterion.metric.better == "equal":
+        return judged
+    hidden = (judged.outcome == PASS) & (judged.reason == _UNDETECTABLE)
+    if not hidden.any():
+        return judged
+    _, node = name_codes(population.nodes)
+    names, run = name_codes(population.runs)
+    owner = node.astype(np.int64) * len(names) + run
+    known = ~np.isnan(judged.similarity) & ~np.isnan(judged.value)
+    found: dict[int, str] = {}
+    for one in np.unique(owner[hidden]).tolist():
+        rows = np.flatnonzero((owner == one) & known)
+        slow = slower_part(judged.value[rows], criterion.metric.better, criterion.alpha)
+        if slow is None:
+            continue
+        part, rest = judged.value[rows[slow]], judged.value[rows[~slow]]
+        low, high = sorted((float(np.median(part)), float(np.median(rest))))
+        metric = criterion.metric
+        lost = loss_text(low / high, metric.better, metric.unit, than="the others")
+        text = f"{len(part)} of the {len(rows)} devices of this node are {lost}"
+        found |= {row: text for row in rows[slow].tolist() if hidden[row]}
+    return judged if not found else _with(judged, found)
+
+
+def slower_part(values: FloatArray, better: str, alpha: float) -> BoolArray | None:
+    """Return which devices are the slower part, at most a half of them; None where no gap divides them.
+
+    Args:
+        values: Shape (n,), one for each device of a node.
+        better: The metric's direction.
+        alpha: Practical threshold: a gap within it does not matter.
+    """
+    count = len(values)
+    if count < min(GAPS) or values.min() <= 0:
+        return None
+    rates = -np.log(values) if better == "lower" else np.log(values)
+    order = np.argsort(rates, kind="stable")
+    ordered = rates[order]
+    least = GAPS.get(count, GAP)
+    for place in range(count // 2, 0, -1):
+        gap = ordered[place] - ordered[place - 1]
+        wide = max(ordered[place - 1] - ordered[0], ordered[-1] - ordered[place], TINY)
+        if gap > -np.log(alpha) and gap > least * wide:
+            slow = np.zeros(count, dtype=np.bool_)
+            slow[order[:place]] = True
+            return slow
+    return None
+
+
+def _with(judged: JudgedColumns, found: Mapping[int, str]) -> JudgedColumns:
+    outcome, reason = judged.outcome.copy(), judged.reason.copy()
+    rows = sorted(found)
+    outcome[rows], reason[rows] = MARGINAL, REASONS.index(Reason.UNUSUAL)
+    return replace(judged, outcome=outcome, reason=reason, beside=dict(found))

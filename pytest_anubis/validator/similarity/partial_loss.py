@@ -1,0 +1,56 @@
+"""Words for a sample of which only a part is worse: some values far off, the others as they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.validator.similarity.distance import TINY
+
+FAR = 1.25
+"""A value is far off from this ratio to the worst value of the centre on: five times the practical threshold
+beyond what the middle of the healthy units shows even once."""
+NOTABLE = 0.02
+"""Loss beyond which the words say whose it is: of the whole, or of a part of the values."""
+FEWEST = 5
+"""Values of a sample from which a part of them is worth words."""
+
+
+def part_text(
+    values: FloatArray, alike: float, centre: Sequence[float], better: str, unit: str
+) -> str:
+    """Say which part of a sample is far off, e.g. ``2 of 13 values are 3 times as long``; empty if none is.
+
+    Args:
+        values: Shape (n,), a usable sample.
+        alike: Its one-sided similarity to the centre.
+        centre: What is normal, ascending.
+        better: The metric's direction; of exact metrics nothing is said.
+        unit: The metric's unit.
+
+    Returns:
+        Nothing where half of the values or more are far off, or the median shows half of the loss: then it
+        is the whole that is worse.
+    """
+    if 1 - alike <= NOTABLE or better == "equal" or len(values) < FEWEST or not len(centre):
+        return ""
+    expected = max(float(np.median(np.asarray(centre))), TINY)
+    median = max(float(np.median(values)), TINY)
+    of_medians = expected / median if better == "lower" else median / expected
+    if 1 - of_medians >= (1 - alike) / 2:
+        return ""
+    if better == "lower":
+        ratio = max(centre[-1], TINY) / np.maximum(values, TINY)
+    else:
+        ratio = values / max(centre[0], TINY)
+    far = ratio <= 1 / FAR
+    count = int(far.sum())
+    if not 0 < 2 * count < len(values):
+        return ""
+    middle = float(np.median(values[far]))
+    lost = expected / middle if better == "lower" else middle / expected
+    verb = "is" if count == 1 else "are"
+    return f"{count} of {len(values)} values {verb} {loss_text(lost, better, unit)}"

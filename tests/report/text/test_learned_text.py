@@ -1,0 +1,81 @@
+"""Learning names who is sick and folds what was left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_anubis.core.baseline import Baseline, Exclusion, SelfCheck, UnlikeNode
+from pytest_anubis.report.text.learned_text import SICK, learned_lines
+
+SEE = (("anubis", "judge", "runs/"), ("anubis", "report", "runs/", "--node", "NODE"))
+
+
+def told(*nodes: UnlikeNode, verbose: bool = False, **more: object) -> list[str]:
+    check = SelfCheck(nodes=96, rejected=4, sick=4, rate=0.0, upper=0.04, holds=True, unlike=nodes)
+    baseline = Baseline(hardware_class="c", criteria=(), created="2026-01-01", self_check=check)
+    return learned_lines(replace(baseline, **more), verbose=verbose, see=SEE)  # type: ignore[arg-type]
+
+
+def sick(name: str, device: str = "2", similarity: float = 0.85, **more: object) -> UnlikeNode:
+    return UnlikeNode(
+        **{  # type: ignore[arg-type]
+            "node": name,
+            "benchmark": "s/t.py::test_gemm",
+            "metric": "rate",
+            "device": device,
+            "component": "gpu",
+            "similarity": similarity,
+            "unit": "TFLOP/s",
+            "better": "higher",
+            **more,
+        }
+    )
+
+
+def test_sick_nodes_are_named_with_metric_device_loss_and_what_to_type() -> None:
+    lines = told(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False))
+    assert lines[-4:] == [
+        "  n5: t.py::test_gemm rate on 2 15 % slower [gpu]",
+        "  n7: t.py::test_gemm rate 10 % slower [gpu]; not enough to reject it",
+        "see more: anubis judge runs/",
+        "see more: anubis report runs/ --node n5",
+    ]
+
+
+def test_of_many_sick_nodes_the_worst_are_named_and_all_if_verbose() -> None:
+    many = [sick(f"n{i}") for i in range(SICK + 3)]
+    assert "  ... and 3 more (-v names all)" in told(*many)
+    assert sum(line.startswith("  n") for line in told(*many)) == SICK
+    assert sum(line.startswith("  n") for line in told(*many, verbose=True)) == SICK + 3
+
+
+def test_what_was_left_out_is_one_line_a_reason() -> None:
+    missing = [
+        Exclusion(
+            node=f"n{i}", device="node", benchmark="b", metric=f"m{i}", reason="missing: gone"
+        )
+        for i in range(30)
+    ]
+    far = [
+        Exclusion(
+            node="n1",
+            device=str(i),
+            benchmark="b",
+            metric="m",
+            reason=f"{i + 6} % slower than the centre, beyond the limit of 5.0 %",
+        )
+        for i in range(4)
+    ]
+    one = Exclusion(
+        node="n2", device="0", benchmark="b", metric="m", reason="failed: return code 3"
+    )
+    given = (*missing, *far, one)
+    lines = [line for line in told(exclusions=given) if line.startswith("left out")]
+    assert lines == [
+        "left out: 30 samples of 30 nodes in 30 metrics: missing: gone",
+        "left out: 4 samples of n1 in 1 metric, such as n1 0 b m: 6 % slower than the centre, beyond the "
+        "limit of 5.0 %",
+        "left out: n2 0 b m: failed: return code 3",
+    ]
+    every = told(exclusions=given, verbose=True)
+    assert sum(line.startswith("left out") for line in every) == len(given)

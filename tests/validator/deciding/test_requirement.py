@@ -1,0 +1,113 @@
+"""A node that ran only some of the benchmarks: one line, and an explicit way out."""
+
+from __future__ import annotations
+
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
+from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
+from pytest_anubis.validator import judge_node
+
+PARTS = {"gemm": "gpu.compute", "hbm": "gpu.memory", "ib": "network.ib", "fio": "disk"}
+METRIC = Metric(name="rate", unit="GB/s", better="higher")
+BASELINE = Baseline(
+    hardware_class="c",
+    criteria=tuple(
+        Criterion(benchmark=name, metric=METRIC, centre=(1.0,), component=part)
+        for name, part in PARTS.items()
+    ),
+    created="-",
+    nodes=("x", "y", "z"),
+)
+
+
+def verdict(
+    benchmark: str, outcome: Outcome = Outcome.PASS, reason: Reason = Reason.WITHIN
+) -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome,
+        reason=reason,
+        benchmark=benchmark,
+        metric="rate",
+        component=PARTS[benchmark],
+        text="rate says why",
+        reference=Reference.FLEET,
+    )
+
+
+def node(*verdicts: MetricVerdict, require: tuple[str, ...] = (), name: str = "n1") -> NodeVerdict:
+    evidence = RunEvidence(required=require)
+    return judge_node(verdicts, baseline=BASELINE, node=name, evidence=evidence)
+
+
+GONE = verdict("ib", Outcome.NOT_TESTED, Reason.NOT_REPORTED)  # as imports mark it
+
+
+def test_what_never_ran_is_one_line_with_its_parts_and_the_way_out() -> None:
+    for found in (
+        node(verdict("gemm"), verdict("hbm")),
+        node(verdict("gemm"), verdict("hbm"), GONE),
+    ):
+        assert found.decision is Decision.UNDECIDED
+        assert found.absent == ("fio", "ib")
+        line = "2 of 4 benchmarks never ran on this node, or left no result (disk, network.ib)"
+        assert found.hindrances == (line,)
+        assert len(found.blocking) == 3  # each of them is told as well
+        assert f"neither accepted nor rejected: {line}. Next step: run them, or" in found.headline
+        assert "--anubis-require NAME" in found.headline
+
+
+def test_what_is_required_accepts_and_the_headline_names_what_did_not_run() -> None:
+    for require in (("gpu",), ("gemm", "hbm rate"), ("any",)):
+        found = node(verdict("gemm"), verdict("hbm"), GONE, require=require)
+        assert found.decision is Decision.ACCEPTED
+        assert f"required was only {', '.join(require)}; 2 did not run: fio, ib" in found.headline
+        assert len(found.listed) == 2
+
+
+def test_what_is_required_and_did_not_run_blocks_and_what_ran_rejects_all_the_same() -> None:
+    short = node(verdict("gemm"), verdict("hbm"), GONE, require=("gpu", "disk"))
+    assert short.decision is Decision.UNDECIDED
+    assert short.hindrances[0].startswith("1 of 4 benchmarks never ran on this node")
+    bad = verdict("hbm", Outcome.FAIL, Reason.BEYOND)
+    assert node(verdict("gemm"), bad, require=("gemm",)).decision is Decision.REJECTED
+    unclear = verdict("hbm", Outcome.INCONCLUSIVE, Reason.DISTURBED)
+    assert node(verdict("gemm"), unclear, require=("gemm",)).decision is Decision.UNDECIDED
+
+
+def test_nothing_is_accepted_for_a_typo_or_for_nothing_that_ran() -> None:
+    typo = node(*map(verdict, PARTS), require=("gpux",))
+    assert typo.decision is Decision.UNDECIDED
+    assert "required gpux: the baseline has no such component" in typo.blocking[0]
+    assert node(GONE, require=("any",)).decision is Decision.UNDECIDED
+
+
+def test_a_crash_or_a_test_that_was_cut_short_is_no_benchmark_that_never_ran() -> None:
+    evidence = RunEvidence(required=("gpu",), planned=frozenset({("ib", "node")}))
+    verdicts = [verdict("gemm"), verdict("hbm"), verdict("fio"), GONE]
+    found = judge_node(verdicts, baseline=BASELINE, node="n1", evidence=evidence)
+    assert found.decision is Decision.UNDECIDED
+    assert found.absent == ()
+
+
+def test_many_nodes_with_different_gaps_are_one_line_in_the_fleet() -> None:
+    rows = [
+        NodeRow(verdict=node(*map(verdict, ran), name=f"n{number}"))
+        for number, ran in enumerate((("gemm",), ("hbm", "ib"), ("fio", "gemm")))
+    ]
+    lines = fleet_lines(rows)
+    assert len(lines) == 3
+    assert lines[0].startswith(
+        "UNDECIDED missing      3 nodes (n0, n1, n2): 2 to 3 benchmarks of the baseline never ran on each"
+    )
+    assert "hbm on 2" in lines[0]
+    assert "3 nodes undecided only for benchmarks that never ran there" in lines[2]
+    assert "--require any" in lines[2]
