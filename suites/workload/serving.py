@@ -22,6 +22,9 @@ CHECKED_ELSE = 4
 """Examples of the batch whose result is computed in double precision too: one text, as texts are long; or
 four."""
 
+ODD = 0x9E3779B97F4A7C15
+"""Spreads the sums of several tensors over all bits: an odd number, so that none is lost."""
+
 
 class Serving:
     """One step of inference on a fixed batch, with weights, inputs and results in one element type.
@@ -80,6 +83,18 @@ class Serving:
             return f"no graphs on {self._device.type}"
         self._graph, reason = as_graph(self._once, self._device)
         return reason
+
+    def weights(self) -> int:
+        """Return a sum of all weights' bits, 0 to 2^64 - 1: every single bit that flips changes it.
+
+        A sum only, as it is taken twice in a test that lasts a second: a fingerprint takes ten times as long.
+        """
+        words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        total = 0
+        for tensor in self.model.state_dict().values():
+            bits = tensor.contiguous().view(-1).view(words[tensor.element_size()])
+            total = (total * ODD + int(bits.sum(dtype=torch.int64))) % (1 << 64)
+        return total
 
     def error(self) -> float:
         """Return |y - r| / |r| for the first examples of the batch, r the scores in double precision.
