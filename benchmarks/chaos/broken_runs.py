@@ -14,7 +14,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from faults import GOOD, SLOW
+from node_faults import GOOD, SLOW
 from toy_node import Area, Campaign, Ran, command, copy_of, end, outcome, run, start, suite
 
 _LOGGED = """\

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from evasions import Evasion, evasions
-from faults import Fault, device_faults, metric_faults, plain_faults
+from node_faults import Fault, device_faults, metric_faults, plain_faults
 from toy_node import (
     Area,
     Campaign,

@@ -110,11 +110,11 @@ def read_dcgm_diag(text: str) -> DiagRun:
     results = tuple(
         result for part in body.test_categories for test in part.tests for result in _results(test)
     )
-    error = body.runtime_error or output.runtime_error
-    if not results and not error:
+    broken = body.runtime_error or output.runtime_error
+    if not results and not broken:
         raise UnreadableOutput(TOOL, "no plugin says anything")
     version = output.metadata.version or body.version
-    return DiagRun(version=version, results=results, error=error)
+    return DiagRun(version=version, results=results, error=broken)
 
 
 def _results(test: _Test) -> Iterator[DiagResult]:

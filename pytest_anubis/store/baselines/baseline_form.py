@@ -45,6 +45,8 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
     for name in ("checks", "unjudged", "self_check", "promises", "machine"):
         if not plain[name]:
             del plain[name]
+    if "self_check" in plain and not plain["self_check"]["unlike"]:
+        del plain["self_check"]["unlike"]
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)
     return rounded
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -43,6 +41,7 @@ from pytest_anubis.validator.similarity.usable_rows import (
     rows_of,
     usual_rows,
 )
+from pytest_anubis.validator.similarity.usual_devices import usual_devices
 
 WEAK = 4
 """A criterion of so few units is marked weak: of four, two sick ones leave no majority."""
@@ -272,7 +271,7 @@ def _criterion(
         medians=tuple(medians.tolist()),
         nodes=nodes,
         units=units,
-        devices=_devices(population) if scope == "unit" else (),
+        devices=usual_devices(population) if scope == "unit" else (),
         least=max(1, min(ENOUGH_VALUES, smallest // SHORTER)),
         weak=count <= WEAK,
     )
@@ -283,28 +282,6 @@ def _count(population: Population, members: BoolArray) -> tuple[int, int]:
     _, codes = name_codes(population.nodes)
     nodes = len(distinct_codes(codes[members]))
     return nodes, nodes if nodes != 1 else int(members.sum())
-
-
-def _devices(population: Population) -> tuple[str, ...]:
-    """Return the devices that more than half of the nodes have measured it on, sorted.
-
-    One whose samples took no part in learning, for a disturbance perhaps, is expected all the same.
-    """
-    absent = (row for row, problem in population.problems.items() if problem.kind == "missing")
-    return _usual_devices(tuple(population.nodes), tuple(population.devices), frozenset(absent))
-
-
-@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
-def _usual_devices(
-    nodes_of: tuple[str, ...], devices: tuple[str, ...], absent: frozenset[int]
-) -> tuple[str, ...]:
-    if len(set(devices)) == 1:
-        return (devices[0],)
-    rows = zip(nodes_of, devices, strict=True)
-    pairs = {pair for row, pair in enumerate(rows) if row not in absent}
-    nodes = len({node for node, _ in pairs})
-    counts = Counter(device for _, device in pairs)
-    return tuple(sorted(device for device, count in counts.items() if 2 * count > nodes))
 
 
 def _too_few(population: Population, usable: BoolArray) -> str:
