@@ -124,7 +124,8 @@ def _metrics(records: list[RunRecord]) -> None:
 
 
 def _tests(records: list[RunRecord]) -> None:
-    seconds, duty, declared = defaultdict(list), defaultdict(list), {}
+    seconds, duty = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    declared: dict[str, float | None] = {}
     for record in records:
         declared |= {plan.test: plan.cost for plan in record.planned}
         for one in record.results:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.fault_injection.kernels import SHARED
-from benchmarks.fault_injection.links import RATE
-from benchmarks.fault_injection.possible import NotPossible
+from fault_kernels import SHARED
+from fault_links import RATE
+from not_possible import NotPossible
 
 PERIOD = 0.01  # seconds, a tenth of what quotas of the kernel have: every value has its share
 STREAMED = 256 << 20  # bytes of the neighbour's array: more than any last-level cache

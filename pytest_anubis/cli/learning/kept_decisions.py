@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.store.baselines.baseline_files import (
@@ -40,7 +41,7 @@ def with_kept_decisions(baseline: Baseline, folder: Path) -> tuple[Baseline, lis
     criteria, kept = [], {}
     for criterion in baseline.criteria:
         what = _decision(criterion, old.get(_key(criterion)))
-        if what == "both" or what == "faster":
+        if what:
             criterion = decided(criterion, what)
             kept[criterion.metric.name] = what
         criteria.append(criterion)
@@ -68,7 +69,7 @@ def _key(criterion: Criterion) -> tuple[str, str, str, str]:
     return criterion.benchmark, criterion.metric.name, criterion.group, criterion.scope
 
 
-def _decision(new: Criterion, old: Criterion | None) -> str:
+def _decision(new: Criterion, old: Criterion | None) -> Literal["", "both", "faster"]:
     """Return what was decided about the groups of a criterion, empty where nothing was or they are others."""
     if old is None or old.second is None or new.second is None:
         return ""

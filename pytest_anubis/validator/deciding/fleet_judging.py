@@ -140,7 +140,7 @@ def judge_fleet(
             done += 1
             if progress is not None:
                 progress(min(done, len(populations)), len(populations))
-        told = {"other_machine": True} if other_machine else {}
+        told: dict[str, Any] = {"other_machine": True} if other_machine else {}
         told |= {"required": tuple(required)} if required else {}
         nodes += gathered.decide(key, baseline, fail_on, require_all, told)
         findings += class_findings(key, shifts)

@@ -10,13 +10,13 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.fault_injection import links
-from benchmarks.fault_injection.possible import NotPossible
-from benchmarks.fidelity_peers.pair import NotHere, Pair, Take
+import fault_links as links
+from not_possible import NotPossible
+from peer_pair import NotHere, Pair, Take
 
 HIDDEN = (20e6, 80e6)  # bytes a second, the ends between which the link's rate is drawn
 
@@ -24,7 +24,14 @@ HIDDEN = (20e6, 80e6)  # bytes a second, the ends between which the link's rate 
 @contextmanager
 def disk() -> Iterator[list[Pair]]:
     """The disk through the benchmark beside one call of fio as a person types it."""
-    from suites.storage.fio import DEPTH, RANDOM_BLOCK, SEQUENTIAL_BLOCK, DiskFile, find_fio
+    from suites.storage.fio import (
+        DEPTH,
+        RANDOM_BLOCK,
+        SEQUENTIAL_BLOCK,
+        Direction,
+        DiskFile,
+        find_fio,
+    )
 
     program = find_fio()
     if program is None:
@@ -58,31 +65,33 @@ def disk() -> Iterator[list[Pair]]:
 
             return take
 
-        def mean(values: list[float]) -> float:
-            return statistics.fmean(values)
+        def through(kind: Callable[[Direction, float], list[float]], way: Direction) -> Take:
+            return lambda: statistics.fmean(kind(way, seconds))
+
+        ways: tuple[Direction, ...] = ("write", "read")
 
         yield [
             *(
                 Pair(
                     f"disk {d}, bytes/s",
                     "fio by hand",
-                    lambda d=d: mean(ours.sequential(d, seconds)),
+                    through(ours.sequential, d),
                     by_hand(d, SEQUENTIAL_BLOCK, "bw_bytes"),
                     0.95,
                     1.05,
                 )
-                for d in ("write", "read")
+                for d in ways
             ),
             *(
                 Pair(
                     f"disk random {d}, IOPS",
                     "fio by hand",
-                    lambda d=d: mean(ours.random(d, seconds)),
+                    through(ours.random, d),
                     by_hand(f"rand{d}", RANDOM_BLOCK, "iops"),
                     0.95,
                     1.05,
                 )
-                for d in ("write", "read")
+                for d in ways
             ),
         ]
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 Try = Callable[[random.Random, bool], bool]
 SIZE = 192  # rows of the matrices: small, since a bit is a bit
@@ -35,7 +36,7 @@ def product(dtype: str) -> Try:
 
         from suites.compute.kernels import Gemm, multiply
 
-        def spoilt(a, b, out) -> None:
+        def spoilt(a: Any, b: Any, out: Any) -> None:
             multiply(a, b, out)
             flip(out, draw)
 
@@ -55,7 +56,7 @@ def stream(operation: str, buffer: str) -> Try:
 
         plain = OPERATIONS[operation][1]
 
-        def spoilt(x, y, out) -> None:
+        def spoilt(x: Any, y: Any, out: Any) -> None:
             if buffer == "source":
                 flip(x, draw)
             plain(x, y, out)
@@ -128,7 +129,7 @@ def gradient(draw: random.Random, faulty: bool) -> bool:
     )
     if faulty:
 
-        def spoilt(_module, _inputs, output):
+        def spoilt(_module: Any, _inputs: Any, output: Any) -> Any:
             if output.dtype is not torch.float32:  # the reference, in double precision, is right
                 return output
             changed = output.detach().clone().view(-1)

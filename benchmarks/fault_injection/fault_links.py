@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.fault_injection.possible import NotPossible
+from not_possible import NotPossible
+
 from pytest_anubis.benchmarking import shaped_link
 from pytest_anubis.benchmarking.children import Child
 from pytest_anubis.benchmarking.ranks import Ranks

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from benchmarks.fault_injection.possible import NotPossible
+from not_possible import NotPossible
+
 from pytest_anubis.benchmarking.shaped_link import ShapedLink
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.hardware.timing import HostClock, rounds, warm_up
@@ -106,7 +107,7 @@ def _tcp(stack: ExitStack) -> Kernel:
 
 
 def _link(stack: ExitStack) -> Kernel:
-    from benchmarks.fault_injection.links import Transfer
+    from fault_links import Transfer
 
     kernel = Transfer(_shaped(stack), stack)
     kernel.rate()
@@ -114,7 +115,7 @@ def _link(stack: ExitStack) -> Kernel:
 
 
 def _reduction(stack: ExitStack) -> Kernel:
-    from benchmarks.fault_injection.links import Reduction
+    from fault_links import Reduction
 
     kernel = Reduction(_shaped(stack), stack)
     kernel.rate()
@@ -123,7 +124,7 @@ def _reduction(stack: ExitStack) -> Kernel:
 
 def _shaped(stack: ExitStack) -> ShapedLink:
     """Return the link that all kernels share, made by the first of them."""
-    from benchmarks.fault_injection import links
+    import fault_links as links
 
     if not SHARED:
         SHARED.append(links.make(stack))
@@ -131,7 +132,7 @@ def _shaped(stack: ExitStack) -> ShapedLink:
     return SHARED[0]
 
 
-def _cpu():
+def _cpu() -> Any:
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
