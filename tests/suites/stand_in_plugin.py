@@ -57,7 +57,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(test_step, "SEQUENCES", 4)
     monkeypatch.setattr(test_step, "SEQUENCE_BYTES", 1 << 20)
     tokens = Sizes(batch=1, length=16)
-    monkeypatch.setitem(BY_NAME["llama-small"].served, "card", tokens)  # type: ignore[arg-type]
+    monkeypatch.setitem(BY_NAME["llama-small"].served, "card", tokens)
     with stand_in(memory=MEMORY, rounded=False, cards=RANKS):
         yield
 
