@@ -31,7 +31,7 @@ _ACTION = (
 @pytest.mark.anubis(
     component="compute.dispatch",
     scope="device",
-    cost="1s",
+    cost="2s",
     timing="host",
     metrics=["dispatch_time"],
     goal=_GOAL,
@@ -52,7 +52,7 @@ def test_dispatch(anubis_metric: MetricFixture, anubis_device: DeviceFixture) ->
 @pytest.mark.anubis(
     component="compute.dispatch",
     scope="device",
-    cost="1s",
+    cost="2s",
     timing="host",
     metrics=["round_trip"],
     goal=_GOAL,

@@ -20,7 +20,7 @@ ROUNDS = 11
 @pytest.mark.anubis(
     component="memory.latency",
     scope="node",
-    cost="2s",
+    cost="3s",
     metrics=["load_latency"],
     goal="The CPU gets at its data as quickly as its class does",
     question="How long does one load take that has to wait for the one before?",
