@@ -381,7 +381,7 @@ def _with_earlier(goal: BenchmarkGoal, row: MetricAnswer, run: RunRecord) -> lis
 def _undeclared_earlier(
     goal: BenchmarkGoal, rows: Sequence[MetricAnswer], run: RunRecord
 ) -> list[MetricAnswer]:
-    """Return what an earlier run concluded of metrics that no mark names and the latest run did not record."""
+    """Return what an earlier run concluded of undeclared metrics that the latest one did not record."""
     known = {row.metric for row in rows}
     missing = [] if "" in known or goal.benchmark not in _known(run) else _rows(goal, run)
     names = {row.metric for row in missing if not row.declared} - known
