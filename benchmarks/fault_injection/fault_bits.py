@@ -19,7 +19,7 @@ ELEMENTS = 1 << 20
 FOOTPRINT = 1 << 20
 
 
-def flip(tensor, draw: random.Random) -> None:
+def flip(tensor: Any, draw: random.Random) -> None:
     """Flip one bit of a contiguous tensor."""
     import torch
 

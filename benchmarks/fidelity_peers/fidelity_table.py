@@ -11,6 +11,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from peer_programs import disk, link, tcp
 SOURCE = Path(__file__).with_name("peers.c")
 THREADS = len(os.sched_getaffinity(0))
 HUGE = 2 << 20
+SETTLE = 0.1  # seconds between turns: the threads of a library spin for some 30 ms after its last call
 
 
 def main(about: str) -> int:
@@ -59,6 +61,7 @@ def show(pair: Pair, rounds: int) -> bool:
     theirs: list[float] = []
     for number in range(rounds):
         for mine in (True, False) if number % 2 else (False, True):
+            time.sleep(SETTLE)
             (ours if mine else theirs).append(pair.ours() if mine else pair.theirs())
     ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
@@ -205,7 +208,7 @@ class Pointers:
     def __call__(self) -> float:
         """Make the chain at the first call: the library holds one at a time."""
         if self._made is None:
-            self._made = mmap.mmap(-1, self._size + HUGE)
+            self._made = mmap.mmap(-1, self._size + -self._size % HUGE + HUGE)
             self._made.madvise(mmap.MADV_HUGEPAGE)
             start = ctypes.addressof(ctypes.c_char.from_buffer(self._made))
             self._peers.chase_make(

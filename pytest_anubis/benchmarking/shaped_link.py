@@ -33,8 +33,9 @@ and short against any round."""
 LEAST_BURST = 16 << 10
 """Bytes of the bucket at least: a packet, and what the card's offloading makes of several."""
 
-LATENCY = "50ms"
-"""How long a packet may wait in the shaper's queue before it is dropped."""
+QUEUE = 64 << 20
+"""Bytes that may wait in the shaper's queue: more than TCP ever has under way, so that nothing is dropped.
+With a queue of 50 ms TCP lost packets and reached a half of the rate."""
 
 _NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-([ab])")
 _SECONDS = 20.0
@@ -105,7 +106,7 @@ class ShapedLink:
                 continue
             burst = max(LEAST_BURST, int(one * BURST_SECONDS))
             shaper = ["tbf", "rate", f"{int(one * 8)}bit", "burst", f"{burst}b"]
-            _run([*tc, "replace", "dev", INTERFACE, "root", *shaper, "latency", LATENCY])
+            _run([*tc, "replace", "dev", INTERFACE, "root", *shaper, "limit", f"{QUEUE}b"])
 
     def command(self, end: int, argv: Sequence[str] = ()) -> list[str]:
         """Return the arguments that run a program at one end, 0 or 1; without one what stands before it.

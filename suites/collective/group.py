@@ -144,7 +144,7 @@ class RankGroup(Ranks):
         Raises:
             ChildError: A rank failed or took too long.
         """
-        return float(max(answer["seconds"] for answer in self.ask_all("exchange", times=times)))
+        return max(float(one["seconds"]) for one in self.ask_all("exchange", times=times))
 
     def wrong_in_exchange(self) -> int:
         """Return how many elements of the prepared operation's result on known numbers are wrong anywhere."""

@@ -103,7 +103,7 @@ def test_all_reduce_by(
     import torch
 
     if torch.cuda.device_count() < 2:
-        pytest.skip("not applicable: the algorithms are NCCL's, between two accelerators or more")
+        pytest.skip("not applicable: fewer than two accelerators")
     if algorithm == "nvls" and torch.version.hip is not None:
         pytest.skip("not applicable: only NVIDIA's switches add")
     if algorithm == "nvls" and torch.cuda.get_device_capability(0) < (9, 0):
@@ -119,7 +119,7 @@ def test_all_reduce_by(
             group.prepare(size)
             rate = max(group.bus_bandwidth(size, 10) for _ in range(3))
         except ChildError as refused:
-            if algorithm == "nvls" and NO_ALGORITHM in str(refused):
+            if algorithm == "nvls" and NO_ALGORITHM in str(refused).lower():
                 pytest.skip(f"NCCL has no {variables['NCCL_ALGO']} on this node: {refused}")
             raise
         times = group.times_within(LOADED, size, rate)

@@ -152,7 +152,15 @@ class Launch:
 
     def count(self, launches: int) -> int:
         """Launch so many times from zero and return what the device counted."""
+
+        def launch_all() -> None:
+            for _ in range(launches):
+                self.run()
+
+        return self.counted(launch_all)
+
+    def counted(self, work: Callable[[], object]) -> int:
+        """Return what the device counted, from zero, in some work."""
         self._counter.zero_()
-        for _ in range(launches):
-            self.run()
+        work()
         return int(self._counter.item())

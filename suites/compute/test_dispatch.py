@@ -1,12 +1,26 @@
-"""Dispatch: what it costs to hand the device a piece of work."""
+"""Dispatch: what it costs to hand the device a piece of work, and the first one."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_anubis import DeviceFixture, MetricFixture
+from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
 
 LAUNCHES = 10_000
+IN_A_GRAPH = 1000
+"""Launches of a graph: its own launch is then a hundredth of its time."""
+
+REPLAYS = 10
+
+MODULE = "suites.compute.cold"
+STARTS = {"smoke": 3, "standard": 10, "soak": 30}
+"""Processes, one value each."""
+
+LOADING = 120.0
+"""Seconds that a process has to load torch."""
+
+STARTING = 120.0
+"""Seconds that a device has for its first result: some need half a minute to compile kernels."""
 _GOAL = "Small operations are limited by the device, not by the way to it"
 _ACTION = (
     "Compare CPU frequency governor, driver version and interrupt load with a healthy node; on an "
@@ -17,7 +31,7 @@ _ACTION = (
 @pytest.mark.anubis(
     component="compute.dispatch",
     scope="device",
-    cost="1s",
+    cost="2s",
     timing="host",
     metrics=["dispatch_time"],
     goal=_GOAL,
@@ -38,7 +52,7 @@ def test_dispatch(anubis_metric: MetricFixture, anubis_device: DeviceFixture) ->
 @pytest.mark.anubis(
     component="compute.dispatch",
     scope="device",
-    cost="1s",
+    cost="2s",
     timing="host",
     metrics=["round_trip"],
     goal=_GOAL,
@@ -60,3 +74,84 @@ def test_round_trip(anubis_metric: MetricFixture, anubis_device: DeviceFixture) 
     anubis_metric.measure("round_trip", there_and_back, unit="us", better="lower", clock="host")
     counted = launch.count(LAUNCHES)
     assert counted == LAUNCHES, f"{LAUNCHES} launches, the device counted {counted}"
+
+
+@pytest.mark.anubis(
+    component="compute.dispatch",
+    scope="device",
+    cost="3s",
+    metrics=["graph_time"],
+    goal=_GOAL,
+    question="How long do a thousand of the smallest operations take that were handed over as one graph?",
+    action="Compare driver and library versions, and the clock under load, with a healthy node",
+)
+def test_graph(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> None:
+    """A graph of launches runs without the host, and none is lost."""
+    if anubis_device.kind != "cuda":
+        pytest.skip(
+            "not applicable: no accelerator of NVIDIA's or AMD's, whose launches make a graph"
+        )
+    import torch
+
+    from suites.compute.kernels import Launch
+
+    launch = Launch(anubis_device.torch)
+    launch.run()  # libraries make what they need at their first use
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(IN_A_GRAPH):
+            launch.run()
+    anubis_metric.measure("graph_time", graph.replay, unit="us", better="lower")
+
+    def replay_all() -> None:
+        for _ in range(REPLAYS):
+            graph.replay()
+
+    counted = launch.counted(replay_all)
+    assert counted == REPLAYS * IN_A_GRAPH, (
+        f"{REPLAYS} graphs of {IN_A_GRAPH} launches, the device counted {counted}"
+    )
+
+
+def cold_start(device: str) -> float:
+    """Return the milliseconds from the first touch of a device to the first result, in a process of its own.
+
+    Raises:
+        AssertionError: The result is wrong.
+        ChildError: The process failed or took too long.
+    """
+    from pytest_anubis.benchmarking.children import Child
+
+    with Child(MODULE, name="cold start") as child:
+        child.ask({"do": "ready"}, timeout=LOADING)
+        found = child.ask({"do": "start", "device": device}, timeout=STARTING)
+    assert found["wrong"] == 0, f"{found['wrong']} elements of the first product are wrong"
+    return 1e3 * float(found["seconds"])
+
+
+@pytest.mark.anubis(
+    component="compute.start",
+    scope="device",
+    cost="15s",
+    deadline="600s",
+    timing="host",
+    metrics=["cold_start"],
+    goal="Work begins as soon as it is scheduled",
+    question="How long does a new process wait for its first result from the device?",
+    action="Switch the driver's persistence on; compare driver versions, and the time of each card alone "
+    "with that beside the others",
+)
+def test_cold_start(
+    anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
+) -> None:
+    """A process makes its context, loads a library and multiplies: in time, and right."""
+    if anubis_device.kind == "cpu":
+        pytest.skip("not applicable: a CPU needs no context")
+    device = str(anubis_device.torch)
+    anubis_metric.collect(
+        "cold_start",
+        lambda: cold_start(device),
+        unit="ms",
+        better="lower",
+        rounds=anubis_node.pick(**STARTS),
+    )

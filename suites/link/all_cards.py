@@ -97,7 +97,8 @@ class AllCards:
         """Return how many copies fill so many seconds, after one round to warm up."""
         self.rates(way, 1)
         slowest = min(self.rates(way, 2))
-        return max(1, math.ceil(seconds * slowest / (WAYS[way] * self.size)))
+        wanted: float = seconds * slowest / (WAYS[way] * self.size)
+        return max(1, math.ceil(wanted))
 
     def wrong_bytes(self) -> list[int]:
         """Return how many bytes arrived changed, of each card, when all copied both ways at once.

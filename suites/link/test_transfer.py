@@ -65,8 +65,10 @@ def test_both_ways(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
     """Copies there and back at once run at the link's rate, the sum of both, and every byte arrives."""
+    if anubis_device.kind == "cpu":
+        pytest.skip("not applicable: no accelerator")
     if anubis_device.kind not in ("cuda", "xpu"):
-        pytest.skip("not applicable: no accelerator with several queues")
+        pytest.skip("not applicable: an accelerator with one queue")
     from suites.link.transfer import Transfer
 
     size = anubis_node.pick(**SIZES)
@@ -132,8 +134,8 @@ def test_copies_of_all_cards(
     """All cards copy at once, each from a process near it: the slowest has its rate, every byte arrives."""
     import torch
 
-    kind = getattr(torch.accelerator.current_accelerator(check_available=True), "type", "cpu")
-    count = torch.accelerator.device_count() if kind in ("cuda", "xpu") else 0
+    kind = "cuda" if torch.cuda.device_count() else "xpu"
+    count = getattr(torch, kind).device_count()
     if count < 2:
         pytest.skip("not applicable: fewer than two accelerators")
     from suites.link.all_cards import WAYS, AllCards, Slowest

@@ -60,9 +60,10 @@ class Chase:
         """Return so many bytes in huge pages where the kernel gives them.
 
         The latency is then the memory's and not that of the page tables. They begin at a multiple of their
-        size, hence the room and the rounding.
+        size, hence the room and the rounding; at both ends, since the kernel gives whole ones only: without
+        it chance decided, run by run, whether the second-level cache was measured or its page walks.
         """
-        room = mmap.mmap(-1, size + _HUGE)
+        room = mmap.mmap(-1, size + -size % _HUGE + _HUGE)
         self._maps.append(room)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             room.madvise(mmap.MADV_HUGEPAGE)
@@ -108,6 +109,6 @@ class Chase:
         return list((ctypes.c_uint32 * self.lines).from_address(self._order.value or 0))
 
     def flip(self, line: int, bit: int) -> None:
-        """Flip one bit of the offset in a line: a memory fault, to see that it is noticed."""
+        """Flip one bit of the address in a line: a memory fault, to see that it is noticed."""
         place = (self._base.value or 0) + line * LINE + bit // 8
         ctypes.c_uint8.from_address(place).value ^= 1 << bit % 8

@@ -68,7 +68,7 @@ class Stream:
             for begin in range(0, elements, self._chunk):
                 part = source[begin : begin + self._chunk]
                 part.copy_(self._known(number, begin, len(part)))
-        self._x, self._y = sources[0], sources[-1]
+        self._x, self._y, self._sources = sources[0], sources[-1], len(sources)
         self._out = torch.full((1 if self._sums else elements,), -1.0, dtype=kind, device=device)
 
     @property
@@ -94,22 +94,29 @@ class Stream:
         return wrong if self._wrong_result(0) != before or before else self._x.numel()
 
     def _wrong(self, begin: int) -> int:
-        """Return how many elements of a chunk are wrong; where a sum was made, those of the source too."""
-        wrong = 0
-        if self._sums:
-            part = self._x[begin : begin + self._chunk]
-            known = self._known(0, begin, len(part))
-            wrong = int(torch.count_nonzero(part != known))
-        return wrong + (self._wrong_result(begin) if begin == 0 or not self._sums else 0)
+        """Return how many elements of a chunk are wrong, in what was written or in a source.
+
+        Rounding can hide a source's wrong bit from a sum of two, so sources are looked at, too.
+        """
+        broken = torch.zeros_like(self._x[begin : begin + self._chunk], dtype=torch.bool)
+        for number, source in enumerate((self._x, self._y)[: self._sources]):
+            part = source[begin : begin + self._chunk]
+            broken |= part != self._known(number, begin, len(part))
+        if not self._sums:
+            return int(torch.count_nonzero(broken | self._wrong_places(begin)))
+        return int(torch.count_nonzero(broken)) + (self._wrong_result(begin) if begin == 0 else 0)
 
     def _wrong_result(self, begin: int) -> int:
         if self._sums:
             return int(self._out.item() != _sum_of_ramp(self._x.numel(), PERIODS[0]))
+        return int(torch.count_nonzero(self._wrong_places(begin)))
+
+    def _wrong_places(self, begin: int) -> torch.Tensor:
         out = self._out[begin : begin + self._chunk]
         x, y = (self._known(number, begin, len(out)) for number in range(2))
         expected = torch.empty_like(out)
         self._expected(x, y, expected)
-        return int(torch.count_nonzero(out != expected))
+        return out != expected
 
     def _known(self, number: int, begin: int, length: int) -> torch.Tensor:
         """Return what belongs at a place of a source."""

@@ -41,7 +41,7 @@ def link() -> Iterator[Loopback]:
 )
 def test_tcp_rate(anubis_metric: MetricFixture, anubis_node: NodeFixture, link: Loopback) -> None:
     """One connection carries its rate, and what arrives is what was sent."""
-    size = anubis_node.pick(smoke=128 * MIB, standard=512 * MIB, soak=2048 * MIB)
+    size = anubis_node.pick(smoke=192 * MIB, standard=512 * MIB, soak=2048 * MIB)
     link.rate(size)  # opens the windows
     anubis_metric.collect("tcp_rate", lambda: link.rate(size) / 1e9, unit="GB/s", better="higher")
     assert link.intact(64 * MIB), "the bytes that arrived are not the bytes that were sent"
@@ -50,7 +50,7 @@ def test_tcp_rate(anubis_metric: MetricFixture, anubis_node: NodeFixture, link: 
 @pytest.mark.anubis(
     component="network.loopback",
     scope="node",
-    cost="1s",
+    cost="2s",
     metrics=["tcp_round_trip"],
     resources=["cpu", "network"],
     goal=_GOAL,
@@ -61,7 +61,7 @@ def test_tcp_round_trip(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, link: Loopback
 ) -> None:
     """A short message is back in time and unchanged."""
-    count = anubis_node.pick(smoke=2000, standard=10_000, soak=10_000)
+    count = anubis_node.pick(smoke=3000, standard=10_000, soak=10_000)
     link.round_trip(count)
     anubis_metric.collect(
         "tcp_round_trip", lambda: link.round_trip(count) * 1e6, unit="us", better="lower"

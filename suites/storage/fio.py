@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
+
+from pytest_anubis.benchmarking.tools import UnreadableOutput
 
 Direction = Literal["read", "write"]
 
@@ -30,6 +33,16 @@ DEPTH = 16
 
 CHECKED = 8 << 20
 """Bytes that the check writes and reads back."""
+
+READS = 70
+"""Percent of reads in the mixed load: what databases and training with checkpoints are taken to do."""
+
+PERCENTILES = {"50": "p50", "99": "p99", "99.9": "p999"}
+"""Percentiles of the latency as fio is asked for them -> what they are called in metrics."""
+
+DEVICES = Path("/dev")
+MEMORY = Path("/dev/shm")  # noqa: S108 - a file system of files, the only one among the devices
+"""Where nothing is ever written, and what there is an exception."""
 
 _START = 60.0
 _ENGINES = (("libaio", True), ("psync", True), ("libaio", False), ("psync", False))
@@ -57,20 +70,40 @@ class Way:
         return f"{self.engine}, {through}"
 
 
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """One window of mixed reads and writes.
+
+    Attributes:
+        rate: Operations a second, both kinds together.
+        latencies: ``read_p99`` and so on -> microseconds from handing a request over to its completion.
+    """
+
+    rate: float
+    latencies: dict[str, float]
+
+
 class DiskFile:
     """A file that is read and written; a context manager, as it is removed at the end.
 
+    Nothing but this file, in a new folder of its own, is ever written: no device, and nothing of others.
+
     Args:
-        folder: Where the file lies: the file system to measure.
+        folder: Where the file lies: the file system to measure; never a device, nor a folder of devices.
         size: Bytes of the file.
         program: Path of fio.
 
     Raises:
-        FioError: No way of doing I/O works there; the message is fio's own.
+        FioError: The folder is none for files, or no way of doing I/O works there; the message is fio's own.
     """
 
     def __init__(self, folder: Path, size: int, program: str) -> None:
         self._program = program
+        place = folder.resolve()
+        if not place.is_dir() or (
+            place.is_relative_to(DEVICES) and not place.is_relative_to(MEMORY)
+        ):
+            raise FioError(f"{folder} is no folder for files; choose one with --anubis-scratch")
         self._folder = tempfile.TemporaryDirectory(prefix="anubis-fio-", dir=folder)
         self.path = Path(self._folder.name) / "data"
         try:
@@ -101,6 +134,20 @@ class DiskFile:
         """Read or write blocks of 4 KiB at random places; return operations a second per window."""
         return self._windows(f"rand{direction}", RANDOM_BLOCK, seconds, "iops", 1.0)
 
+    def mixed(self, seconds: float) -> Mixed:
+        """Read and write blocks of 4 KiB at random places at once, `READS` percent of them reads.
+
+        Raises:
+            FioError: fio failed.
+        UnreadableOutput: It tells no latencies, as of a kind of which nothing was finished.
+        """
+        extra = [
+            *("--time_based", f"--runtime={round(1000 * seconds)}ms", f"--ramp_time={RAMP}ms"),
+            *(f"--rwmixread={READS}", f"--percentile_list={':'.join(PERCENTILES)}"),
+        ]
+        job = self._run("mixed", "randrw", RANDOM_BLOCK, self._size, extra, _START + seconds)
+        return read_mixed(job)
+
     def write_checked(self) -> None:
         """Write blocks with checksums in their headers, and read them back.
 
@@ -120,16 +167,18 @@ class DiskFile:
     def _windows(
         self, mode: str, block: int, seconds: float, log: str, scale: float
     ) -> list[float]:
-        prefix = self.path.with_name("log")
         extra = [
             "--time_based",
             f"--runtime={round(1000 * (seconds + LEAD))}ms",
             f"--ramp_time={RAMP}ms",
-            f"--write_{log}_log={prefix}",
+            f"--write_{log}_log=log",
             f"--log_avg_msec={WINDOW}",
         ]
         self._run("windows", mode, block, self._size, extra, timeout=_START + seconds)
-        text = Path(f"{prefix}_{log}.1.log").read_text(encoding="ascii")
+        try:
+            text = self.path.with_name(f"log_{log}.1.log").read_text(encoding="ascii")
+        except OSError as error:
+            raise UnreadableOutput("fio", f"no log_{log}.1.log: {error.strerror}") from error
         values = [scale * value for value in read_log(text)]
         if not values:
             raise FioError(f"fio logged nothing within {seconds:g} s")
@@ -156,10 +205,15 @@ class DiskFile:
         extra: Sequence[str],
         timeout: float = _START,
     ) -> dict[str, Any]:
+        if self.path.is_symlink() or (
+            self.path.exists() and not stat.S_ISREG(self.path.stat().st_mode)
+        ):
+            raise FioError(f"{self.path} is no plain file any more, and nothing else is written to")
         command = [
             self._program,
             f"--name={name}",
-            f"--filename={self.path}",
+            # From its own folder: a colon in a path would be the end of one file's name and another's begin.
+            f"--filename={self.path.name}",
             f"--rw={mode}",
             f"--bs={block}",
             f"--size={size}",
@@ -195,7 +249,8 @@ def read_result(name: str, code: int, output: str, errors: str) -> dict[str, Any
     """Return the first job of fio's JSON.
 
     Raises:
-        FioError: fio ended with an error, its job had one, or its output is not JSON.
+        FioError: fio ended with an error, or its job had one.
+        UnreadableOutput: It printed something else than a job in JSON.
     """
     if code:
         said = errors.strip() or output.strip()
@@ -204,15 +259,42 @@ def read_result(name: str, code: int, output: str, errors: str) -> dict[str, Any
     try:
         job: dict[str, Any] = json.loads(output[begin:])["jobs"][0]
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise FioError(f"fio {name} printed something else than JSON: {output[:200]!r}") from error
+        raise UnreadableOutput("fio", output or "nothing") from error
     if job.get("error"):
         raise FioError(f"fio {name}: error {job['error']}")
     return job
+
+
+def read_mixed(job: dict[str, Any]) -> Mixed:
+    """Return what one of fio's jobs says of reads and writes at once.
+
+    Raises:
+        UnreadableOutput: A kind of request is missing, or its percentiles are.
+    """
+    rate, latencies = 0.0, {}
+    for kind in ("read", "write"):
+        try:
+            rate += float(job[kind]["iops"])
+            found = {float(at): value for at, value in job[kind]["clat_ns"]["percentile"].items()}
+            for at, name in PERCENTILES.items():
+                latencies[f"{kind}_{name}"] = float(found[float(at)]) / 1e3
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UnreadableOutput("fio", f"no latencies of {kind}s: {error!r}") from error
+    return Mixed(rate, latencies)
 
 
 def read_log(text: str) -> list[float]:
     """Return the values of one of fio's logs: lines of time, value, direction, block size, ...
 
     Windows without a finished request are zero: the disk stood still, which is a result.
+
+    Raises:
+        UnreadableOutput: A line is none of these.
     """
-    return [float(line.split(",")[1]) for line in text.splitlines() if line.strip()]
+    values = []
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            values.append(float(line.split(",")[1]))
+        except (ValueError, IndexError) as error:
+            raise UnreadableOutput("fio", line) from error
+    return values

@@ -10,9 +10,16 @@ import pytest
 from pytest_anubis import MetricFixture, NodeFixture
 
 if TYPE_CHECKING:
-    from suites.storage.fio import Direction, DiskFile
+    from suites.storage.fio import Direction, DiskFile, Mixed
 
 MIB = 1 << 20
+WINDOWS = {"smoke": 5, "standard": 10, "soak": 60}
+"""Windows of the mixed load, each a run of fio of its own: fio has percentiles of whole runs only."""
+
+FILES = 2000
+"""Small files of a round: a tenth of a second where the file system is quick."""
+
+LATENCIES = [f"{kind}_latency_{at}" for kind in ("read", "write") for at in ("p50", "p99", "p999")]
 _GOAL = "Checkpoints and training data move at the rate of the class's disks"
 _ACTION = (
     "Read the drive's SMART log (wear, media errors, temperature), compare firmware and link width with "
@@ -84,3 +91,89 @@ def test_random_io(
         better="higher",
     )
     disk.write_checked()
+
+
+@pytest.mark.anubis(
+    component="storage.disk",
+    scope="node",
+    cost="45s",
+    profiles=("standard", "soak"),
+    metrics=["mixed_operation_rate", *LATENCIES],
+    resources=["disk"],
+    goal=_GOAL,
+    question="How many blocks of 4 KiB a second does the disk read and write at once, and how long do they "
+    "take?",
+    action=_ACTION
+    + "; high percentiles alone: garbage collection of a full drive, a queue that it shares",
+)
+def test_mixed_io(anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: DiskFile) -> None:
+    """Seventy reads to thirty writes keep their rate and their latencies, and what was written comes back."""
+    seconds = anubis_node.pick(smoke=0.5, standard=3.0, soak=10.0)
+    windows: list[Mixed] = []
+
+    def rate() -> float:
+        windows.append(disk.mixed(seconds))
+        return windows[-1].rate
+
+    rates = anubis_metric.collect(
+        "mixed_operation_rate",
+        rate,
+        unit="IOPS",
+        better="higher",
+        rounds=anubis_node.pick(**WINDOWS),
+    )
+    # Of the windows that count: those of an attempt that was disturbed are not among the rates.
+    counted = [window.latencies for window in windows if window.rate in rates]
+    for name in LATENCIES:
+        values = [latencies[name.replace("latency_", "")] for latencies in counted]
+        anubis_metric.record(name, values, unit="us", better="lower")
+    disk.write_checked()
+
+
+@pytest.mark.anubis(
+    component="storage.files",
+    scope="node",
+    cost="30s",
+    profiles=("standard", "soak"),
+    metrics=["file_create_rate", "file_stat_rate", "file_unlink_rate"],
+    resources=["disk"],
+    goal="Trees of small files are made, searched and removed as quickly as on the class's nodes",
+    question="How many small files a second does the file system make, look up and remove?",
+    action="Compare the file system, its mount options and how full it is with a healthy node, look for a "
+    "slow core, a security module or an indexer that looks at every file",
+)
+def test_small_files(anubis_metric: MetricFixture, anubis_node: NodeFixture) -> None:
+    """Small files are made, looked up and removed at their rates, and each holds what was written to it."""
+    from suites.storage.small_files import SmallFiles
+
+    with SmallFiles(anubis_node.scratch, FILES) as files:
+        for name, work in (
+            ("file_create_rate", files.create),
+            ("file_stat_rate", files.look),
+            ("file_unlink_rate", files.unlink),
+        ):
+            anubis_metric.collect(name, work, unit="files/s", better="higher")
+        wrong = files.wrong_files()
+    assert wrong == 0, f"{wrong} of {FILES} small files do not hold what was written to them"
+
+
+@pytest.mark.anubis(
+    component="storage.disk",
+    scope="node",
+    cost="30s",
+    profiles=("standard", "soak"),
+    metrics=["fsync_time"],
+    resources=["disk"],
+    goal=_GOAL,
+    question="How long does a write of 4 KiB take until the disk says that it is safe?",
+    action=_ACTION
+    + "; a drive whose write cache is off, or has lost its capacitor, takes ten times as long",
+)
+def test_fsync(anubis_metric: MetricFixture, anubis_node: NodeFixture) -> None:
+    """A short write that is waited for is safe in time, and is what was written."""
+    from suites.storage.small_files import SyncedFile
+
+    with SyncedFile(anubis_node.scratch) as file:
+        anubis_metric.measure("fsync_time", file.sync, unit="us", better="lower")
+        wrong = file.wrong_blocks()
+    assert wrong == 0, f"{wrong} blocks are not what was written to them last"

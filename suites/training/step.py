@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable
+from types import MethodType
 
 import torch
 from torch import nn
@@ -100,7 +102,9 @@ class TrainingStep:
         for group in self._optimizer.param_groups:
             if "capturable" in group:  # Adam counts its steps, by default on the host
                 group["capturable"] = True
-        self._graph, reason = as_graph(self._step, self._device, self._optimizer.zero_grad)
+        with warnings.catch_warnings():  # of the steps before, which are not captured
+            warnings.filterwarnings("ignore", message=".*capturable=True")
+            self._graph, reason = as_graph(self._step, self._device, self._optimizer.zero_grad)
         return reason
 
     def losses(self) -> tuple[float, float]:
@@ -219,8 +223,8 @@ def smooth(model: nn.Module) -> nn.Module:
                 setattr(module, name, nn.SiLU())
             elif isinstance(child, nn.MaxPool2d):
                 setattr(module, name, nn.AvgPool2d(child.kernel_size, child.stride, child.padding))
-            elif hasattr(child, "smooth"):
-                child.smooth()
+            elif isinstance(taken := getattr(child, "smooth", None), MethodType):
+                taken()
     return model
 
 

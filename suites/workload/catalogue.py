@@ -175,13 +175,12 @@ CATALOGUE = (
         shape={"inputs": 256, "width": 1024, "layers": 8, "classes": 100},
         parameters=64_131_172,
         cards=Sizes(batch=224, length=512),
-        cpu=Sizes(batch=2, length=8),
-        served={"card": Sizes(batch=224, length=512)},
+        served={"card": Sizes(batch=224, length=512), "cpu": Sizes(batch=4, length=16)},
         steps=(
             "training",
             "inference",
         ),  # not "bits": cuDNN's recurrent kernels sum in several streams
-        steps_cpu=("training",),
+        steps_cpu=("inference",),
     ),
     Workload(
         name="bert-base",
@@ -307,7 +306,8 @@ def require_step(workload: Workload, step: Step, dtype: str, kind: str) -> None:
     """Leave the test out, as not applicable, where a step is not made on this kind of device in this type."""
     if dtype in workload.types(step, kind):
         return
+    # The same words for all of them: a report folds them into one line.
     if not workload.types(step, kind):
         where = "accelerators" if kind == "cpu" else "a CPU"
-        pytest.skip(f"not applicable: this step of {workload.name} is made on {where} only")
-    pytest.skip(f"not applicable: {workload.name} in {dtype} is not for this kind of device")
+        pytest.skip(f"not applicable: this step of such a network is made on {where} only")
+    pytest.skip(f"not applicable: {dtype} is not measured with this network on this kind of device")

@@ -240,8 +240,8 @@ def _narrowing(dtype: torch.dtype) -> Callable[[nn.Module, object, object], None
 def _drawing(device: torch.device, dtype: torch.dtype, seed: int = SEED) -> Iterator[None]:
     """Make tensors on a device and in a type, and random numbers from a seed that nobody else sees."""
     before = torch.get_default_dtype()
-    cards = [] if device.type in ("cpu", "meta") else [device]
-    with torch.random.fork_rng(devices=cards, device_type=device.type if cards else "cuda"), device:
+    # The host's generator is put back; a card's begins anew with every drawing.
+    with torch.random.fork_rng(devices=[]), device:
         torch.manual_seed(seed)
         torch.set_default_dtype(dtype)
         try:

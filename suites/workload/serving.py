@@ -13,6 +13,7 @@ from torch import nn
 from pytest_anubis.benchmarking.placement import checking_device
 from suites.training.step import as_graph
 from suites.workload.catalogue import Sizes, Step, Workload
+from suites.workload.models.experts import Experts
 from suites.workload.models.language import Kept, LanguageModel
 from suites.workload.running import double_precision, draw, network
 
@@ -20,6 +21,9 @@ CHECKED = {"language": 1}
 CHECKED_ELSE = 4
 """Examples of the batch whose result is computed in double precision too: one text, as texts are long; or
 four."""
+
+ODD = 0x9E3779B97F4A7C15
+"""Spreads the sums of several tensors over all bits: an odd number, so that none is lost."""
 
 
 class Serving:
@@ -80,6 +84,18 @@ class Serving:
         self._graph, reason = as_graph(self._once, self._device)
         return reason
 
+    def weights(self) -> int:
+        """Return a sum of all weights' bits, 0 to 2^64 - 1: every single bit that flips changes it.
+
+        A sum only, as it is taken twice in a test that lasts a second: a fingerprint takes ten times as long.
+        """
+        words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        total = 0
+        for tensor in self.model.state_dict().values():
+            bits = tensor.contiguous().view(-1).view(words[tensor.element_size()])
+            total = (total * ODD + int(bits.sum(dtype=torch.int64))) % (1 << 64)
+        return total
+
     def error(self) -> float:
         """Return |y - r| / |r| for the first examples of the batch, r the scores in double precision.
 
@@ -128,7 +144,7 @@ class Serving:
 
     @contextmanager
     def _by_place(self) -> Iterator[None]:
-        mixed = [module for module in self.model.modules() if hasattr(module, "by_place")]
+        mixed = [module for module in self.model.modules() if isinstance(module, Experts)]
         for module in mixed:
             module.by_place = True
         try:

@@ -68,18 +68,14 @@ def right_scores(serving: Serving, dtype: str) -> None:
 @contextmanager
 def steady(serving: Serving) -> Iterator[None]:
     """Assert at the end that weights and scores are what they were at the beginning, bit for bit."""
-    from suites.workload.trajectory import fingerprint_of
-
-    weights = fingerprint_of(serving.model.state_dict().values())
+    weights = serving.weights()
     serving.run()
     scores = serving.output.clone()
     yield
     serving.run()
     wrong = wrong_elements(serving.output.contiguous(), scores.contiguous())
     assert wrong == 0, f"{wrong} of {scores.numel()} scores changed from one step to another"
-    assert fingerprint_of(serving.model.state_dict().values()) == weights, (
-        "a weight changed in memory while it was only read"
-    )
+    assert serving.weights() == weights, "a weight changed in memory while it was only read"
 
 
 @pytest.mark.anubis(

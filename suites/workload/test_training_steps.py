@@ -51,8 +51,8 @@ def test_training_step(
     assert sizes is not None
     try:
         sizes = fitting_batch(workload, sizes, device)
-    except NoRoomError as error:
-        pytest.skip(f"not applicable: {error}")
+    except NoRoomError as missing:
+        pytest.skip(f"not applicable: {missing}")
     step = training_step(workload, sizes, device, dtype)
     if workload.light:
         error = forward_error(step.model, workload, device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ import torch.distributed as dist
 
 from pytest_anubis.benchmarking.verification import flip_bit
 from suites.workload import data_parallel_rank
+from suites.workload.catalogue import BY_NAME, Sizes
 
 FAULT = "ANUBIS_TEST_FAULT"
 
@@ -28,5 +30,11 @@ def spoil(model: torch.nn.Module) -> None:
         flip_bit(weights.data, 5, 0)
 
 
+SHAPE = {"width": 64, "layers": 2, "heads": 4, "kept": 2, "inner": 96, "vocabulary": 256}
+"""Of a network whose steps take milliseconds."""
+
+
 if __name__ == "__main__":
+    small = replace(BY_NAME["llama-small"], shape=SHAPE, cpu=Sizes(batch=2, length=32))
+    BY_NAME["llama-small"] = small
     data_parallel_rank.main(*sys.argv[1:], spoil=spoil)

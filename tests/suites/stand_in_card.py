@@ -178,7 +178,7 @@ def stand_in(
     Yields:
         A namespace with ``graphs``, the graphs that were captured.
     """
-    card = SimpleNamespace(graphs=[], memory=memory)
+    card = SimpleNamespace(graphs=[], memory=memory, capturing=False)
     plain_autocast, plain_generator = torch.autocast, torch.Generator
 
     def autocast(kind: str, *arguments: Any, **given: Any) -> Any:
@@ -192,6 +192,9 @@ def stand_in(
         def wait_stream(self, _: Any) -> None:
             pass
 
+        def is_capturing(self) -> bool:
+            return bool(card.capturing)
+
     @contextmanager
     def block(*_: Any, **__: Any) -> Iterator[None]:
         yield
@@ -201,8 +204,12 @@ def stand_in(
         if not captures:
             raise RuntimeError("operation not permitted when stream is capturing\nmore")
         card.graphs.append(graph)
-        with graph:
-            yield
+        card.capturing = True
+        try:
+            with graph:
+                yield
+        finally:
+            card.capturing = False
 
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
@@ -213,6 +220,7 @@ def stand_in(
             patch.setattr(torch.accelerator, name, lambda *_: None)
         patch.setattr(torch.accelerator, "device_count", lambda: cards)
         patch.setattr(torch.accelerator, "current_accelerator", lambda **_: torch.device("cuda"))
+        patch.setattr(torch.accelerator, "current_stream", lambda *_: Stream())
         patch.setattr(torch.cuda, "mem_get_info", lambda *_: (card.memory, card.memory))
         patch.setattr(torch.cuda, "Stream", lambda *_: Stream())
         patch.setattr(torch.cuda, "current_stream", lambda *_: Stream())

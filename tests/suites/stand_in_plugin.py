@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE: it holds no assertion.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,6 +41,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(ranks, "module", "tests.suites.rank_on_a_card")
     monkeypatch.setitem(test_overlap.ON_ACCELERATORS, "order", 256)
 
+    small_loads(monkeypatch)
     profiles = ("smoke", "standard", "soak")
     monkeypatch.setitem(test_gemm.SIZES, "accelerator", dict.fromkeys(profiles, 256))
     monkeypatch.setattr(test_transfer, "SIZES", dict.fromkeys(profiles, 8 << 20))
@@ -55,6 +57,49 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(test_step, "SEQUENCES", 4)
     monkeypatch.setattr(test_step, "SEQUENCE_BYTES", 1 << 20)
     tokens = Sizes(batch=1, length=16)
-    monkeypatch.setitem(BY_NAME["llama-small"].served, "card", tokens)  # type: ignore[arg-type]
+    monkeypatch.setitem(BY_NAME["llama-small"].served, "card", tokens)
     with stand_in(memory=MEMORY, rounded=False, cards=RANKS):
         yield
+
+
+def small_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the burn, and the benchmarks of memory and shapes, two cards and sizes for a CPU."""
+    import torch
+
+    from suites.burn import test_cards, test_device
+    from suites.burn.cards import Cards
+    from suites.compute import cold, test_dispatch, test_shapes
+    from suites.memory import test_card_memory, test_patterns
+
+    profiles = ("smoke", "standard", "soak")
+    begin = Cards.__init__
+
+    def two_cards(cards: Cards, _: int, cores: int) -> None:
+        begin(cards, 2, cores, backend="gloo")
+
+    def start(_: str) -> float:
+        return 1e3 * float(cold.start({"device": "cpu"})["seconds"])
+
+    told = SimpleNamespace(L2_cache_size=1 << 20)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: told)
+    monkeypatch.setattr(Cards, "__init__", two_cards)
+    monkeypatch.setattr(test_dispatch, "cold_start", start)
+    small = {
+        "SIZE": 128,
+        "WARM_UP": 0.1,
+        "LOADS": 3,
+        "ALONE": 0.1,
+        "STEPPING": 1.0,
+        "COPIED": 1 << 20,
+    }
+    for name, value in small.items():
+        monkeypatch.setattr(test_cards, name, dict.fromkeys(profiles, value))
+    monkeypatch.setattr(test_cards, "SECOND", 0.1)
+    monkeypatch.setattr(test_cards, "short_type", lambda: "int8")
+    monkeypatch.setattr(test_shapes, "SIZES", dict.fromkeys(profiles, 128))
+    monkeypatch.setattr(test_device, "SIZES", {"accelerator": dict.fromkeys(profiles, 128)})
+    monkeypatch.setattr(test_shapes, "SHAPES", dict.fromkeys(test_shapes.SHAPES, (16, 64, 64, 1)))
+    monkeypatch.setattr(test_patterns, "PAUSE", dict.fromkeys(profiles, 0.1))
+    monkeypatch.setattr(test_patterns, "SHARE", 0.1)
+    monkeypatch.setattr(test_card_memory, "WRITTEN", dict.fromkeys(profiles, 8 << 20))
+    monkeypatch.setattr(test_card_memory, "SUMS", 4)

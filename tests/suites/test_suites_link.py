@@ -139,21 +139,12 @@ def test_copy_that_does_not_happen_or_goes_elsewhere_is_noticed() -> None:
         PeerCopies([(CARDS[2], CARDS[2])], MIB)
 
 
-@pytest.mark.usefixtures("link")
-def test_wrong_bit_fails_each_test_of_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_bit_fails_each_test_of_a_pair(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(target: torch.Tensor, source: torch.Tensor) -> None:
-        copy(target, source)
+        link.move(target, source)
         target[-1, 0] ^= 1
 
-    link = Link(1e9)
-
-    def moved(target: torch.Tensor, source: torch.Tensor) -> None:
-        link.move(target, source)
-        faulty(target, source)
-
-    move: dict[str, Any] = {"move": moved}
-    monkeypatch.setattr(stand_in_card, "time", SimpleNamespace(perf_counter=lambda: link.now))
-    monkeypatch.setattr(PeerCopies.__init__, "__kwdefaults__", move)
+    monkeypatch.setattr(PeerCopies.__init__, "__kwdefaults__", {"move": faulty})
     for test in (
         test_peer.test_peer_copy,
         test_peer.test_peer_kernel,
@@ -224,6 +215,7 @@ def test_slow_card_is_named_when_all_copy_and_a_changed_byte_is_noticed(
         assert both.wrong_bytes() == [0, 0]
         fault.write_text("wrong 0")
         monkeypatch.setattr(all_cards, "AllCards", lambda *_: nullcontext(both))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
         with pytest.raises(AssertionError, match=r"while all cards copied: \{'cuda:0': "):
             test_transfer.test_copies_of_all_cards(taken, Node(), said.__setitem__)
     assert list(taken.asked) == ["all_to_device_rate", "all_to_host_rate", "all_both_ways_rate"]

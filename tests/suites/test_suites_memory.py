@@ -106,6 +106,13 @@ def test_stream_notices_a_source_that_changed_in_memory(operation: str) -> None:
     assert stream.wrong_elements() == (2 if operation == "read" else 1)  # the element, and the sum
 
 
+def test_stream_notices_a_source_whose_wrong_bit_a_sum_rounds_away() -> None:
+    stream = Stream("add", 1 << 20, CPU)
+    stream._x.view(torch.int64)[4_001] ^= 1  # the last bit: with a larger number added it is gone
+    stream.run()
+    assert stream.wrong_elements() == 1
+
+
 def test_stream_holds_no_second_copy_of_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     # What is made on the way to an array, and to check it, is a piece of it.
     made: list[int] = []

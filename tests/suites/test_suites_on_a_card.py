@@ -380,7 +380,10 @@ def test_run_on_a_card_tells_its_duty(
     result = pytester.runpytest(
         *("--anubis", "--anubis-in-process", "--anubis-gate=off", f"--anubis-inventory={node}"),
         *("-p", "tests.suites.stand_in_plugin", "-k", "cuda:0", f"--rootdir={ROOT}"),
-        f"{ROOT}/suites/compute/test_dispatch.py",
+        *(
+            f"{ROOT}/suites/compute/test_dispatch.py::{name}"
+            for name in ("test_dispatch", "test_round_trip")
+        ),
     )
     result.assert_outcomes(skipped=2, deselected=14)
     result.stdout.fnmatch_lines(["duty: accelerators were measuring * of the time of 2 tests, *"])

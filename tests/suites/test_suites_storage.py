@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from suites.storage.fio import DiskFile, FioError, find_fio, read_log, read_result
+from pytest_anubis.benchmarking.tools import UnreadableOutput
+from suites.storage.fio import (
+    PERCENTILES,
+    DiskFile,
+    FioError,
+    find_fio,
+    read_log,
+    read_mixed,
+    read_result,
+)
+from suites.storage.small_files import BLOCK, RING, SmallFiles, SyncedFile
 
 MIB = 1 << 20
 FIO = find_fio()
@@ -81,7 +94,7 @@ def test_result_is_found_behind_warnings() -> None:
 
 @pytest.mark.parametrize("output", ["", "{", '{"jobs": []}', "[]", '{"jobs": 3}'])
 def test_output_that_is_no_result(output: str) -> None:
-    with pytest.raises(FioError, match="something else than JSON"):
+    with pytest.raises(UnreadableOutput, match="output of fio cannot be read"):
         read_result("x", 0, output, "")
 
 
@@ -90,5 +103,155 @@ def test_error_of_the_job() -> None:
         read_result("x", 0, '{"jobs": [{"error": 5}]}', "")
 
 
+@pytest.mark.parametrize("line", ["50", "50; 1000; 0", "time, value, direction"])
+def test_log_of_another_format_is_no_result(line: str) -> None:
+    with pytest.raises(UnreadableOutput, match="cannot be read"):
+        read_log(f"50, 1000, 0, 0, 0\n{line}\n")
+
+
 def test_log_keeps_every_window() -> None:
     assert read_log("50, 1000, 0, 0, 0\n100, 0, 0, 0, 0\n\n150, 2000, 0, 0, 0\n") == [1000, 0, 2000]
+
+
+@pytest.mark.parametrize("place", ["/dev", "/dev/null", "/dev/disk", "link"])
+def test_nothing_is_written_to_a_device_or_among_devices(tmp_path: Path, place: str) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/dev")
+    ran = tmp_path / "ran"
+    program = wrapper(tmp_path, f"touch {ran}")
+    with pytest.raises(FioError, match=r"is no folder for files; choose one with --anubis-scratch"):
+        DiskFile(link if place == "link" else Path(place), MIB, program)
+    assert not ran.exists()
+
+
+def test_file_that_became_a_way_to_a_device_is_not_written_to(tmp_path: Path) -> None:
+    program = wrapper(tmp_path, "echo '{\"jobs\": [{}]}'")
+    with DiskFile(tmp_path, MIB, program) as disk:
+        disk.path.symlink_to("/dev/null")
+        with pytest.raises(FioError, match="is no plain file any more"):
+            disk.write_checked()
+        disk.path.unlink()
+        os.mkfifo(disk.path)
+        with pytest.raises(FioError, match="is no plain file any more"):
+            disk.write_checked()
+
+
+def test_fio_is_given_no_path_at_all(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    program = wrapper(tmp_path, f'echo "$@" >> {seen}; echo \'{{"jobs": [{{}}]}}\'')
+    with (
+        DiskFile(tmp_path, MIB, program) as disk,
+        pytest.raises(UnreadableOutput, match=r"no log_bw\.1\.log"),
+    ):
+        disk.sequential("read", 0.1)
+    given = [word for line in seen.read_text().splitlines() for word in line.split()]
+    assert "--filename=data" in given
+    assert not [word for word in given if "/" in word or word.startswith("--directory")]
+
+
+@needs_fio
+def test_colon_in_the_scratch_folder_makes_no_second_file(tmp_path: Path) -> None:
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    with DiskFile(folder, MIB, str(FIO)) as disk:
+        assert disk.path.stat().st_size == MIB
+        assert sum(disk.sequential("write", 0.1)) > 0
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@needs_fio
+def test_mixed_load_has_both_kinds_with_growing_percentiles(tmp_path: Path) -> None:
+    with DiskFile(tmp_path, 4 * MIB, str(FIO)) as disk:
+        window = disk.mixed(0.2)
+    assert window.rate > 0
+    assert list(window.latencies) == [
+        f"{kind}_{at}" for kind in ("read", "write") for at in PERCENTILES.values()
+    ]
+    for kind in ("read", "write"):
+        middle, high, highest = (window.latencies[f"{kind}_{at}"] for at in PERCENTILES.values())
+        assert 0 < middle <= high <= highest
+
+
+def side(iops: float, *nanoseconds: int) -> dict[str, Any]:
+    names = ("50.000000", "99.000000", "99.900000")
+    return {
+        "iops": iops,
+        "clat_ns": {"percentile": dict(zip(names, nanoseconds, strict=True))},
+    }
+
+
+def test_percentiles_of_a_slow_disk_are_read_in_microseconds() -> None:
+    job = {"read": side(70.5, 2000, 9000, 50_000), "write": side(30.0, 1000, 2000, 3000)}
+    window = read_mixed(job)
+    assert window.rate == 100.5
+    assert list(window.latencies.values()) == [2.0, 9.0, 50.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"read": side(1.0, 1, 2, 3)},
+        {"read": side(1.0, 1, 2, 3), "write": {"iops": 1.0, "clat_ns": {}}},
+        {"read": side(1.0, 1, 2, 3), "write": {"iops": None, "clat_ns": {"percentile": {}}}},
+        {"read": [], "write": 3},
+    ],
+)
+def test_output_without_latencies_is_no_result(job: dict[str, Any]) -> None:
+    with pytest.raises(UnreadableOutput, match=r"no latencies of (read|write)s"):
+        read_mixed(job)
+
+
+def test_small_files_are_made_looked_up_and_removed(tmp_path: Path) -> None:
+    with SmallFiles(tmp_path, 20) as files:
+        (place,) = tmp_path.iterdir()
+        for work, left in ((files.create, 20), (files.look, 20), (files.create, 20)):
+            assert work() > 0
+            assert len(list(place.iterdir())) == left
+        assert files.unlink() > 0
+        assert list(place.iterdir()) == []
+        assert files.unlink() > 0
+        assert files.wrong_files() == 0
+        files.create()
+        next(place.iterdir()).unlink()
+        with pytest.raises(FileNotFoundError):
+            files.unlink()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.alone
+def test_ten_times_the_files_take_longer(tmp_path: Path, costs: Callable[..., list[float]]) -> None:
+    with SmallFiles(tmp_path, 30) as few, SmallFiles(tmp_path, 300) as many:
+        for one, other in ((few.create, many.create), (few.look, many.look)):
+            least = costs(one, other)
+            assert least[1] > 3 * least[0]
+
+
+def test_wrong_or_short_content_of_a_small_file_is_noticed(tmp_path: Path) -> None:
+    def flipped(file: int, data: bytes) -> int:
+        last = data == (7).to_bytes(8, "little") * (len(data) // 8)
+        return os.write(file, data[:-1] + bytes([data[-1] ^ 1]) if last else data)
+
+    with SmallFiles(tmp_path, 10, write=flipped) as files:
+        assert files.wrong_files() == 1
+    with SmallFiles(tmp_path, 10, write=lambda file, data: os.write(file, data[:-1])) as files:
+        assert files.wrong_files() == 10
+
+
+def test_synced_blocks_go_round_and_a_lost_or_changed_one_is_noticed(tmp_path: Path) -> None:
+    written: list[int] = []
+
+    def lossy(file: int, data: bytes) -> int:
+        written.append(len(data))
+        if len(written) == RING + 3:
+            return len(data)  # says that it wrote, and did not
+        if len(written) == RING + 5:
+            data = data[:100] + bytes([data[100] ^ 8]) + data[101:]
+        return os.write(file, data)
+
+    for write, wrong in ((os.write, 0), (lossy, 2)):
+        with SyncedFile(tmp_path, write=write) as file:
+            for _ in range(RING + 10):
+                file.sync()
+            assert file.wrong_blocks() == wrong
+    assert written == [BLOCK] * (RING + 10)
+    assert list(tmp_path.iterdir()) == []

@@ -59,7 +59,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     explain(
         parser,
-        "Show this machine's inventory, its hardware class, and what is missing for a full validation of it.",
+        "Show this machine's inventory, its hardware class, what is missing for a full validation of it, and "
+        "which benchmarks took more than twice their declared cost in its latest runs.",
         "Exit codes: 0 done, also where something is missing; 2 wrong usage or input.",
     )
     add_json(parser, "the inventory", bare=True)

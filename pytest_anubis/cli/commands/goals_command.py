@@ -86,9 +86,13 @@ class _Goals:
 
     def __init__(self) -> None:
         self.found: dict[str, BenchmarkGoal] = {}
+        self._elsewhere: list[pytest.Item] = []
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self._elsewhere += items  # those of other profiles
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in session.items:
+        for item in (*session.items, *self._elsewhere):
             if "anubis_metric" not in getattr(item, "fixturenames", ()):
                 continue
             said: dict[str, Any] = {}

@@ -146,7 +146,7 @@ class Listener:
 
     def _event(self, worker: str, lane: str, event: Event) -> None:
         if isinstance(event, TestsPlanned):
-            if event == self._plan or not event.tests:
+            if event == self._plan or not (event.tests or event.elsewhere):
                 return  # every worker plans the same
             self._plan = event
         elif isinstance(event, TestStarted):

@@ -84,6 +84,6 @@ class Experts(nn.Module):
     def _rows(self, experts: torch.Tensor, room: int) -> torch.Tensor:
         """Return each choice's row among those of the experts, (tokens * chosen,); the last for the rest."""
         flat = experts.flatten()
-        ours = functional.one_hot(flat, self.count)
+        ours = (flat[:, None] == torch.arange(self.count, device=flat.device)).long()
         place = (ours.cumsum(0) * ours).sum(1) - 1
         return torch.where(place < room, flat * room + place, self.count * room)

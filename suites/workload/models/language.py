@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -52,7 +50,7 @@ class LanguageModel(nn.Module):
             x = block(x, turns, None if kept is None else kept[number], place)
         if kept is not None:
             x = x[:, -1:]
-        return cast(torch.Tensor, self._scores(self.norm(x)))
+        return self._scores(self.norm(x))
 
     def room_for(self, batch: int, places: int, like: torch.Tensor) -> list[Kept]:
         """Return empty keys and values for every layer, of the element type and device of `like`."""

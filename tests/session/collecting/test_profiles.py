@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_anubis.cli.main import main
+
 SUITE = """
 import pytest
 
@@ -50,3 +52,17 @@ def test_a_profile_that_does_not_exist_is_refused(pytester: pytest.Pytester) -> 
     run = pytester.runpytest()
     assert run.ret == 4
     run.stderr.fnmatch_lines(["*mark anubis profiles: 'long' is none of smoke, standard, soak"])
+
+
+def test_where_nothing_is_left_the_line_and_the_goals_say_why(
+    pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytester.makepyfile(test_it=SUITE.partition('@pytest.mark.anubis(component="x")')[0])
+    run = pytester.runpytest("--anubis")
+    run.stdout.fnmatch_lines(
+        ["*not part of smoke, does not block: 2 benchmarks of other profiles*"]
+    )
+    assert run.ret in (5, 20)
+    capsys.readouterr()
+    assert main(["goals", "test_it.py"]) == 0
+    assert "test_long" in capsys.readouterr().out

@@ -1,0 +1,160 @@
+"""One device under load: products one after the other, each compared with the first bit for bit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+BATCH = 0.02
+"""Seconds of work between two waits for the device: a wait costs some ten microseconds."""
+
+SHORT_BATCH = 0.002
+"""The same while the load comes and goes: a fifth of the shortest load, 5 ms at 100 Hz."""
+
+CALIBRATION = 3
+"""Products by which one is timed, after a first one."""
+
+
+class Product(Protocol):
+    """What is computed over and over (`suites.compute.exact.ExactProduct`)."""
+
+    @property
+    def work(self) -> float:
+        """Operations of one product."""
+        ...
+
+    def keep(self) -> None:
+        """Compute once more; later results are compared with this one."""
+        ...
+
+    def run_compared(self) -> None:
+        """Compute, and count what differs from the first result; need not wait for it."""
+        ...
+
+    def wrong_elements(self) -> int:
+        """Return how many elements differed since `keep`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Burnt:
+    """What one load did.
+
+    Attributes:
+        products: How many were computed and compared.
+        work: Operations of them all.
+        seconds: For how long the device was under load.
+        wrong: Elements that differed from those of the first result.
+    """
+
+    products: int
+    work: float
+    seconds: float
+    wrong: int
+
+    @property
+    def rate(self) -> float:
+        """Operations a second under load."""
+        return self.work / self.seconds
+
+
+class Burner:
+    """Loads one device and counts what came out wrong.
+
+    Args:
+        product: The work. Its first result is taken here.
+        synchronize: Waits for the device.
+        now: The clock in seconds, one that all processes of the machine share.
+        sleep: Waits for so many seconds.
+
+    Attributes:
+        seconds: That one product takes.
+    """
+
+    def __init__(
+        self,
+        product: Product,
+        synchronize: Callable[[], object],
+        *,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._product, self._synchronize = product, synchronize
+        self._now, self._sleep = now, sleep
+        product.keep()
+        self._synchronize()
+        begin = now()
+        for _ in range(CALIBRATION):
+            product.run_compared()
+        self._synchronize()
+        self.seconds = (now() - begin) / CALIBRATION
+        self._seen = 0
+
+    def load(
+        self,
+        seconds: float,
+        *,
+        begin: float = 0.0,
+        batches: int = 0,
+        beside: Callable[[], object] | None = None,
+    ) -> Burnt:
+        """Load the device for so long.
+
+        Args:
+            seconds: How long, at least.
+            begin: When, on the clock; at once if that is over.
+            batches: Instead of a time so many batches, where other devices have to do as many.
+            beside: Called once in each batch, while the device works: reads sensors, or queues more work.
+        """
+        self._wait_for(begin)
+        products, took = self._until(self._now() + seconds, BATCH, beside, batches)
+        return self._burnt(products, took)
+
+    def steps(self, hertz: float, periods: int, *, begin: float = 0.0) -> Burnt:
+        """Load the device in the first half of each period, and let it rest in the second.
+
+        Args:
+            hertz: Periods a second.
+            periods: How many.
+            begin: When the first begins, on the clock; devices that share it step together.
+        """
+        begin = max(begin, self._now())
+        products, took = 0, 0.0
+        for number in range(periods):
+            start = begin + number / hertz
+            self._wait_for(start)
+            done, seconds = self._until(start + 0.5 / hertz, SHORT_BATCH)
+            products, took = products + done, took + seconds
+        return self._burnt(products, took)
+
+    def _wait_for(self, moment: float) -> None:
+        rest = moment - self._now()
+        if rest > 0:
+            self._sleep(rest)
+
+    def _until(
+        self,
+        end: float,
+        batch: float,
+        beside: Callable[[], object] | None = None,
+        batches: int = 0,
+    ) -> tuple[int, float]:
+        """Work until a moment, one batch at least, or so many; return how many products, and the seconds."""
+        each = max(1, int(batch / max(self.seconds, 1e-9)))
+        begin, products = self._now(), 0
+        while True:
+            for _ in range(each):
+                self._product.run_compared()
+            if beside is not None:
+                beside()
+            self._synchronize()
+            products += each
+            if products == batches * each or (not batches and self._now() >= end):
+                return products, self._now() - begin
+
+    def _burnt(self, products: int, seconds: float) -> Burnt:
+        wrong = self._product.wrong_elements()
+        new, self._seen = wrong - self._seen, wrong
+        return Burnt(products, products * self._product.work, seconds, new)

@@ -1,0 +1,209 @@
+"""All accelerators of the node under load: together, in step, each alone."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pytest_anubis.benchmarking.children import Message
+from pytest_anubis.benchmarking.ranks import ROUND, START, Ranks
+from suites.burn.burner import BATCH
+
+MODULE = "suites.burn.card_rank"
+LEAD = 0.05
+"""Seconds between the request and the moment at which all cards begin: a message takes a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardLoad:
+    """What one card did in one load.
+
+    Attributes:
+        rate: Operations a second.
+        wrong: Elements that differed from those of the first result, and bytes that were moved wrongly.
+        told: What its sensors said: ``clock`` (MHz), ``power`` (W), ``temperature`` (°C).
+    """
+
+    rate: float
+    wrong: int
+    told: dict[str, float] = field(default_factory=dict)
+
+
+class Cards(Ranks):
+    """Accelerators under load, a process each; a context manager.
+
+    Args:
+        cards: How many.
+        cores: CPUs that this process may use, shared among them.
+        module: What each runs; tests put in one with a fault.
+        backend: torch's word for how they reduce; ``gloo`` lets CPUs stand in for cards.
+        arguments: What follows on the command line of each.
+
+    Attributes:
+        loads: What each card did in every load of all together, in order.
+        settled: From which of them on the cards were warm: what is told of rates and sensors is of these.
+    """
+
+    def __init__(
+        self,
+        cards: int,
+        cores: int,
+        *,
+        module: str = MODULE,
+        backend: str = "nccl",
+        arguments: Sequence[str] = (),
+    ) -> None:
+        self.loads: list[list[CardLoad]] = []
+        self.settled = 0
+        self._each = 0.0
+        threads = max(1, cores // cards)
+        super().__init__(module, cards, backend=backend, threads=threads, arguments=arguments)
+
+    def prepare(self, size: int, dtype: str) -> int:
+        """Make every card's product of matrices of a size, of a smaller one where memory is short; return it.
+
+        All cards have the same, as their results are compared.
+        """
+        while True:
+            answers = self.ask_all("prepare", timeout=START, size=size, dtype=dtype)
+            sizes = {int(answer["size"]) for answer in answers}
+            if len(sizes) == 1:
+                break
+            size = min(sizes)
+        self._each = max(answer["seconds"] for answer in answers)
+        self.loads.clear()
+        self.settled = 0
+        return sizes.pop()
+
+    def warm_up(self, seconds: float) -> None:
+        """Load all cards for so long; it counts for what was wrong, not for the rates."""
+        self.load(seconds)
+        self.settled = len(self.loads)
+
+    def load(self, seconds: float) -> list[CardLoad]:
+        """Load all cards at once."""
+        begin = time.monotonic() + LEAD
+        answers = self.ask_all("load", timeout=ROUND + seconds, seconds=seconds, begin=begin)
+        return self._done(answers)
+
+    def load_alone(self, seconds: float) -> list[CardLoad]:
+        """Load each card while the others rest, one after the other."""
+        request = {"do": "load", "seconds": seconds, "begin": 0.0}
+        return [_load(one.ask(request, timeout=ROUND + seconds)) for one in self.processes]
+
+    def step(self, hertz: float, periods: int) -> list[CardLoad]:
+        """Load all cards in the same half of each period, and let them rest in the other."""
+        begin, timeout = time.monotonic() + LEAD, ROUND + periods / hertz
+        return self._done(
+            self.ask_all("steps", timeout=timeout, hertz=hertz, periods=periods, begin=begin)
+        )
+
+    def together(self, seconds: float, size: int) -> list[CardLoad]:
+        """Load all units, copy engines and links at once, with buffers of `size` bytes."""
+        # As many all-reduces on every card, or they would wait for each other for ever.
+        batches = max(1, math.ceil(seconds / max(BATCH, self._each)))
+        begin = time.monotonic() + LEAD
+        answers = self.ask_all(
+            "together", timeout=ROUND + seconds, bytes=size, batches=batches, begin=begin
+        )
+        return self._done(answers)
+
+    def check(self, names: Sequence[str] = ()) -> list[str]:
+        """Return what is wrong with the cards' results, a sentence each: none, on healthy cards.
+
+        Args:
+            names: What to call the cards; by default by their numbers.
+        """
+        wrong = [0] * self.world
+        for loads in self.loads:
+            wrong = [before + load.wrong for before, load in zip(wrong, loads, strict=True)]
+        answers = self.ask_all("check", timeout=START)
+        common = statistics.mode(answer["fingerprint"] for answer in answers)
+        found = []
+        for number, answer in enumerate(answers):
+            name = names[number] if names else f"card {number}"
+            if wrong[number]:
+                found.append(f"{name}: {wrong[number]} elements were wrong{_rows(answer)}")
+            if answer["unlike_double"]:
+                found.append(
+                    f"{name}: {answer['unlike_double']} elements of its first result are wrong"
+                )
+            if answer["fingerprint"] != common:
+                found.append(f"{name}: its first result is not that of the other cards")
+            if not answer["notices"]:
+                found.append(
+                    f"{name}: does not notice a flipped bit, so no result of it is believed"
+                )
+        return found
+
+    @property
+    def wrong(self) -> int:
+        """How many elements were wrong so far, on all cards."""
+        return sum(load.wrong for loads in self.loads for load in loads)
+
+    def slowest(self) -> list[float]:
+        """Return the rate of the slowest card in each load of all."""
+        return [min(row) for row in self.rates_by_load()]
+
+    def slowest_shares(self) -> list[float]:
+        """Return the rate of the slowest card over the median of all, in each load: 1 where all are alike."""
+        return [min(row) / statistics.median(row) for row in self.rates_by_load()]
+
+    def rates(self) -> list[float]:
+        """Return the median rate of each card."""
+        return [statistics.median(card) for card in zip(*self.rates_by_load(), strict=True)]
+
+    def rates_by_load(self) -> list[list[float]]:
+        """Return the rate of each card, load by load."""
+        return [[load.rate for load in loads] for loads in self._warm]
+
+    def told(self, name: str) -> list[list[float]]:
+        """Return what a sensor of each card told, load by load; empty unless every card told each time."""
+        rows = [[load.told.get(name) for load in loads] for loads in self._warm]
+        known = [[value for value in row if value is not None] for row in rows]
+        return known if all(len(row) == self.world for row in known) else []
+
+    def summary(self) -> list[str]:
+        """Return a line for each card: rate, and what its sensors told, medians over all loads."""
+        lines = []
+        for number in range(self.world):
+            mine = [loads[number] for loads in self._warm]
+            parts = [f"{statistics.median(load.rate for load in mine) / 1e12:.4g} TFLOP/s"]
+            for name, unit in UNITS.items():
+                values = [load.told[name] for load in mine if name in load.told]
+                if values:
+                    parts.append(f"{statistics.median(values):.4g} {unit}")
+            lines.append(f"card {number}: {', '.join(parts)}")
+        return lines
+
+    @property
+    def _warm(self) -> list[list[CardLoad]]:
+        return self.loads[self.settled :]
+
+    def _done(self, answers: Sequence[Message]) -> list[CardLoad]:
+        loads = [_load(answer) for answer in answers]
+        self.loads.append(loads)
+        return loads
+
+
+UNITS = {"clock": "MHz", "power": "W", "temperature": "°C"}
+"""Units of what sensors tell."""
+
+SHOWN = 8
+"""Rows that a message names: which they are tells whether they have a unit in common."""
+
+
+def _load(answer: Message) -> CardLoad:
+    wrong = answer["wrong"] + answer.get("wrong_moved", 0)
+    return CardLoad(answer["work"] / answer["seconds"], wrong, answer.get("told", {}))
+
+
+def _rows(answer: Message) -> str:
+    rows = answer["rows"]
+    if not rows:
+        return ""
+    shown = ", ".join(str(row) for row in rows[:SHOWN])
+    return f", in {len(rows)} rows ({shown}{', ...' if len(rows) > SHOWN else ''})"

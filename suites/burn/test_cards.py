@@ -1,0 +1,226 @@
+"""Accelerators under full load, all at once and each alone, every result compared bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis import MetricFixture, NodeFixture
+
+if TYPE_CHECKING:
+    from suites.burn.cards import Cards
+
+SIZE = {"smoke": 8192, "standard": 8192, "soak": 16384}
+"""Rows and columns of the factors: large enough for the full rate of every card there is."""
+
+WARM_UP = {"smoke": 2.0, "standard": 30.0, "soak": 60.0}
+"""Seconds under load before rates count: a card's clock falls with its temperature."""
+
+LOADS = {"smoke": 8, "standard": 300, "soak": 3600}
+"""Loads of a second, of all cards together."""
+
+ALONE = {"smoke": 1.0, "standard": 10.0, "soak": 60.0}
+"""Seconds for which each card works alone."""
+
+STEPS = {
+    "smoke": (10.0,),
+    "standard": (1.0, 3.0, 10.0, 30.0, 100.0),
+    "soak": (1.0, 3.0, 10.0, 30.0, 100.0),
+}
+"""Steps of the load in a second: power supplies regulate some of them away, and resonate at others."""
+
+STEPPING = {"smoke": 2.0, "standard": 15.0, "soak": 300.0}
+"""Seconds for each of these."""
+
+COPIED = {"smoke": 64 << 20, "standard": 256 << 20, "soak": 256 << 20}
+"""Bytes of a copy and of an all-reduce beside the products."""
+
+SECOND = 1.0
+_ACTION = (
+    "A wrong element: take the card out of service. A slow one: compare its clock, power and temperature, in "
+    "the test's properties, with the others'; exchange places with another card to tell card from slot"
+)
+
+
+@pytest.fixture
+def cards(anubis_node: NodeFixture) -> Iterator[Cards]:
+    """All accelerators of the node, a process each, connected."""
+    import torch
+
+    if not torch.cuda.device_count():
+        pytest.skip("not applicable: no accelerator of NVIDIA's or AMD's")
+    from suites.burn.cards import Cards
+
+    with Cards(torch.cuda.device_count(), anubis_node.cores) as found:
+        found.join()
+        yield found
+
+
+def short_type() -> str:
+    """Return the type of 8 bits that the first card has units for: floats, else whole numbers."""
+    import torch
+
+    from pytest_anubis.benchmarking.applicability import supports
+
+    for dtype in ("float8_e4m3fn", "int8"):
+        if supports(torch.device("cuda", 0), dtype):
+            return dtype
+    pytest.skip("not applicable: these accelerators have no units for 8 bits")
+
+
+def verified(cards: Cards) -> None:
+    """Assert that all results were right, on cards that notice wrong ones."""
+    wrong = cards.check()
+    assert not wrong, "; ".join(wrong)
+
+
+@pytest.mark.anubis(
+    component="accelerator.burn",
+    scope="node",
+    cost="45s",
+    deadline="600s",
+    metrics=["burn_rate", "slowest_share", "burn_errors"],
+    goal="Accelerators compute right, and at their rate, when all of them work as hard as they can",
+    question="What does the slowest card sustain while all of them are under full load?",
+    action=_ACTION,
+)
+@pytest.mark.parametrize("width", [16, 8])
+def test_burn(
+    anubis_metric: MetricFixture,
+    anubis_node: NodeFixture,
+    cards: Cards,
+    record_property: Callable[[str, object], None],
+    width: int,
+) -> None:
+    """All cards multiply at once, then each alone; no bit of any result differs from the first."""
+    cards.prepare(anubis_node.pick(**SIZE), "bfloat16" if width == 16 else short_type())
+    cards.warm_up(anubis_node.pick(**WARM_UP))
+    for _ in range(anubis_node.pick(**LOADS)):
+        cards.load(SECOND)
+    record_property("cards", cards.summary())
+    sensors(anubis_metric, cards)
+    rates, together = cards.slowest(), cards.rates()
+    anubis_metric.record(
+        "burn_rate", [rate / 1e12 for rate in rates], unit="TFLOP/s", better="higher"
+    )
+    anubis_metric.record(
+        "slowest_share",
+        cards.slowest_shares(),
+        unit="1",
+        better="higher",
+        question="How much slower is the slowest card than its neighbours, at the same moment?",
+    )
+    if cards.world > 1:
+        alone = cards.load_alone(anubis_node.pick(**ALONE))
+        anubis_metric.record(
+            "together_share",
+            min(rate / one.rate for rate, one in zip(together, alone, strict=True)),
+            unit="1",
+            better="higher",
+            question="What is left of a card's rate when all the others work as well?",
+            action="Look at the power limit of the node, at its supplies and at its cooling: alone the card "
+            "is faster",
+        )
+    anubis_metric.record(
+        "burn_errors",
+        cards.wrong,
+        unit="count",
+        better="equal",
+        question="How many elements of how many results were wrong?",
+    )
+    verified(cards)
+
+
+def sensors(anubis_metric: MetricFixture, cards: Cards) -> None:
+    """Record what the sensors of the worst card told, where all cards tell it."""
+    clocks, heats, powers = (cards.told(name) for name in ("clock", "temperature", "power"))
+    if clocks:
+        anubis_metric.record(
+            "burn_clock",
+            [min(row) for row in clocks],
+            unit="MHz",
+            better="higher",
+            question="At which clock does the slowest card end up under full load?",
+        )
+    if heats:
+        anubis_metric.record(
+            "burn_temperature",
+            [max(row) for row in heats],
+            unit="°C",
+            better="lower",
+            question="How hot does the hottest card get?",
+            action="Clean filters and fans, look at the paste and the seat of the cooler, compare the inlet",
+        )
+    if powers and all(min(row) > 0 for row in powers):
+        efficiency = [
+            min(rate / power for rate, power in zip(rates, row, strict=True))
+            for rates, row in zip(cards.rates_by_load(), powers, strict=True)
+        ]
+        anubis_metric.record(
+            "burn_efficiency",
+            [value / 1e9 for value in efficiency],
+            unit="GFLOP/J",
+            better="higher",
+            question="How much work does the worst card do with its energy?",
+            action="A card that needs more energy for the same work slows down first where power is limited: "
+            "compare its voltage and temperature",
+        )
+
+
+@pytest.mark.anubis(
+    component="accelerator.power",
+    scope="node",
+    cost="10s",
+    deadline="600s",
+    metrics=["step_rate", "step_errors"],
+    goal="Power supplies hold when the load of all accelerators comes and goes at once",
+    question="What do the cards deliver in the moments of load, and is it right?",
+    action="Look for power brakes and for events of the supplies in the management controller's log; repeat "
+    "with one supply less and with the other ones to find which droops",
+)
+def test_load_steps(anubis_metric: MetricFixture, anubis_node: NodeFixture, cards: Cards) -> None:
+    """The load of all cards steps from idle to full and back in the same moments; no result is wrong."""
+    cards.prepare(anubis_node.pick(**SIZE) // 2, "bfloat16")  # products short against a step
+    cards.warm_up(SECOND)
+    seconds = anubis_node.pick(**STEPPING)
+    for hertz in anubis_node.pick(**STEPS):
+        for _ in range(max(1, round(seconds))):
+            cards.step(hertz, max(1, round(hertz * SECOND)))
+    anubis_metric.record(
+        "step_rate",
+        [rate / 1e12 for rate in cards.slowest()],
+        unit="TFLOP/s",
+        better="higher",
+    )
+    anubis_metric.record("step_errors", cards.wrong, unit="count", better="equal")
+    verified(cards)
+
+
+@pytest.mark.anubis(
+    component="accelerator.burn",
+    scope="node",
+    cost="15s",
+    deadline="600s",
+    metrics=["combined_rate", "combined_errors"],
+    goal="Units, memory, links and copy engines work together as they do alone",
+    question="What do the matrix units deliver while copies and all-reduces run beside them?",
+    action=_ACTION,
+)
+def test_everything_at_once(
+    anubis_metric: MetricFixture, anubis_node: NodeFixture, cards: Cards
+) -> None:
+    """Products, copies both ways and all-reduces at once: each at its rate, and every result right."""
+    cards.prepare(anubis_node.pick(**SIZE), "bfloat16")
+    cards.warm_up(SECOND)
+    for _ in range(anubis_node.pick(**LOADS)):
+        cards.together(SECOND, anubis_node.pick(**COPIED))
+    anubis_metric.record(
+        "combined_rate",
+        [rate / 1e12 for rate in cards.slowest()],
+        unit="TFLOP/s",
+        better="higher",
+    )
+    anubis_metric.record("combined_errors", cards.wrong, unit="count", better="equal")
+    verified(cards)

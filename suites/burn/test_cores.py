@@ -1,0 +1,113 @@
+"""All cores of the host under full load at once, every result with a known checksum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis import MetricFixture, NodeFixture
+
+if TYPE_CHECKING:
+    from suites.compute.units import CoreLoad, Cores
+
+SECONDS = 0.05
+"""Of one load of all cores: long against the milliseconds in which the threads begin."""
+
+BURN = {"smoke": 0.0, "standard": 60.0, "soak": 1800.0}
+"""Seconds under load before the rates count: cores heat up within a minute or so."""
+
+STEPS = (1.0, 3.0, 10.0, 30.0, 100.0)
+"""Steps of the load in a second."""
+
+STEPPING = {"smoke": 1.0, "standard": 5.0, "soak": 60.0}
+"""Seconds for each of these."""
+
+LOAD = 1.0
+"""Seconds of one load of the matrix units."""
+
+_ACTION = (
+    "A wrong result: take the CPU out of service; the core that the test names is the first to look at. A "
+    "low rate: compare clocks, power limit and temperature under load with a healthy node"
+)
+
+
+@pytest.fixture
+def cores(anubis_node: NodeFixture) -> Cores:
+    """All CPUs that this process may use."""
+    from suites.compute.units import SOURCE, Cores, cpus_for
+    from suites.memory import native
+
+    compiler = native.find_compiler()
+    if compiler is None:
+        pytest.skip("no C compiler found: install one, e.g. apt install gcc")
+    library = native.load(SOURCE, compiler, native.cache_folder())
+    return Cores(library, cpus_for(anubis_node.cores))
+
+
+def verified(cores: Cores) -> None:
+    """Assert that no core computed anything wrong, and that each notices what is."""
+    wrong = [f"CPU {cpu}: {count}" for cpu, count in cores.wrong.items() if count]
+    assert not wrong, f"blocks of steps with a wrong checksum: {', '.join(wrong)}"
+    assert cores.notice(), "a core does not notice a flipped bit, so no result of it is believed"
+
+
+@pytest.mark.anubis(
+    component="compute.burn",
+    scope="node",
+    resources=["cpu"],
+    cost="3s",
+    metrics=["burn_rate", "slowest_core_rate", "burn_errors"],
+    goal="Every core computes right, and at its rate, when all of them work as hard as they can",
+    question="How many operations a second do all cores do together, in vectors and in whole numbers?",
+    action=_ACTION,
+)
+def test_burn_cores(anubis_metric: MetricFixture, anubis_node: NodeFixture, cores: Cores) -> None:
+    """Every core does vectors of both precisions and whole numbers in turns; each block ends as it should."""
+    for _ in range(round(anubis_node.pick(**BURN) / LOAD)):
+        cores.load(LOAD)
+    slowest: dict[float, float] = {}
+
+    def rate() -> float:
+        done = cores.load(SECONDS)
+        all_cores = sum(core.rate for core in done) / 1e9
+        slowest[all_cores] = min(core.rate for core in done) / 1e9
+        return all_cores
+
+    kept = anubis_metric.collect("burn_rate", rate, unit="GOP/s", better="higher")
+    anubis_metric.record(
+        "slowest_core_rate",
+        [
+            slowest[value] for value in kept
+        ],  # not those of rounds that were disturbed and taken again
+        unit="GOP/s",
+        better="higher",
+        question="How many operations a second does the slowest core do beside the others?",
+    )
+    anubis_metric.record("burn_errors", sum(cores.wrong.values()), unit="count", better="equal")
+    verified(cores)
+
+
+@pytest.mark.anubis(
+    component="compute.power",
+    scope="node",
+    resources=["cpu"],
+    cost="2s",
+    profiles=("standard", "soak"),
+    metrics=["step_rate", "step_errors"],
+    goal="Power supplies hold when the load of all cores comes and goes at once",
+    question="What do the cores deliver in the moments of load, and is it right?",
+    action="Look for events of the power supplies and voltage regulators in the management controller's log",
+)
+def test_core_load_steps(
+    anubis_metric: MetricFixture, anubis_node: NodeFixture, cores: Cores
+) -> None:
+    """The load of all cores steps from idle to full and back in the same moments; no result is wrong."""
+    loads: list[list[CoreLoad]] = []
+    for hertz in STEPS:
+        for _ in range(round(anubis_node.pick(**STEPPING))):
+            loads.append(cores.steps(hertz, round(hertz)))
+    rates = [sum(core.rate for core in load) / 1e9 for load in loads]
+    anubis_metric.record("step_rate", rates, unit="GOP/s", better="higher")
+    anubis_metric.record("step_errors", sum(cores.wrong.values()), unit="count", better="equal")
+    verified(cores)

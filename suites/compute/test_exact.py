@@ -1,0 +1,61 @@
+"""One product that has the same bits on every device, whatever it is and however many threads it has."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
+
+SIZE = 512
+"""Rows and columns: all units of a device take part, and a core is done in a tenth of a second."""
+
+FINGERPRINT = 16802499651000770529
+"""Of the product, computed in whole numbers by `tests/suites/test_suites_exact.py`."""
+
+KEPT_BITS = 32
+"""Of the fingerprint, that are recorded: numbers in a record are exact to 53."""
+
+REPEATS = {"smoke": 10, "standard": 1000, "soak": 100_000}
+"""Products, each compared with the first."""
+
+
+@pytest.mark.anubis(
+    component="compute.exact",
+    scope="device",
+    host=True,
+    cost="1s",
+    metrics=["exact_fingerprint", "exact_errors"],
+    goal="Every device computes the same as every other one",
+    question="Has a product of whole numbers the bits that it has on every other device?",
+    action="Take the device out of service: nothing explains another result but silent corruption",
+)
+@pytest.mark.usefixtures("torch_settings")
+def test_same_bits_everywhere(
+    anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
+) -> None:
+    """Floats and whole numbers of 8 bits, one thread and all: one fingerprint, on all devices."""
+    import torch
+
+    from pytest_anubis.benchmarking.applicability import supports
+    from suites.compute.exact import ExactProduct, Shape
+
+    dtypes = [one for one in ("float32", "int8") if supports(anubis_device.torch, one)]
+    threads = sorted({1, anubis_node.cores}) if anubis_device.kind == "cpu" else [0]
+    found: dict[str, int] = {}
+    wrong = 0
+    for dtype in dtypes:
+        product = ExactProduct(Shape.square(SIZE), dtype, anubis_device.torch)
+        for count in threads:
+            if count:
+                torch.set_num_threads(count)
+            product.keep()
+            for _ in range(anubis_node.pick(**REPEATS) // len(threads)):
+                product.run_compared()
+            found[f"{dtype}{f' on {count} threads' if count else ''}"] = product.fingerprint()
+            wrong += product.wrong_elements()
+    values = [value % (1 << KEPT_BITS) for value in found.values()]
+    anubis_metric.record("exact_fingerprint", values, unit="1", better="equal")
+    anubis_metric.record("exact_errors", wrong, unit="count", better="equal")
+    assert wrong == 0, f"{wrong} elements differ between products of the same numbers"
+    others = [name for name, value in found.items() if value != FINGERPRINT]
+    assert not others, f"another result than that of every other device: {', '.join(others)}"

@@ -1,0 +1,294 @@
+"""Loads do the work they say, step when they should, and name the card that computes wrong or slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pytest_anubis.benchmarking.children import Message
+from pytest_anubis.session.collecting.device_parameters import Device
+from suites.burn import sensors, test_cards, test_cores, test_device
+from suites.burn.burner import BATCH, SHORT_BATCH, Burner
+from suites.burn.cards import CardLoad, Cards
+from suites.compute.units import CoreLoad
+from tests.suites import burning_rank
+from tests.suites.stand_in_card import CARD, stand_in
+from tests.suites.test_suites_on_a_card import Node, Taken
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SECONDS = 0.0005
+"""Of one product on the clock of the tests."""
+
+TINY = 1e-6
+"""Of a period, against the rounding of the clock."""
+
+
+class Machine:
+    """A device with a clock of its own: a product takes its time when it is waited for."""
+
+    work = 2e9
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.time, self.seconds = 0.0, seconds
+        self.queued = self.done = self.wrong = self.waits = 0
+        self.loaded: list[tuple[float, float]] = []
+        self.faulty = False
+
+    def keep(self) -> None:
+        self.queued += 1
+
+    def run_compared(self) -> None:
+        self.queued += 1
+        self.wrong += self.faulty
+
+    def wrong_elements(self) -> int:
+        return self.wrong
+
+    def synchronize(self) -> None:
+        begin = self.time
+        self.time += self.queued * self.seconds
+        self.loaded.append((begin, self.time))
+        self.done += self.queued
+        self.queued, self.waits = 0, self.waits + 1
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def burner(self) -> Burner:
+        burner = Burner(self, self.synchronize, now=lambda: self.time, sleep=self.sleep)
+        assert burner.seconds == pytest.approx(self.seconds)
+        return burner
+
+
+def test_twice_the_time_is_twice_the_work_at_the_same_rate() -> None:
+    machine = Machine()
+    burner = machine.burner()
+    once, twice = burner.load(1.0), burner.load(2.0)
+    assert twice.products == pytest.approx(2 * once.products, rel=0.02)
+    assert once.rate == pytest.approx(machine.work / SECONDS, rel=1e-3)
+    assert once.seconds == pytest.approx(1.0, abs=BATCH)
+
+
+def test_slower_device_shows_in_its_rate() -> None:
+    healthy, slow = Machine().burner().load(1.0), Machine(1.25 * SECONDS).burner().load(1.0)
+    assert slow.rate == pytest.approx(0.8 * healthy.rate)
+
+
+@pytest.mark.parametrize("hertz", [1.0, 10.0, 100.0])
+def test_load_steps_at_its_rate_and_rests_for_half_of_the_time(hertz: float) -> None:
+    machine = Machine()
+    burner = machine.burner()
+    machine.loaded.clear()
+    begin = machine.time + 1.0
+    done = burner.steps(hertz, 20, begin=begin)
+    phases = [((start - begin) * hertz + TINY) % 1 for start, _ in machine.loaded]
+    assert max(phases) <= 0.5 + TINY  # no work begins in the second half of a period
+    assert {int((start - begin) * hertz + TINY) for start, _ in machine.loaded} == set(range(20))
+    assert done.seconds == pytest.approx(10 / hertz, rel=0.05, abs=20 * SHORT_BATCH)
+    assert done.rate == pytest.approx(machine.work / SECONDS, rel=1e-3)
+
+
+def test_wrong_elements_belong_to_the_load_in_which_they_were_counted() -> None:
+    machine = Machine()
+    burner = machine.burner()
+    assert burner.load(0.1).wrong == 0
+    machine.faulty = True
+    found = burner.load(0.1)
+    assert found.wrong == found.products > 0
+    machine.faulty = False
+    assert burner.load(0.1).wrong == 0
+
+
+def test_so_many_batches_are_as_many_on_every_card() -> None:
+    looks: list[int] = []
+    for seconds in (SECONDS, 3 * SECONDS):
+        count = 0
+
+        def look() -> None:
+            nonlocal count
+            count += 1
+
+        Machine(seconds).burner().load(0.0, batches=7, beside=look)
+        looks.append(count)
+    assert looks == [7, 7]
+
+
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    profiles = ("smoke", "standard", "soak")
+    for name, value in {
+        "SIZE": 128, "WARM_UP": 0.01, "LOADS": 2, "ALONE": 0.01, "SECOND": 0.02, "STEPPING": 0.04,
+        "COPIED": 1 << 16,
+    }.items():  # fmt: skip
+        each = value if name == "SECOND" else dict.fromkeys(profiles, value)
+        monkeypatch.setattr(test_cards, name, each)
+    monkeypatch.setattr(test_cards, "STEPS", {"smoke": (100.0,)})
+    monkeypatch.setattr(test_cards, "short_type", lambda: "int8")
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Two processes in the place of cards, the second of which can be made to compute wrong."""
+    monkeypatch.setenv(burning_rank.FAULT, str(tmp_path / "fault"))
+    small(monkeypatch)
+    with Cards(2, 2, backend="gloo", module="tests.suites.burning_rank") as found:
+        found.join()
+        yield found
+
+
+def test_cards_burn_step_and_move_and_the_one_that_computes_wrong_is_named(
+    ranks: Cards, tmp_path: Path
+) -> None:
+    said: dict[str, object] = {}
+    taken = Taken()
+    for width in (8, 16):
+        taken = Taken()
+        test_cards.test_burn(taken, Node(), ranks, said.__setitem__, width)
+        assert list(taken.asked) == ["burn_rate", "slowest_share", "together_share", "burn_errors"]
+    for test, prefix in (
+        (test_cards.test_load_steps, "step"),
+        (test_cards.test_everything_at_once, "combined"),
+    ):
+        taken = Taken()
+        test(taken, Node(), ranks)
+        assert list(taken.asked) == [f"{prefix}_rate", f"{prefix}_errors"]
+    assert [line.partition(":")[0] for line in said["cards"]] == ["card 0", "card 1"]  # type: ignore[attr-defined]
+
+    ranks.prepare(128, "float32")
+    (tmp_path / "fault").touch()
+    ranks.load(0.01)
+    (tmp_path / "fault").unlink()
+    (found,) = ranks.check()
+    assert found.startswith("card 1: ")
+    assert found.endswith(" elements were wrong, in 1 rows (5)")
+    (tmp_path / "fault").touch()
+    ranks.prepare(128, "float32")  # wrong from the first result on, and always alike
+    ranks.load(0.01)
+    with pytest.raises(
+        AssertionError, match=r"^card 1: 1 elements of its first result are wrong; card 1: "
+    ):
+        test_cards.verified(ranks)
+
+
+def cards_that_told(*loads: list[CardLoad]) -> Cards:
+    cards = object.__new__(Cards)
+    cards.loads, cards.settled, cards.world = list(loads), 1, len(loads[0])
+    return cards
+
+
+def test_slow_and_hot_card_shows_among_its_neighbours() -> None:
+    def load(rates: list[float], heat: float = 60.0) -> list[CardLoad]:
+        told = {"clock": 1400.0, "power": 700.0, "temperature": 60.0}
+        return [
+            CardLoad(rate, 0, {**told, "temperature": heat if number == 2 else 60.0})
+            for number, rate in enumerate(rates)
+        ]
+
+    even, slow = [7e14] * 8, [7e14, 7e14, 6.65e14, *[7e14] * 5]
+    cards = cards_that_told(load([1e14] * 8), load(even), load(slow, heat=88.0))
+    assert cards.slowest_shares() == pytest.approx([1.0, 0.95])  # the first was the warm-up
+    assert cards.slowest() == [7e14, 6.65e14]
+    taken = Taken()
+    test_cards.sensors(taken, cards)
+    assert list(taken.asked) == ["burn_clock", "burn_temperature", "burn_efficiency"]
+    assert cards.summary()[2] == "card 2: 682.5 TFLOP/s, 1400 MHz, 700 W, 74 °C"
+    silent = cards_that_told(load(even), [CardLoad(1.0, 0)] * 8)
+    test_cards.sensors(untold := Taken(), silent)
+    assert untold.asked == {}
+
+
+def test_card_whose_first_result_is_another_is_named() -> None:
+    right: Message = {"fingerprint": 7, "unlike_double": 0, "rows": [], "notices": True}
+    answers = [right, right, {**right, "fingerprint": 8}, {**right, "notices": False}]
+    cards = cards_that_told([CardLoad(1.0, 0)] * 4)
+    cards.ask_all = lambda *_, **__: answers  # type: ignore[method-assign]
+    assert cards.check() == [
+        "card 2: its first result is not that of the other cards",
+        "card 3: does not notice a flipped bit, so no result of it is believed",
+    ]
+
+
+def test_sensors_say_clock_heat_and_the_power_of_the_counted_energy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moments = iter((0.0, 0.1, 0.5, 1.0))  # the second look comes too soon
+    told = iter(
+        {"clock": clock, "temperature": heat, "energy": energy, "power": 1.0}
+        for clock, heat, energy in ((1500, 50, 100), (1400, 60, 450), (1300, 58, 800))
+    )
+    monkeypatch.setattr(sensors, "read_card", lambda _: next(told))
+    watch = sensors.Watch(torch.device("cpu"), now=lambda: next(moments))
+    for _ in range(4):
+        watch.look()
+    assert watch.told() == {"clock": 1400, "temperature": 60, "power": 700.0}
+
+
+def test_card_that_tells_nothing_is_none_the_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> float:
+        raise RuntimeError("not supported")
+
+    monkeypatch.setattr(torch.cuda, "clock_rate", refuse)
+    monkeypatch.setattr(torch.cuda, "temperature", refuse)
+    monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 512_000)
+    monkeypatch.setattr(sensors, "_energy", refuse)
+    assert sensors.read_card(CARD) == {"power": 512.0}
+    assert sensors.read_card(torch.device("cpu")) == {}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "float8_e4m3fn"])
+def test_device_alone_is_verified(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    monkeypatch.setattr(test_device, "SIZES", {"accelerator": {"smoke": 64}})
+    monkeypatch.setattr(test_device, "BURN", {"smoke": 0.01})
+    taken = Taken()
+    with stand_in(rounded=False):
+        test_device.test_burn_device(taken, Device("cuda:0"), Node(), dtype)
+    assert list(taken.asked) == ["burn_rate", "burn_errors"]
+    assert taken.asked["burn_rate"]["unit"] == ("TOP/s" if dtype == "int8" else "TFLOP/s")
+
+
+class Sick:
+    """Cores of which the second computes wrong, and slowly."""
+
+    def __init__(self) -> None:
+        self.wrong = {0: 0, 1: 0}
+
+    def load(self, _seconds: float) -> list[CoreLoad]:
+        self.wrong[1] += 2
+        return [CoreLoad(0, 40e9, 1.0, 0), CoreLoad(1, 20e9, 1.0, 2)]
+
+    steps: Callable[..., list[CoreLoad]] = lambda self, hertz, periods: self.load(periods / hertz)
+
+    def notice(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("test", [test_cores.test_burn_cores, test_cores.test_core_load_steps])
+def test_core_that_computes_wrong_fails_and_is_named(test: Callable[..., None]) -> None:
+    taken: Any = Taken()
+    with pytest.raises(AssertionError, match=r"wrong checksum: CPU 1: \d+"):
+        test(taken, Node(), Sick())
+
+
+def test_cores_burn_at_a_rate_of_which_the_slowest_is_told() -> None:
+    taken = Taken()
+    values: dict[str, list[float]] = {}
+
+    def record(name: str, value: Any, **_: Any) -> tuple[float, ...]:
+        values[name] = list(value) if isinstance(value, list) else [value]
+        return ()
+
+    healthy: Any = SimpleNamespace(
+        wrong={0: 0, 1: 0},
+        notice=lambda: True,
+        load=lambda _: [CoreLoad(0, 4e9, 0.1, 0), CoreLoad(1, 2e9, 0.1, 0)],
+    )
+    taken.record = record  # type: ignore[method-assign]
+    test_cores.test_burn_cores(taken, Node(), healthy)
+    assert values == {"slowest_core_rate": [20.0] * 3, "burn_errors": [0]}
+    healthy.notice = lambda: False
+    with pytest.raises(AssertionError, match="does not notice"):
+        test_cores.verified(healthy)
