@@ -249,13 +249,17 @@ def _paced(
     baseline: Baseline | None,
     columns: tuple[FloatArray, Codes, Codes, FloatArray],
 ) -> frozenset[int]:
-    """Judge what has a pace beside it in both forms, and fill in the stricter verdict; return these rows."""
-    if criterion is None or criterion.paced is None or not population.paces:
+    """Judge what has a pace beside it in both forms, and fill in the stricter verdict; return these rows.
+
+    Those among them that have none and would pass only since the raw form cannot show the loss.
+    """
+    if criterion is None or criterion.paced is None:
         return frozenset()
     similarity, outcome, reason, threshold = columns
     found = []
     for row in np.flatnonzero(rows.usable & ~np.isnan(similarity)).tolist():
-        if paced_values(population.sample(row), population.pace(row), criterion) is None:
+        paced = paced_values(population.sample(row), population.pace(row), criterion)
+        if paced is None and reason[row] != REASONS.index(Reason.UNDETECTABLE):
             continue
         found.append(row)
         verdict = judge_row(population, row, criterion, baseline)
