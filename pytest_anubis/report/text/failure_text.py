@@ -135,7 +135,7 @@ def summary_sentence(verdict: MetricVerdict) -> str:
     ):
         return plain_line(verdict.text) + blame
     if verdict.better == "equal":
-        wanted = value_text(expected, verdict.unit)
+        wanted = f"{expected:.15g} {verdict.unit}"
         return f"{verdict.metric} must be exactly {wanted}{blame}"
     compared = comparison_text(similarity, verdict.threshold)
     shown = value_text(value, verdict.unit)

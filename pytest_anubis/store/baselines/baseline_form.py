@@ -27,7 +27,7 @@ class BaselineError(ValueError):
 
 
 def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
-    """Return a baseline as JSON-ready data, numbers rounded to 8 significant digits.
+    """Return a baseline as JSON-ready data, numbers rounded to 8 significant digits, exact results not.
 
     Raises:
         BaselineError: A number is NaN or infinite, or the inventory is nested without end.
@@ -48,6 +48,9 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
     if "self_check" in plain and not plain["self_check"]["unlike"]:
         del plain["self_check"]["unlike"]
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)
+    for short, criterion in zip(rounded["criteria"], plain["criteria"], strict=True):
+        if criterion["better"] == "equal":  # a fingerprint is compared to the last digit
+            short["centre"] = criterion["centre"]
     return rounded
 
 

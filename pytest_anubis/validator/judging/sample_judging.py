@@ -348,7 +348,7 @@ def _other_unit(base: MetricVerdict, metric: Metric, criterion: Criterion) -> Me
 def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -> str:
     name, unit = base.metric, base.unit
     if base.better == "equal":
-        expected = f"{said.expected:g} {unit}"
+        expected = f"{said.expected:.15g} {unit}"
         if said.outcome is Outcome.PASS:
             return f"{name} is exactly {expected} as expected"
         wrong = round((1 - said.similarity) * base.count)

@@ -78,6 +78,18 @@ def test_what_is_saved_comes_back_sealed(tmp_path: Path) -> None:
     assert "µ?" in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("value", [3162939361.0, 0.123456789012345])
+def test_exact_results_are_kept_to_the_last_digit(tmp_path: Path, value: float) -> None:
+    exact = criterion(
+        metric=Metric(name="fingerprint", unit="1", better="equal"), centre=(value,), learned=None
+    )
+    path = save_baseline(baseline(criteria=(exact,)), tmp_path)
+    loaded = load_baseline(path, hardware_class="cpu epyc/8")
+    judged = judge_sample([value] * 4, loaded.criteria[0], loaded)
+    assert judged.outcome is Outcome.PASS
+    assert load_baseline(path, hardware_class="cpu epyc/8") == seal(loaded)
+
+
 def test_saving_is_stable_and_independent_of_order(tmp_path: Path) -> None:
     first = save_baseline(baseline(), tmp_path).read_bytes()
     turned = dataclasses.replace(baseline(), criteria=baseline().criteria[::-1])
