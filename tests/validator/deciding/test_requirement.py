@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
@@ -111,3 +115,73 @@ def test_many_nodes_with_different_gaps_are_one_line_in_the_fleet() -> None:
     assert "hbm on 2" in lines[0]
     assert "3 nodes undecided only for benchmarks that never ran there" in lines[2]
     assert "--require any" in lines[2]
+
+
+CARDS = tuple(f"cuda:{number}" for number in range(8))
+EQUAL = Metric(name="checksum", unit="1", better="equal")
+OF_CARDS = replace(
+    BASELINE,
+    criteria=tuple(
+        Criterion(
+            benchmark=name, metric=metric, centre=(1.0,), component="gpu", devices=CARDS, nodes=3
+        )
+        for name in ("gemm", "hbm")
+        for metric in (METRIC, EQUAL)
+    ),
+)
+
+
+def on_cards(*cards: str, metrics: tuple[Metric, ...] = (METRIC, EQUAL)) -> list[MetricVerdict]:
+    good = replace(verdict("gemm"), component="gpu")
+    return [replace(good, metric=m.name, device=card) for m in metrics for card in cards]
+
+
+SKIPPED = replace(
+    verdict("gemm", Outcome.NOT_TESTED, Reason.NOT_RUN), metric="", device=CARDS[7], text="no card"
+)
+
+
+@pytest.mark.parametrize("require", [("any",), ("hbm",)])
+@pytest.mark.parametrize(
+    ("verdicts", "planned", "said"),
+    [
+        (on_cards(*CARDS[:7]), False, "gemm rate on cuda:7"),
+        (on_cards(*CARDS[:7]), True, "gemm rate on cuda:7"),
+        ([*on_cards(*CARDS[:7]), SKIPPED], True, "gemm cuda:7: no card"),
+        (on_cards(*CARDS, metrics=(METRIC,)), True, "gemm checksum: the baseline has a criterion"),
+    ],
+)
+def test_what_ran_anywhere_must_be_complete_whatever_is_required(
+    verdicts: list[MetricVerdict], planned: bool, said: str, require: tuple[str, ...]
+) -> None:
+    places = frozenset(("gemm", card) for card in CARDS) if planned else frozenset()
+    evidence = RunEvidence(required=require, planned=places)
+    if require == ("hbm",):
+        verdicts = [*verdicts, *(replace(v, benchmark="hbm") for v in on_cards(*CARDS))]
+    found = judge_node(verdicts, baseline=OF_CARDS, node="n1", evidence=evidence)
+    assert found.decision is Decision.UNDECIDED
+    assert any(line.startswith(f"NOT_TESTED {said}") for line in found.blocking)
+    assert f"required was only {require[0]}" in found.headline
+    assert (" did not run: hbm" in found.headline) == (require == ("any",))
+
+
+def test_a_benchmark_that_every_card_skipped_is_spared_and_named_once() -> None:
+    skips = [replace(SKIPPED, benchmark="hbm", device=card) for card in CARDS]
+    places = frozenset((name, card) for name in ("gemm", "hbm") for card in CARDS)
+    evidence = RunEvidence(required=("any",), planned=places)
+    found = judge_node([*on_cards(*CARDS), *skips], baseline=OF_CARDS, node="n1", evidence=evidence)
+    assert found.decision is Decision.ACCEPTED
+    assert found.headline.endswith("required was only any; 1 did not run: hbm")
+    silent = judge_node(
+        [*on_cards(*CARDS), *skips[1:]], baseline=OF_CARDS, node="n1", evidence=evidence
+    )
+    assert (
+        silent.decision is Decision.UNDECIDED
+    )  # planned on cuda:0, and nothing says what became of it
+    part = replace(skips[0], text="a part of it was left out: no card")
+    assert (
+        judge_node(
+            [*on_cards(*CARDS), part, *skips[1:]], baseline=OF_CARDS, evidence=evidence
+        ).decision
+        is Decision.UNDECIDED
+    )
