@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion
+from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     Decision,
@@ -85,13 +85,13 @@ def judge_node(
     answered = (metric for metric, devices in (answers or {}).items() if devices)
     ran = ran_anywhere(verdicts, evidence.planned, answered) if required.names else set()
     needed, spared = required.divided(criteria, ran)
-    due = [check for check in checks if check.test in ran or required.covers(check.test)]
+    due = [check for check in checks if check.test in ran or required.of_check(check)]
     rest = [check for check in checks if check not in due]
     never = {check.test for check in rest} | {criterion.benchmark for criterion in spared}
     planned = {benchmark for benchmark, _ in evidence.planned}
     absent = absent_benchmarks(verdicts, criteria, planned)
     blocking, listed, noted = _blockers(
-        verdicts, criteria, {check.test for check in checks}, required, ran
+        verdicts, criteria, {check.test: check for check in checks}, required, ran
     )
     more = (line for line in evidence.blockers if line != broken_off)
     blocking, noted = [*more, *blocking], [*noted, *evidence.notes]
@@ -183,7 +183,7 @@ def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVe
 def _blockers(
     verdicts: Sequence[MetricVerdict],
     criteria: Sequence[Criterion],
-    checks: Collection[str],
+    checks: Mapping[str, PlainCheck],
     required: Requirement,
     ran: Collection[str],
 ) -> tuple[list[str], list[str], list[str]]:
@@ -212,7 +212,9 @@ def _blockers(
             )
             if verdict.benchmark not in ran:
                 covers = required.covers(verdict.benchmark, verdict.metric, verdict.component)
-                optional = optional or not covers
+                check = checks.get(verdict.benchmark)
+                due = covers or (check is not None and required.of_check(check))
+                optional = optional or not due
             (listed if optional else blocking).append(_line(verdict))
         elif verdict.reason in (Reason.UNDETECTABLE, Reason.REPEATED) or (
             verdict.reason is Reason.HARDWARE and verdict.outcome is Outcome.MARGINAL

@@ -47,6 +47,11 @@ class Requirement(NamedTuple):
         """Return whether a criterion must be answered."""
         return self.covers(criterion.benchmark, criterion.metric.name, criterion.component)
 
+    def of_check(self, check: PlainCheck) -> bool:
+        """Return whether a test without a metric must be passed: one of an unknown component must."""
+        unknown = not check.component and set(self.names) != {ANYTHING}
+        return unknown or self.covers(check.test, component=check.component)
+
     def divided(
         self, criteria: Sequence[Criterion], ran: Collection[str]
     ) -> tuple[list[Criterion], list[Criterion]]:
@@ -76,7 +81,7 @@ class Requirement(NamedTuple):
             known = (
                 name == ANYTHING
                 or any(map(one.of_criterion, every))
-                or any(one.covers(check.test) for check in checks)
+                or any(one.covers(check.test, component=check.component) for check in checks)
                 or any(one.covers(u.benchmark, u.metric, u.component) for u in unjudged)
             )
             if not known:

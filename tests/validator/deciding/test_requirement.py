@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -184,4 +184,43 @@ def test_a_benchmark_that_every_card_skipped_is_spared_and_named_once() -> None:
             [*on_cards(*CARDS), part, *skips[1:]], baseline=OF_CARDS, evidence=evidence
         ).decision
         is Decision.UNDECIDED
+    )
+
+
+@pytest.mark.parametrize(
+    ("component", "require", "due"),
+    [
+        ("gpu.health", ("gpu",), True),
+        ("gpu.health", ("disk",), False),
+        ("", ("disk",), True),  # nobody knows what it is about
+        ("gpu.health", ("test_health",), True),
+        ("", ("any",), False),
+    ],
+)
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_required_component_has_its_checks_too(
+    component: str, require: tuple[str, ...], due: bool, skipped: bool
+) -> None:
+    name = "suites/gpu/test_health.py::test_health"
+    check = PlainCheck(test=name, devices=("cuda:0",), component=component)
+    baseline = replace(BASELINE, checks=(check,))
+    skip = replace(SKIPPED, benchmark=name, device="cuda:0", component=component)
+    places = frozenset({(name, "cuda:0")}) if skipped else frozenset()
+    found = judge_node(
+        [*map(verdict, PARTS), *([skip] if skipped else [])],
+        baseline=baseline,
+        node="n1",
+        evidence=RunEvidence(required=require, planned=places),
+    )
+    assert found.decision is (Decision.UNDECIDED if due else Decision.ACCEPTED)
+    assert any("test_health" in line for line in (found.blocking if due else found.listed))
+    assert due or "1 did not run: test_health.py::test_health" in found.headline
+
+
+def test_a_name_that_only_checks_without_a_component_would_answer_is_a_typo() -> None:
+    baseline = replace(BASELINE, checks=(PlainCheck(test="t"),))
+    evidence = RunEvidence(required=("gpux",))
+    found = judge_node(list(map(verdict, PARTS)), baseline=baseline, evidence=evidence)
+    assert any(
+        line.startswith("required gpux: the baseline has no such") for line in found.blocking
     )
