@@ -203,10 +203,12 @@ class PlainCheck:
     Attributes:
         test: Benchmark id, or node id of a test that is none.
         devices: Devices that most of these nodes passed it on, sorted; ``node`` where it has none of its own.
+        component: The part of the node that it is about; empty without a mark and in older baselines.
     """
 
     test: str
     devices: tuple[str, ...] = ()
+    component: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

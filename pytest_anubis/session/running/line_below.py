@@ -34,6 +34,7 @@ class LineBelow:
             ""  # of pytest's line, as it was written; its own account runs ahead of that
         )
         self._shown = False
+        self._closed = False
         self._lock = threading.RLock()  # workers' messages are told in threads of their own
         writer.write_raw = self._write
 
@@ -47,7 +48,8 @@ class LineBelow:
         text = clip(printable(text), columns - 1)
         with self._lock:
             column = width_of(self._current)
-            if column >= columns:  # wrapped: where the cursor stands depends on the terminal
+            # Wrapped: where the cursor stands depends on the terminal.
+            if self._closed or column >= columns:
                 return
             # Down, draw, back up: a new line at the end of the screen moves everything, so nothing else can
             # say where pytest's line is.
@@ -55,10 +57,16 @@ class LineBelow:
             self._out(GONE + below)
             self._shown = True
 
-    def close(self) -> None:
-        """Clear the line, and let pytest's writer be."""
+    def clear(self) -> None:
+        """Take the line away until the next one is shown."""
         with self._lock:
             self._clear()
+
+    def close(self) -> None:
+        """Clear the line for good, and let pytest's writer be."""
+        with self._lock:
+            self._clear()
+            self._closed = True
             if self._writer.write_raw == self._write:  # else somebody wraps it as we do
                 del self._writer.write_raw
 

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Generator
+from contextlib import suppress
 
 import pytest
 
@@ -24,6 +25,9 @@ SHARE = 200
 EVERY = 60.0
 """Seconds between two lines in a log, where pytest's own dots show life: some lines for a run of minutes."""
 
+LAST = 2.0
+"""Seconds that the end of a run waits for the last look, which takes milliseconds: it is worth no more."""
+
 UNKNOWN = 1.0
 """Seconds that a test is taken to need of which nothing is known, as the plan takes it."""
 
@@ -31,8 +35,9 @@ UNKNOWN = 1.0
 class LiveProgress:
     """Tells how far the run is; silent with ``-q`` and where somebody watches the tests themselves.
 
-    In a run with workers a thread of the controller draws it. Where tests run in this process nothing is
-    drawn while one runs: it would be measured too.
+    On a terminal a thread of the controller draws it in a run with workers. Where tests run in this process
+    nothing is drawn while one runs: it would be measured too. In a log pytest's own thread writes it when it
+    hears of a test, as pytest's reporter bears no other.
 
     Args:
         config: pytest's configuration.
@@ -67,14 +72,14 @@ class LiveProgress:
         if type(reporter) is pytest.TerminalReporter and reporter.isatty and _draws():
             self._line = LineBelow(self._config.get_terminal_writer())
             self._told = -LOOK  # the first test in this process may be a long one
-        if self._workers:
+        if self._workers and self._line is not None:
             self._thread = threading.Thread(target=self._watch, name="anubis-progress", daemon=True)
             self._thread.start()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_logstart(self, nodeid: str) -> Generator[None, None, None]:
         """In one process: say what begins, in a log before pytest names its file, else below that."""
-        due = self._tells and not self._workers and time.monotonic() - self._told >= self._pause
+        due = self._due and not self._workers
         if due and self._line is None:
             self._look(nodeid)
         yield
@@ -83,9 +88,14 @@ class LiveProgress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self) -> None:
-        """Draw the line again that had to make room for pytest's own."""
+        """With workers: draw the line again that had to make room for pytest's own; in a log, write one."""
         if self._workers and self._line is not None and self._text:
             self._line.show(self._text)
+        elif self._workers and self._line is None and self._due:
+            try:
+                self._look()
+            except Exception:  # no run is worth less for it
+                self._tells = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
@@ -96,7 +106,7 @@ class LiveProgress:
         """Leave the terminal as pytest would, however the run ended."""
         self._over.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(LAST)
             self._thread = None
         if self._line is not None:
             self._line.close()
@@ -106,15 +116,21 @@ class LiveProgress:
     def _pause(self) -> float:
         return LOOK if self._line is not None else EVERY
 
+    @property
+    def _due(self) -> bool:
+        return self._tells and time.monotonic() - self._told >= self._pause
+
     def _watch(self) -> None:
         pause = self._pause
         while not self._over.wait(pause):
             begin = time.monotonic()
             try:
                 self._look()
-            except (
-                Exception
-            ):  # nobody reads it any more; and no run is worth less for it (-W error)
+            except Exception:  # nobody reads it any more; no run is worth less for it (-W error)
+                self._text = ""  # it would be drawn again for the rest of the run
+                with suppress(Exception):
+                    if (line := self._line) is not None:
+                        line.clear()
                 return
             pause = max(self._pause, SHARE * (time.monotonic() - begin))
 
@@ -129,8 +145,10 @@ class LiveProgress:
         self._told = time.monotonic()
         left = self._left.at(self._told, beginning)
         self._text = f"anubis: {moment_of(self._state, beginning).text(left)}"
-        if self._line is not None:
-            self._line.show(self._text)
+        if (line := self._line) is not None:
+            line.show(self._text)
+            return
+        if self._over.is_set():  # the run did not wait for this look
             return
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:

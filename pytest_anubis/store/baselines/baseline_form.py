@@ -42,6 +42,9 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
         for name in ("devices", "second", "change_rate", "paced"):
             if not criterion[name]:
                 del criterion[name]
+    for check in plain["checks"]:
+        if not check["component"]:
+            del check["component"]
     for name in ("checks", "unjudged", "self_check", "promises", "machine"):
         if not plain[name]:
             del plain[name]

@@ -8,6 +8,9 @@ from pytest_anubis.core.events import TestRepeated
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
+LEFT_OUT = "a part of it was left out"
+"""Begins what is said of a test that ran, and has not looked at everything."""
+
 
 def verdicts_of_tests(
     planned: Sequence[PlannedTest],
@@ -62,7 +65,7 @@ def verdicts_of_tests(
             )
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
         elif result.outcome == "passed" and result.left_out and not spoken_for:
-            text = f"a part of it was left out: {result.left_out}"
+            text = f"{LEFT_OUT}: {result.left_out}"
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, text))
         elif result.outcome == "skipped" and not spoken_for:
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, result.text))

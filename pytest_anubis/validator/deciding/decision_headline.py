@@ -40,6 +40,7 @@ def headline(
     *,
     unneeded: str = "",
     absent: Sequence[str] = (),
+    never: Sequence[str] = (),
 ) -> str:
     """Return the headline.
 
@@ -52,8 +53,8 @@ def headline(
         baseline: What they rest on.
         evidence: What else is known.
         unneeded: Why nothing had to be measured; empty where something had to be.
-        absent: Benchmarks of the baseline that never ran: that are required, or, of an accepted node, that
-            are not.
+        absent: Benchmarks of the baseline that never ran and are required.
+        never: What the baseline has, never ran and is not required.
     """
     subject = f"node {name}" if name else "the node"
     if decision is Decision.REJECTED:
@@ -70,14 +71,17 @@ def headline(
     if decision is Decision.UNDECIDED:
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
         waived = "".join(f"; {text}" for text in _answered_for(verdicts))
+        only = "".join(f"; {text}" for text in _required(verdicts, evidence, never))
         step = f". Next step: {HOW}" if len(absent) > 1 else ""
-        return f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}{step}"
+        return (
+            f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}{only}{step}"
+        )
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
     if risk is not None and evidence.residual_interval is not None:
         low, high = map(percent_text, evidence.residual_interval)
         at_risk += f" (95 % within {low} to {high})"
-    reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence, absent))
+    reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence, never))
     if unneeded:
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
     # The criterion of the whole node is not one more metric.
@@ -155,16 +159,10 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
 
 
 def _reservations(
-    verdicts: Sequence[MetricVerdict], evidence: RunEvidence, absent: Sequence[str]
+    verdicts: Sequence[MetricVerdict], evidence: RunEvidence, never: Sequence[str]
 ) -> list[str]:
     """Return what the acceptance does not cover, by name."""
-    found = []
-    if evidence.required:
-        skipped = _names(_reasons(verdicts, Reason.NOT_RUN))
-        missed = [*(name.rpartition("/")[2] for name in absent), *skipped]
-        only = f"required was only {', '.join(evidence.required)}"
-        did = f"; {len(missed)} did not run: {', '.join(missed)}" if missed else ""
-        found.append(only + did)
+    found = _required(verdicts, evidence, never)
     found += _answered_for(verdicts)
     for reason, what in (
         (Reason.WAIVED, "waived by xfail marks"),
@@ -199,6 +197,18 @@ def _reservations(
     if evidence.caveats:
         found.append(f"switched off: {', '.join(evidence.caveats)}")
     return found
+
+
+def _required(
+    verdicts: Sequence[MetricVerdict], evidence: RunEvidence, never: Sequence[str]
+) -> list[str]:
+    """Return what was required and what did not run, as one phrase; none where all of it was required."""
+    if not evidence.required:
+        return []
+    others = (v for v in _reasons(verdicts, Reason.NOT_RUN) if v.benchmark not in never)
+    missed = [*(name.rpartition("/")[2] for name in never), *_names(others)]
+    only = f"required was only {', '.join(evidence.required)}"
+    return [f"{only}; {len(missed)} did not run: {', '.join(missed)}" if missed else only]
 
 
 def _answered_for(verdicts: Sequence[MetricVerdict]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     Decision,
@@ -26,6 +26,7 @@ from pytest_anubis.validator.deciding.requirement import (
     Requirement,
     absence_line,
     absent_benchmarks,
+    ran_anywhere,
 )
 from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines
 
@@ -52,7 +53,8 @@ def judge_node(
     INCONCLUSIVE one and a test that did not report block. What has no criterion or does not apply here is
     listed and does not block; what was waived, pruned or repeated is listed too, and named in the headline. A
     waiver that has expired blocks where it covers anything of the run. Where the evidence says what is
-    required, what else never ran, or was skipped, is listed and named in the headline.
+    required, whole benchmarks that never ran, or were skipped wherever they were to run, are listed and named
+    in the headline; one that ran on any device has to be complete.
 
     Args:
         verdicts: All metric verdicts of the node, in any order; those of the evidence too.
@@ -80,11 +82,16 @@ def judge_node(
     bad = _rejecting(verdicts, fail_on)
     checks = baseline.checks if baseline else ()
     required = Requirement(evidence.required)
-    needed, spared = required.divided(criteria)
+    answered = (metric for metric, devices in (answers or {}).items() if devices)
+    ran = ran_anywhere(verdicts, evidence.planned, answered) if required.names else set()
+    needed, spared = required.divided(criteria, ran)
+    due = [check for check in checks if check.test in ran or required.of_check(check)]
+    rest = [check for check in checks if check not in due]
+    never = {check.test for check in rest} | {criterion.benchmark for criterion in spared}
     planned = {benchmark for benchmark, _ in evidence.planned}
     absent = absent_benchmarks(verdicts, criteria, planned)
     blocking, listed, noted = _blockers(
-        verdicts, criteria, {check.test for check in checks}, required, absent
+        verdicts, criteria, {check.test: check for check in checks}, required, ran
     )
     more = (line for line in evidence.blockers if line != broken_off)
     blocking, noted = [*more, *blocking], [*noted, *evidence.notes]
@@ -92,12 +99,10 @@ def judge_node(
         blocking.append("benchmarks were left out, and nobody knows at which risk")
     explained = len(blocking)
     ask = partial(unanswered, verdicts, devices=evidence.devices, answers=answers)
-    due = [check for check in checks if required.covers(check.test)]
     blocking += ask(needed)
     blocking += unplanned(verdicts, due, evidence.planned)
     if required.names and criteria:
         listed += ask(spared)
-        rest = [check for check in checks if check not in due]
         listed += unplanned(verdicts, rest, evidence.planned)
         blocking = [*required.unknown(criteria, baseline), *blocking]
     blocking += uncovered(baseline, required.covers) if baseline is not None else []
@@ -141,7 +146,8 @@ def judge_node(
             baseline,
             evidence,
             unneeded=unneeded,
-            absent=short if blocking else absent,
+            absent=short,
+            never=sorted(never - {HOST_PACE}),
         ),
         components=tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)),
         blocking=tuple(dict.fromkeys(blocking)),
@@ -177,11 +183,14 @@ def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVe
 def _blockers(
     verdicts: Sequence[MetricVerdict],
     criteria: Sequence[Criterion],
-    checks: Collection[str],
+    checks: Mapping[str, PlainCheck],
     required: Requirement,
-    absent: Collection[str],
+    ran: Collection[str],
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return what is in the way, what was not judged and is not, and what was judged and should be known."""
+    """Return what is in the way, what was not judged and is not, and what was judged and should be known.
+
+    `ran` are the benchmarks that ran anywhere: of these nothing is spared for not being required.
+    """
     first: list[str] = []  # what the hardware says of itself
     blocking: list[str] = []
     listed: list[str] = []
@@ -201,9 +210,11 @@ def _blockers(
             optional = verdict.reason in (Reason.PRUNED, Reason.WAIVED, Reason.NO_CRITERION) or (
                 verdict.reason is Reason.NOT_RUN and not needed
             )
-            if verdict.reason is Reason.NOT_RUN or verdict.benchmark in absent:
+            if verdict.benchmark not in ran:
                 covers = required.covers(verdict.benchmark, verdict.metric, verdict.component)
-                optional = optional or not covers
+                check = checks.get(verdict.benchmark)
+                due = covers or (check is not None and required.of_check(check))
+                optional = optional or not due
             (listed if optional else blocking).append(_line(verdict))
         elif verdict.reason in (Reason.UNDETECTABLE, Reason.REPEATED) or (
             verdict.reason is Reason.HARDWARE and verdict.outcome is Outcome.MARGINAL

@@ -1,6 +1,7 @@
 """Which benchmarks of the baseline never ran on a node, and which of them it must have run to be accepted.
 
-Unless somebody says what is required, all of it is. What did run is judged all the same.
+Unless somebody says what is required, all of it is. What did run is judged all the same, and has to be
+complete: what is not required is a whole benchmark that ran nowhere, never a device or a metric of one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.validator.deciding.completeness import LEFT_OUT
 
 ANYTHING = "any"
 """Requires nothing by name: a node is judged on what it ran, of which something must have been judged."""
@@ -45,14 +47,27 @@ class Requirement(NamedTuple):
         """Return whether a criterion must be answered."""
         return self.covers(criterion.benchmark, criterion.metric.name, criterion.component)
 
-    def divided(self, criteria: Sequence[Criterion]) -> tuple[list[Criterion], list[Criterion]]:
-        """Return the criteria that must be answered, and the others."""
+    def of_check(self, check: PlainCheck) -> bool:
+        """Return whether a test without a metric must be passed: one of an unknown component must."""
+        unknown = not check.component and set(self.names) != {ANYTHING}
+        return unknown or self.covers(check.test, component=check.component)
+
+    def divided(
+        self, criteria: Sequence[Criterion], ran: Collection[str]
+    ) -> tuple[list[Criterion], list[Criterion]]:
+        """Return the criteria that must be answered, and the others.
+
+        Args:
+            criteria: What the baseline expects.
+            ran: Benchmarks that ran anywhere: all of these must be answered.
+        """
         if not self.names:
             return list(criteria), []
         needed: list[Criterion] = []
         spared: list[Criterion] = []
         for criterion in criteria:
-            (needed if self.of_criterion(criterion) else spared).append(criterion)
+            due = criterion.benchmark in ran or self.of_criterion(criterion)
+            (needed if due else spared).append(criterion)
         return needed, spared
 
     def unknown(self, criteria: Iterable[Criterion], baseline: Baseline | None) -> list[str]:
@@ -66,7 +81,7 @@ class Requirement(NamedTuple):
             known = (
                 name == ANYTHING
                 or any(map(one.of_criterion, every))
-                or any(one.covers(check.test) for check in checks)
+                or any(one.covers(check.test, component=check.component) for check in checks)
                 or any(one.covers(u.benchmark, u.metric, u.component) for u in unjudged)
             )
             if not known:
@@ -75,6 +90,41 @@ class Requirement(NamedTuple):
                     "its name"
                 )
         return lines
+
+
+def ran_anywhere(
+    verdicts: Iterable[MetricVerdict],
+    planned: Collection[tuple[str, str]],
+    answered: Iterable[tuple[str, str, str]] = (),
+) -> set[str]:
+    """Return the benchmarks that ran on any device, or were to and nothing says why they did not.
+
+    The pace of the host is none: which of its probes are read depends on what else runs.
+
+    Args:
+        verdicts: All metric verdicts of the node.
+        planned: Benchmark and device of all tests of the run.
+        answered: Benchmark, metric and group of what was judged on any device.
+    """
+    ran = {benchmark for benchmark, _, _ in answered}
+    skipped = set()
+    for verdict in verdicts:
+        if not _did_not_run(verdict):
+            ran.add(verdict.benchmark)
+        elif not verdict.metric:
+            skipped.add((verdict.benchmark, verdict.device))
+    ran.update(place[0] for place in planned if place not in skipped)
+    return ran - {HOST_PACE}
+
+
+def _did_not_run(verdict: MetricVerdict) -> bool:
+    """Return whether a verdict says no more than that a test was skipped, pruned or never there."""
+    if verdict.outcome is not Outcome.NOT_TESTED:
+        return False
+    if verdict.metric:  # as imports mark what another node has
+        return verdict.reason is Reason.NOT_REPORTED
+    skipped = verdict.reason is Reason.NOT_RUN and not verdict.text.startswith(LEFT_OUT)
+    return skipped or verdict.reason is Reason.PRUNED
 
 
 def absent_benchmarks(

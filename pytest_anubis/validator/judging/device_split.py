@@ -42,7 +42,8 @@ def beside_devices(judged: JudgedColumns) -> JudgedColumns:
     _, node = name_codes(population.nodes)
     names, run = name_codes(population.runs)
     owner = node.astype(np.int64) * len(names) + run
-    known = ~np.isnan(judged.similarity) & ~np.isnan(judged.value)
+    # A device that measured nothing fails by itself, and says nothing of the others.
+    known = ~np.isnan(judged.similarity) & (judged.value > 0)
     found: dict[int, str] = {}
     for one in np.unique(owner[hidden]).tolist():
         rows = np.flatnonzero((owner == one) & known)
@@ -62,12 +63,12 @@ def slower_part(values: FloatArray, better: str, alpha: float) -> BoolArray | No
     """Return which devices are the slower part, at most a half of them; None where no gap divides them.
 
     Args:
-        values: Shape (n,), one for each device of a node.
+        values: Shape (n,), one for each device of a node, above 0.
         better: The metric's direction.
         alpha: Practical threshold: a gap within it does not matter.
     """
     count = len(values)
-    if count < min(GAPS) or values.min() <= 0:
+    if count < min(GAPS):
         return None
     rates = -np.log(values) if better == "lower" else np.log(values)
     order = np.argsort(rates, kind="stable")

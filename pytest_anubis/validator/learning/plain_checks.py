@@ -25,6 +25,9 @@ def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
         unit = run.run if by_run else run.node
         passed.setdefault(unit, set()).update(_passed(run))
         had.update({plan.place[0] for plan in run.planned})
+    parts = {
+        plan.place[0]: plan.component for run in runs for plan in run.planned if plan.component
+    }
     of_tests = Counter(test for found in passed.values() for test in {test for test, _ in found})
     of_devices = Counter(pair for found in passed.values() for pair in found)
     return tuple(
@@ -33,6 +36,7 @@ def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
             devices=tuple(
                 sorted(d for t, d in of_devices if t == test and 2 * of_devices[t, d] > n)
             ),
+            component=parts.get(test, ""),
         )
         for test, n in sorted(of_tests.items())
         if 2 * n > (had[test] if by_run else len(passed))

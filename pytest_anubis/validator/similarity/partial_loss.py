@@ -42,11 +42,11 @@ def part_text(
     of_medians = expected / median if better == "lower" else median / expected
     if 1 - of_medians >= (1 - alike) / 2:
         return ""
+    # Without a quotient: that of a large value and nothing overflows.
     if better == "lower":
-        ratio = max(centre[-1], TINY) / np.maximum(values, TINY)
+        far = np.maximum(values, TINY) >= FAR * max(centre[-1], TINY)
     else:
-        ratio = values / max(centre[0], TINY)
-    far = ratio <= 1 / FAR
+        far = values <= max(centre[0], TINY) / FAR
     count = int(far.sum())
     if not 0 < 2 * count < len(values):
         return ""

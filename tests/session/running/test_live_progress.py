@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from pytest_anubis.core.measurement import PlannedTest, Slot, TestResult
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.session.running import live_progress
 from pytest_anubis.session.running.line_below import LineBelow
-from pytest_anubis.session.running.live_progress import TimeLeft
+from pytest_anubis.session.running.live_progress import LiveProgress, TimeLeft
 from pytest_anubis.session.running.terminal_plugin import write_apart
 
 TESTS = """
@@ -179,3 +180,97 @@ def test_time_left_follows_the_plan_first_and_then_how_it_goes() -> None:
     for name in "cd":
         state.apply(TestFinished(result=TestResult(test=name, benchmark="", outcome="passed")))
     assert left.at(150.0) == 0.0
+
+
+def progress(
+    monkeypatch: pytest.MonkeyPatch, written: list[str], *, terminal: bool
+) -> LiveProgress:
+    """Return what tells of a run with workers, one of two tests done; `written` gets a log's lines."""
+    state = RunState()
+    state.apply(TestsPlanned(tests=(PlannedTest(test="a"), PlannedTest(test="b"))))
+    state.apply(TestFinished(result=TestResult(test="a", benchmark="", outcome="passed")))
+    state.apply(TestStarted(test="b"))
+    monkeypatch.setattr(live_progress, "EVERY", 0.0)
+    monkeypatch.setattr(live_progress, "LOOK", 0.0)
+    monkeypatch.setattr(live_progress, "_draws", lambda: terminal)
+
+    def write(config: object, reporter: object, text: str) -> None:
+        written.append(f"{threading.current_thread().name}: {text}")
+
+    monkeypatch.setattr(live_progress, "write_apart", write)
+    reporter: Any = object.__new__(pytest.TerminalReporter)
+    reporter.isatty = terminal
+    writer = Writer()
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(usepdb=False, trace=False, capture="fd", collectonly=False),
+        pluginmanager=SimpleNamespace(get_plugin=lambda name: reporter),
+        get_verbosity=lambda: 0,
+        get_terminal_writer=lambda: writer,
+    )
+    run: Any = SimpleNamespace(state=state)
+    return LiveProgress(config, run, workers=True)
+
+
+def test_with_workers_only_pytests_own_thread_writes_in_a_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[str] = []
+    told = progress(monkeypatch, written, terminal=False)
+    told.pytest_sessionstart()
+    assert "anubis-progress" not in {thread.name for thread in threading.enumerate()}
+    told.pytest_runtest_logreport()
+    told.pytest_sessionfinish()
+    (line,) = written
+    assert line.startswith(f"{threading.current_thread().name}: anubis: b, 1 of 2 done")
+
+
+def test_a_text_that_can_be_made_no_more_is_drawn_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = progress(monkeypatch, [], terminal=True)
+    shown = threading.Event()
+    broken = threading.Event()
+    moment = live_progress.moment_of
+
+    def failing(*args: Any) -> Any:
+        if shown.is_set():
+            broken.wait()
+            raise ValueError("on purpose")
+        shown.set()
+        return moment(*args)
+
+    monkeypatch.setattr(live_progress, "moment_of", failing)
+    told.pytest_sessionstart()
+    assert shown.wait(60)
+    thread, writer = told._thread, told._config.get_terminal_writer()
+    assert thread is not None
+    broken.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert "1 of 2 done" in writer.file.getvalue()  # type: ignore[attr-defined]
+    told.pytest_runtest_logreport()
+    assert "done" not in writer.screen  # type: ignore[attr-defined]
+    told.pytest_sessionfinish()
+
+
+def test_a_look_that_hangs_does_not_hold_the_end_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = progress(monkeypatch, [], terminal=True)
+    looking, free = threading.Event(), threading.Event()
+    moment = live_progress.moment_of
+
+    def slow(*args: Any) -> Any:
+        looking.set()
+        free.wait(60)
+        return moment(*args)
+
+    monkeypatch.setattr(live_progress, "moment_of", slow)
+    monkeypatch.setattr(live_progress, "LAST", 0.0)
+    told.pytest_sessionstart()
+    assert looking.wait(60)
+    thread, writer = told._thread, told._config.get_terminal_writer()
+    assert thread is not None
+    told.pytest_sessionfinish()
+    assert thread.is_alive()
+    free.set()
+    thread.join(60)
+    assert writer.file.getvalue() == ""  # type: ignore[attr-defined]

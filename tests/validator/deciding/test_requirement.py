@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from dataclasses import replace
+
+import pytest
+
+from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -111,3 +115,112 @@ def test_many_nodes_with_different_gaps_are_one_line_in_the_fleet() -> None:
     assert "hbm on 2" in lines[0]
     assert "3 nodes undecided only for benchmarks that never ran there" in lines[2]
     assert "--require any" in lines[2]
+
+
+CARDS = tuple(f"cuda:{number}" for number in range(8))
+EQUAL = Metric(name="checksum", unit="1", better="equal")
+OF_CARDS = replace(
+    BASELINE,
+    criteria=tuple(
+        Criterion(
+            benchmark=name, metric=metric, centre=(1.0,), component="gpu", devices=CARDS, nodes=3
+        )
+        for name in ("gemm", "hbm")
+        for metric in (METRIC, EQUAL)
+    ),
+)
+
+
+def on_cards(*cards: str, metrics: tuple[Metric, ...] = (METRIC, EQUAL)) -> list[MetricVerdict]:
+    good = replace(verdict("gemm"), component="gpu")
+    return [replace(good, metric=m.name, device=card) for m in metrics for card in cards]
+
+
+SKIPPED = replace(
+    verdict("gemm", Outcome.NOT_TESTED, Reason.NOT_RUN), metric="", device=CARDS[7], text="no card"
+)
+
+
+@pytest.mark.parametrize("require", [("any",), ("hbm",)])
+@pytest.mark.parametrize(
+    ("verdicts", "planned", "said"),
+    [
+        (on_cards(*CARDS[:7]), False, "gemm rate on cuda:7"),
+        (on_cards(*CARDS[:7]), True, "gemm rate on cuda:7"),
+        ([*on_cards(*CARDS[:7]), SKIPPED], True, "gemm cuda:7: no card"),
+        (on_cards(*CARDS, metrics=(METRIC,)), True, "gemm checksum: the baseline has a criterion"),
+    ],
+)
+def test_what_ran_anywhere_must_be_complete_whatever_is_required(
+    verdicts: list[MetricVerdict], planned: bool, said: str, require: tuple[str, ...]
+) -> None:
+    places = frozenset(("gemm", card) for card in CARDS) if planned else frozenset()
+    evidence = RunEvidence(required=require, planned=places)
+    if require == ("hbm",):
+        verdicts = [*verdicts, *(replace(v, benchmark="hbm") for v in on_cards(*CARDS))]
+    found = judge_node(verdicts, baseline=OF_CARDS, node="n1", evidence=evidence)
+    assert found.decision is Decision.UNDECIDED
+    assert any(line.startswith(f"NOT_TESTED {said}") for line in found.blocking)
+    assert f"required was only {require[0]}" in found.headline
+    assert (" did not run: hbm" in found.headline) == (require == ("any",))
+
+
+def test_a_benchmark_that_every_card_skipped_is_spared_and_named_once() -> None:
+    skips = [replace(SKIPPED, benchmark="hbm", device=card) for card in CARDS]
+    places = frozenset((name, card) for name in ("gemm", "hbm") for card in CARDS)
+    evidence = RunEvidence(required=("any",), planned=places)
+    found = judge_node([*on_cards(*CARDS), *skips], baseline=OF_CARDS, node="n1", evidence=evidence)
+    assert found.decision is Decision.ACCEPTED
+    assert found.headline.endswith("required was only any; 1 did not run: hbm")
+    silent = judge_node(
+        [*on_cards(*CARDS), *skips[1:]], baseline=OF_CARDS, node="n1", evidence=evidence
+    )
+    assert (
+        silent.decision is Decision.UNDECIDED
+    )  # planned on cuda:0, and nothing says what became of it
+    part = replace(skips[0], text="a part of it was left out: no card")
+    assert (
+        judge_node(
+            [*on_cards(*CARDS), part, *skips[1:]], baseline=OF_CARDS, evidence=evidence
+        ).decision
+        is Decision.UNDECIDED
+    )
+
+
+@pytest.mark.parametrize(
+    ("component", "require", "due"),
+    [
+        ("gpu.health", ("gpu",), True),
+        ("gpu.health", ("disk",), False),
+        ("", ("disk",), True),  # nobody knows what it is about
+        ("gpu.health", ("test_health",), True),
+        ("", ("any",), False),
+    ],
+)
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_required_component_has_its_checks_too(
+    component: str, require: tuple[str, ...], due: bool, skipped: bool
+) -> None:
+    name = "suites/gpu/test_health.py::test_health"
+    check = PlainCheck(test=name, devices=("cuda:0",), component=component)
+    baseline = replace(BASELINE, checks=(check,))
+    skip = replace(SKIPPED, benchmark=name, device="cuda:0", component=component)
+    places = frozenset({(name, "cuda:0")}) if skipped else frozenset()
+    found = judge_node(
+        [*map(verdict, PARTS), *([skip] if skipped else [])],
+        baseline=baseline,
+        node="n1",
+        evidence=RunEvidence(required=require, planned=places),
+    )
+    assert found.decision is (Decision.UNDECIDED if due else Decision.ACCEPTED)
+    assert any("test_health" in line for line in (found.blocking if due else found.listed))
+    assert due or "1 did not run: test_health.py::test_health" in found.headline
+
+
+def test_a_name_that_only_checks_without_a_component_would_answer_is_a_typo() -> None:
+    baseline = replace(BASELINE, checks=(PlainCheck(test="t"),))
+    evidence = RunEvidence(required=("gpux",))
+    found = judge_node(list(map(verdict, PARTS)), baseline=baseline, evidence=evidence)
+    assert any(
+        line.startswith("required gpux: the baseline has no such") for line in found.blocking
+    )

@@ -50,6 +50,18 @@ def test_a_slower_half_within_a_wide_limit_is_to_be_looked_at() -> None:
     assert "to be looked at" in judged.nodes[1].headline
 
 
+def test_a_device_that_measured_nothing_does_not_hide_the_others() -> None:
+    tested = fleet((0, 1, 2))
+    values = tested.values.copy()
+    dead = next(d for d in range(24) if (tested.nodes[d], tested.devices[d]) == ("n1", "cuda:7"))
+    values[tested.offsets[dead] : tested.offsets[dead + 1]] = 0
+    judged = judge_fleet([replace(tested, values=values)], {"": learned()})
+    (detail,) = [d for v, d in zip(judged.nodes, judged.details, strict=True) if v.node == "n1"]
+    marginal = {v.device for v in detail.verdicts if v.outcome is Outcome.MARGINAL}
+    assert marginal == {"cuda:0", "cuda:1", "cuda:2"}
+    assert any("3 of the 7 devices" in v.text for v in detail.verdicts)
+
+
 def test_healthy_devices_are_left_alone() -> None:
     judged = judge_fleet([fleet(())], {"": learned()})
     assert all("to be looked at" not in verdict.headline for verdict in judged.nodes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_anubis.core.baseline import PlainCheck
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
@@ -29,6 +31,17 @@ def run_of(
 def test_a_check_belongs_to_the_baseline_where_most_nodes_passed_it() -> None:
     runs = [run_of("a", ("x", "y")), run_of("b", ("x",)), run_of("c", ("x",), failed=("y",))]
     assert plain_checks(runs) == (PlainCheck(test="x", devices=("node",)),)
+
+
+def test_a_check_keeps_its_component() -> None:
+    run = run_of("a", ("x", "y"))
+    plans = tuple(
+        replace(plan, component="gpu" if plan.test == "x" else "") for plan in run.planned
+    )
+    found = plain_checks(
+        [replace(run, planned=plans), replace(run_of("b", ("x", "y")), planned=plans)]
+    )
+    assert [(check.test, check.component) for check in found] == [("x", "gpu"), ("y", "")]
 
 
 def test_many_runs_of_one_node_among_others_count_once() -> None:

@@ -10,6 +10,7 @@ from pytest_anubis.core.metric import Metric, told_by_medians
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import judge_columns, judge_node, judge_sample, learn_baseline
+from pytest_anubis.validator.similarity.partial_loss import part_text
 
 LATENCY = Criterion(
     benchmark="b",
@@ -76,3 +77,8 @@ def test_a_median_that_lost_more_than_the_distribution_is_told_beside_it() -> No
     assert (
         "20 GB/s, expected 100 GB/s; its distribution is 60 % worse, its median 80 % slower" in text
     )
+
+
+def test_a_centre_that_begins_with_nothing_overflows_nowhere() -> None:
+    values = np.array([0.0, 0.0, 0.0, 0.0, 1e30])
+    assert part_text(values, 0.5, values.tolist(), "higher", "GB/s") == ""
