@@ -44,6 +44,7 @@ class Cards(Ranks):
 
     Attributes:
         loads: What each card did in every load of all together, in order.
+        alone: What each card did in every load of its own, in order.
         settled: From which of them on the cards were warm: what is told of rates and sensors is of these.
     """
 
@@ -57,6 +58,7 @@ class Cards(Ranks):
         arguments: Sequence[str] = (),
     ) -> None:
         self.loads: list[list[CardLoad]] = []
+        self.alone: list[list[CardLoad]] = []
         self.settled = 0
         self._each = 0.0
         threads = max(1, cores // cards)
@@ -75,6 +77,7 @@ class Cards(Ranks):
             size = min(sizes)
         self._each = max(answer["seconds"] for answer in answers)
         self.loads.clear()
+        self.alone.clear()
         self.settled = 0
         return sizes.pop()
 
@@ -92,7 +95,9 @@ class Cards(Ranks):
     def load_alone(self, seconds: float) -> list[CardLoad]:
         """Load each card while the others rest, one after the other."""
         request = {"do": "load", "seconds": seconds, "begin": 0.0}
-        return [_load(one.ask(request, timeout=ROUND + seconds)) for one in self.processes]
+        loads = [_load(one.ask(request, timeout=ROUND + seconds)) for one in self.processes]
+        self.alone.append(loads)
+        return loads
 
     def step(self, hertz: float, periods: int) -> list[CardLoad]:
         """Load all cards in the same half of each period, and let them rest in the other."""
@@ -118,7 +123,7 @@ class Cards(Ranks):
             names: What to call the cards; by default by their numbers.
         """
         wrong = [0] * self.world
-        for loads in self.loads:
+        for loads in self.loads + self.alone:
             wrong = [before + load.wrong for before, load in zip(wrong, loads, strict=True)]
         answers = self.ask_all("check", timeout=START)
         common = statistics.mode(answer["fingerprint"] for answer in answers)
@@ -141,8 +146,8 @@ class Cards(Ranks):
 
     @property
     def wrong(self) -> int:
-        """How many elements were wrong so far, on all cards."""
-        return sum(load.wrong for loads in self.loads for load in loads)
+        """How many elements were wrong so far, on all cards, together and alone."""
+        return sum(load.wrong for loads in self.loads + self.alone for load in loads)
 
     def slowest(self) -> list[float]:
         """Return the rate of the slowest card in each load of all."""

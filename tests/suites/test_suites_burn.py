@@ -158,13 +158,15 @@ def test_cards_burn_step_and_move_and_the_one_that_computes_wrong_is_named(
         assert list(taken.asked) == [f"{prefix}_rate", f"{prefix}_errors"]
     assert [line.partition(":")[0] for line in said["cards"]] == ["card 0", "card 1"]  # type: ignore[attr-defined]
 
-    ranks.prepare(128, "float32")
-    (tmp_path / "fault").touch()
-    ranks.load(0.01)
-    (tmp_path / "fault").unlink()
-    (found,) = ranks.check()
-    assert found.startswith("card 1: ")
-    assert found.endswith(" elements were wrong, in 1 rows (5)")
+    for do in (ranks.load, ranks.load_alone):
+        ranks.prepare(128, "float32")
+        (tmp_path / "fault").touch()
+        do(0.01)
+        (tmp_path / "fault").unlink()
+        assert ranks.wrong > 0
+        (found,) = ranks.check()
+        assert found.startswith("card 1: ")
+        assert found.endswith(" elements were wrong, in 1 rows (5)")
     (tmp_path / "fault").touch()
     ranks.prepare(128, "float32")  # wrong from the first result on, and always alike
     ranks.load(0.01)
@@ -176,7 +178,7 @@ def test_cards_burn_step_and_move_and_the_one_that_computes_wrong_is_named(
 
 def cards_that_told(*loads: list[CardLoad]) -> Cards:
     cards = object.__new__(Cards)
-    cards.loads, cards.settled, cards.world = list(loads), 1, len(loads[0])
+    cards.loads, cards.alone, cards.settled, cards.world = list(loads), [], 1, len(loads[0])
     return cards
 
 
