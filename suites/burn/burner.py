@@ -112,22 +112,29 @@ class Burner:
         products, took = self._until(self._now() + seconds, BATCH, beside, batches)
         return self._burnt(products, took)
 
-    def steps(self, hertz: float, periods: int, *, begin: float = 0.0) -> Burnt:
-        """Load the device in the first half of each period, and let it rest in the second.
+    def steps(
+        self, hertz: float, periods: int, each: int = 1, *, begin: float = 0.0
+    ) -> list[Burnt]:
+        """Load the device in the first half of each period, and let it rest in the second, the last one too.
 
         Args:
             hertz: Periods a second.
-            periods: How many.
+            periods: How many, without a break between them.
+            each: What so many of them did is told together.
             begin: When the first begins, on the clock; devices that share it step together.
         """
         begin = max(begin, self._now())
-        products, took = 0, 0.0
+        told, products, took = [], 0, 0.0
         for number in range(periods):
             start = begin + number / hertz
             self._wait_for(start)
             done, seconds = self._until(start + 0.5 / hertz, SHORT_BATCH)
             products, took = products + done, took + seconds
-        return self._burnt(products, took)
+            if (number + 1) % each == 0 or number + 1 == periods:
+                told.append(self._burnt(products, took))
+                products, took = 0, 0.0
+        self._wait_for(begin + periods / hertz)
+        return told
 
     def _wait_for(self, moment: float) -> None:
         rest = moment - self._now()

@@ -64,9 +64,10 @@ class CardRank:
         return {**asdict(done), "told": watch.told()}
 
     def steps(self, request: Message) -> Message:
-        """Load the card at ``hertz`` for ``periods``, all from ``begin`` on; answer what it did."""
-        done = self._loader.steps(request["hertz"], request["periods"], begin=request["begin"])
-        return asdict(done)
+        """Load the card at ``hertz`` for ``periods`` from ``begin`` on; answer what it did, ``each`` by each."""
+        hertz, periods, each = (request[name] for name in ("hertz", "periods", "each"))
+        done = self._loader.steps(hertz, periods, each, begin=request["begin"])
+        return {"parts": [asdict(part) for part in done]}
 
     def together(self, request: Message) -> Message:
         """Load units, copy engines and links at once; answer what was done, and what was ``wrong``."""

@@ -99,12 +99,19 @@ class Cards(Ranks):
         self.alone.append(loads)
         return loads
 
-    def step(self, hertz: float, periods: int) -> list[CardLoad]:
-        """Load all cards in the same half of each period, and let them rest in the other."""
+    def step(self, hertz: float, periods: int, each: int) -> list[list[CardLoad]]:
+        """Load all cards in the same half of each period, and let them rest in the other.
+
+        One request, as the cards would rest between two for longer than the steps say. Returns what the cards
+        did in so many periods at a time (`each`).
+        """
         begin, timeout = time.monotonic() + LEAD, ROUND + periods / hertz
-        return self._done(
-            self.ask_all("steps", timeout=timeout, hertz=hertz, periods=periods, begin=begin)
-        )
+        asked = {"hertz": hertz, "periods": periods, "each": each, "begin": begin}
+        answers = self.ask_all("steps", timeout=timeout, **asked)
+        return [
+            self._done(parts)
+            for parts in zip(*(answer["parts"] for answer in answers), strict=True)
+        ]
 
     def together(self, seconds: float, size: int) -> list[CardLoad]:
         """Load all units, copy engines and links at once, with buffers of `size` bytes."""
@@ -151,7 +158,7 @@ class Cards(Ranks):
 
     def slowest(self) -> list[float]:
         """Return the rate of the slowest card in each load of all."""
-        return [min(row) for row in self.rates_by_load()]
+        return slowest(self._warm)
 
     def slowest_shares(self) -> list[float]:
         """Return the rate of the slowest card over the median of all, in each load: 1 where all are alike."""
@@ -192,6 +199,11 @@ class Cards(Ranks):
         loads = [_load(answer) for answer in answers]
         self.loads.append(loads)
         return loads
+
+
+def slowest(loads: Sequence[Sequence[CardLoad]]) -> list[float]:
+    """Return the rate of the slowest card in each of some loads."""
+    return [min(load.rate for load in cards) for cards in loads]
 
 
 UNITS = {"clock": "MHz", "power": "W", "temperature": "°C"}

@@ -85,12 +85,16 @@ def test_load_steps_at_its_rate_and_rests_for_half_of_the_time(hertz: float) -> 
     burner = machine.burner()
     machine.loaded.clear()
     begin = machine.time + 1.0
-    done = burner.steps(hertz, 20, begin=begin)
+    parts = burner.steps(hertz, 20, 8, begin=begin)
+    assert machine.time == pytest.approx(begin + 20 / hertz)  # the last rest, too
     phases = [((start - begin) * hertz + TINY) % 1 for start, _ in machine.loaded]
     assert max(phases) <= 0.5 + TINY  # no work begins in the second half of a period
     assert {int((start - begin) * hertz + TINY) for start, _ in machine.loaded} == set(range(20))
-    assert done.seconds == pytest.approx(10 / hertz, rel=0.05, abs=20 * SHORT_BATCH)
-    assert done.rate == pytest.approx(machine.work / SECONDS, rel=1e-3)
+    for done, periods in zip(parts, (8, 8, 4), strict=True):
+        assert done.seconds == pytest.approx(
+            periods / 2 / hertz, rel=0.05, abs=periods * SHORT_BATCH
+        )
+        assert done.rate == pytest.approx(machine.work / SECONDS, rel=1e-3)
 
 
 def test_wrong_elements_belong_to_the_load_in_which_they_were_counted() -> None:
@@ -126,7 +130,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():  # fmt: skip
         each = value if name == "SECOND" else dict.fromkeys(profiles, value)
         monkeypatch.setattr(test_cards, name, each)
-    monkeypatch.setattr(test_cards, "STEPS", {"smoke": (100.0,)})
+    monkeypatch.setattr(test_cards, "STEPS", {"smoke": (50.0, 100.0)})
     monkeypatch.setattr(test_cards, "short_type", lambda: "int8")
 
 
@@ -149,13 +153,13 @@ def test_cards_burn_step_and_move_and_the_one_that_computes_wrong_is_named(
         taken = Taken()
         test_cards.test_burn(taken, Node(), ranks, said.__setitem__, width)
         assert list(taken.asked) == ["burn_rate", "slowest_share", "together_share", "burn_errors"]
-    for test, prefix in (
-        (test_cards.test_load_steps, "step"),
-        (test_cards.test_everything_at_once, "combined"),
+    for test, metrics in (
+        (test_cards.test_load_steps, ["step_rate_50", "step_rate_100", "step_errors"]),
+        (test_cards.test_everything_at_once, ["combined_rate", "combined_errors"]),
     ):
         taken = Taken()
         test(taken, Node(), ranks)
-        assert list(taken.asked) == [f"{prefix}_rate", f"{prefix}_errors"]
+        assert list(taken.asked) == metrics
     assert [line.partition(":")[0] for line in said["cards"]] == ["card 0", "card 1"]  # type: ignore[attr-defined]
 
     for do in (ranks.load, ranks.load_alone):
@@ -262,7 +266,8 @@ class Sick:
         self.wrong[1] += 2
         return [CoreLoad(0, 40e9, 1.0, 0), CoreLoad(1, 20e9, 1.0, 2)]
 
-    steps: Callable[..., list[CoreLoad]] = lambda self, hertz, periods: self.load(periods / hertz)
+    def steps(self, _hertz: float, periods: int, each: int) -> list[list[CoreLoad]]:
+        return [self.load(1.0) for _ in range(periods // each)]
 
     def notice(self) -> bool:
         return True
