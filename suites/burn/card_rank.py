@@ -64,7 +64,7 @@ class CardRank:
         return {**asdict(done), "told": watch.told()}
 
     def steps(self, request: Message) -> Message:
-        """Load the card at ``hertz`` for ``periods`` from ``begin`` on; answer what it did, ``each`` by each."""
+        """Load the card at ``hertz`` for ``periods`` from ``begin`` on; answer what each part did."""
         hertz, periods, each = (request[name] for name in ("hertz", "periods", "each"))
         done = self._loader.steps(hertz, periods, each, begin=request["begin"])
         return {"parts": [asdict(part) for part in done]}
