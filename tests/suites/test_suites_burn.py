@@ -242,6 +242,11 @@ def test_card_that_tells_nothing_is_none_the_worse(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 512_000)
     monkeypatch.setattr(sensors, "_energy", refuse)
     assert sensors.read_card(CARD) == {"power": 512.0}
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 512)  # AMD's in W
+    assert sensors.read_card(CARD) == {"power": 512.0}
+    monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 0)  # its word for "not known"
+    assert sensors.read_card(CARD) == {}
     assert sensors.read_card(torch.device("cpu")) == {}
 
 
