@@ -25,11 +25,13 @@ class CardLoad:
         rate: Operations a second.
         wrong: Elements that differed from those of the first result, and bytes that were moved wrongly.
         told: What its sensors said: ``clock`` (MHz), ``power`` (W), ``temperature`` (°C).
+        moved: Bytes a second that were copied and reduced beside it (`suites.burn.traffic.Traffic.rates`).
     """
 
     rate: float
     wrong: int
     told: dict[str, float] = field(default_factory=dict)
+    moved: dict[str, float] = field(default_factory=dict)
 
 
 class Cards(Ranks):
@@ -164,6 +166,10 @@ class Cards(Ranks):
         """Return the rate of the slowest card over the median of all, in each load: 1 where all are alike."""
         return [min(row) / statistics.median(row) for row in self.rates_by_load()]
 
+    def slowest_moved(self, name: str) -> list[float]:
+        """Return the bytes a second of the slowest card in each load of all, of a kind of traffic."""
+        return [min(load.moved[name] for load in loads) for loads in self._warm]
+
     def rates(self) -> list[float]:
         """Return the median rate of each card."""
         return [statistics.median(card) for card in zip(*self.rates_by_load(), strict=True)]
@@ -215,7 +221,8 @@ SHOWN = 8
 
 def _load(answer: Message) -> CardLoad:
     wrong = answer["wrong"] + answer.get("wrong_moved", 0)
-    return CardLoad(answer["work"] / answer["seconds"], wrong, answer.get("told", {}))
+    rate = answer["work"] / answer["seconds"]
+    return CardLoad(rate, wrong, answer.get("told", {}), answer.get("moved", {}))
 
 
 def _rows(answer: Message) -> str:

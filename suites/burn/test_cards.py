@@ -37,6 +37,13 @@ STEPPING = {"smoke": 2.0, "standard": 15.0, "soak": 300.0}
 COPIED = {"smoke": 64 << 20, "standard": 256 << 20, "soak": 256 << 20}
 """Bytes of a copy and of an all-reduce beside the products."""
 
+TRAFFIC = {
+    "to_device": "What do the copies to the slowest card reach while all compute and reduce?",
+    "to_host": "What do the copies from the slowest card reach while all compute and reduce?",
+    "reduced": "Which bus bandwidth do the all-reduces reach while all cards compute and copy?",
+}
+"""What runs beside the products, and what is asked of it."""
+
 SECOND = 1.0
 _ACTION = (
     "A wrong element: take the card out of service. A slow one: compare its clock, power and temperature, in "
@@ -205,7 +212,7 @@ def test_load_steps(anubis_metric: MetricFixture, anubis_node: NodeFixture, card
     scope="node",
     cost="15s",
     deadline="600s",
-    metrics=["combined_rate", "combined_errors"],
+    metrics=["combined_rate", *(f"combined_{name}_rate" for name in TRAFFIC), "combined_errors"],
     goal="Units, memory, links and copy engines work together as they do alone",
     question="What do the matrix units deliver while copies and all-reduces run beside them?",
     action=_ACTION,
@@ -224,5 +231,15 @@ def test_everything_at_once(
         unit="TFLOP/s",
         better="higher",
     )
+    for name, question in TRAFFIC.items():
+        if name == "reduced" and cards.world == 1:
+            continue  # nothing goes over a link
+        anubis_metric.record(
+            f"combined_{name}_rate",
+            [rate / 1e9 for rate in cards.slowest_moved(name)],
+            unit="GB/s",
+            better="higher",
+            question=question,
+        )
     anubis_metric.record("combined_errors", cards.wrong, unit="count", better="equal")
     verified(cards)

@@ -12,7 +12,7 @@ import torch
 
 from pytest_anubis.benchmarking.children import Message
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites.burn import sensors, test_cards, test_cores, test_device
+from suites.burn import sensors, test_cards, test_cores, test_device, traffic
 from suites.burn.burner import BATCH, SHORT_BATCH, Burner
 from suites.burn.cards import CardLoad, Cards
 from suites.compute.units import CoreLoad
@@ -155,7 +155,16 @@ def test_cards_burn_step_and_move_and_the_one_that_computes_wrong_is_named(
         assert list(taken.asked) == ["burn_rate", "slowest_share", "together_share", "burn_errors"]
     for test, metrics in (
         (test_cards.test_load_steps, ["step_rate_50", "step_rate_100", "step_errors"]),
-        (test_cards.test_everything_at_once, ["combined_rate", "combined_errors"]),
+        (
+            test_cards.test_everything_at_once,
+            [
+                "combined_rate",
+                "combined_to_device_rate",
+                "combined_to_host_rate",
+                "combined_reduced_rate",
+                "combined_errors",
+            ],
+        ),
     ):
         taken = Taken()
         test(taken, Node(), ranks)
@@ -259,6 +268,39 @@ def test_device_alone_is_verified(monkeypatch: pytest.MonkeyPatch, dtype: str) -
         test_device.test_burn_device(taken, Device("cuda:0"), Node(), dtype)
     assert list(taken.asked) == ["burn_rate", "burn_errors"]
     assert taken.asked["burn_rate"]["unit"] == ("TOP/s" if dtype == "int8" else "TFLOP/s")
+
+
+def test_traffic_fills_the_batch_and_slow_link_shows_in_its_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moment, took, wrong = 0.0, 0.001, False
+
+    def all_reduce(buffer: torch.Tensor, op: object = None) -> None:
+        nonlocal moment
+        if op is None:  # not the agreement on how many there are
+            moment += took
+            buffer.mul_(2).view(-1)[5] += wrong
+
+    monkeypatch.setattr(traffic.dist, "all_reduce", all_reduce)
+    rates = []
+    for seconds in (0.001, 0.005):
+        took = seconds
+        moved = traffic.Traffic(1 << 10, 0, 2, torch.device("cpu"), now=lambda: moment)
+        # What the copies take is not on this clock, so that few of them are enough.
+        monkeypatch.setattr(moved._to_device, "seconds", lambda: 0.01)
+        monkeypatch.setattr(moved._to_host, "seconds", lambda: 0.01)
+        moved.fit(BATCH, lambda: None)
+        moved.begin()
+        begin = moment
+        moved.queue()
+        assert 0.5 * BATCH < moment - begin <= BATCH
+        rates.append(moved.rates()["reduced"])
+    assert rates == pytest.approx([(1 << 10) / 0.001, (1 << 10) / 0.005])
+    assert moved.wrong() == 0
+    wrong = True
+    moved.queue()
+    moved._there[3] ^= 1
+    assert moved.wrong() == 2
 
 
 class Sick:
