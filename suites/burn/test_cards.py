@@ -1,4 +1,4 @@
-"""Accelerators under full load, all at once and each alone, every result compared bit for bit."""
+"""Accelerators under full load, all at once and each alone, results compared bit for bit."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import torch
 from pytest_anubis.benchmarking.children import Message
 from pytest_anubis.session.collecting.device_parameters import Device
 from suites.burn import sensors, test_cards, test_cores, test_device, traffic
-from suites.burn.burner import BATCH, SHORT_BATCH, Burner
+from suites.burn.burner import BATCH, EVERY, SHORT_BATCH, Burner
 from suites.burn.cards import CardLoad, Cards
 from suites.compute.units import CoreLoad
 from tests.suites import burning_rank
@@ -29,21 +29,25 @@ TINY = 1e-6
 
 
 class Machine:
-    """A device with a clock of its own: a product takes its time when it is waited for."""
+    """A device with a clock of its own: a product takes its time when it is waited for, a comparison 12 %."""
 
     work = 2e9
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.time, self.seconds = 0.0, seconds
-        self.queued = self.done = self.wrong = self.waits = 0
+        self.queued = 0.0
+        self.wrong = 0
         self.loaded: list[tuple[float, float]] = []
         self.faulty = False
 
     def keep(self) -> None:
         self.queued += 1
 
-    def run_compared(self) -> None:
+    def run(self) -> None:
         self.queued += 1
+
+    def compare(self) -> None:
+        self.queued += 0.12
         self.wrong += self.faulty
 
     def wrong_elements(self) -> int:
@@ -53,8 +57,7 @@ class Machine:
         begin = self.time
         self.time += self.queued * self.seconds
         self.loaded.append((begin, self.time))
-        self.done += self.queued
-        self.queued, self.waits = 0, self.waits + 1
+        self.queued = 0.0
 
     def sleep(self, seconds: float) -> None:
         self.time += seconds
@@ -70,8 +73,14 @@ def test_twice_the_time_is_twice_the_work_at_the_same_rate() -> None:
     burner = machine.burner()
     once, twice = burner.load(1.0), burner.load(2.0)
     assert twice.products == pytest.approx(2 * once.products, rel=0.02)
-    assert once.rate == pytest.approx(machine.work / SECONDS, rel=1e-3)
+    assert once.rate == pytest.approx(machine.work / SECONDS, rel=0.01)  # that of the units
+    assert once.compared == pytest.approx(once.products / EVERY, abs=2)
     assert once.seconds == pytest.approx(1.0, abs=BATCH)
+
+
+def test_where_products_take_long_one_a_second_is_compared() -> None:
+    assert Machine(0.4).burner().load(8.0).compared == pytest.approx(10, abs=2)
+    assert Machine(3.0).burner().load(9.0).compared == 3
 
 
 def test_slower_device_shows_in_its_rate() -> None:
@@ -94,7 +103,8 @@ def test_load_steps_at_its_rate_and_rests_for_half_of_the_time(hertz: float) -> 
         assert done.seconds == pytest.approx(
             periods / 2 / hertz, rel=0.05, abs=periods * SHORT_BATCH
         )
-        assert done.rate == pytest.approx(machine.work / SECONDS, rel=1e-3)
+        assert done.rate == pytest.approx(machine.work / SECONDS, rel=0.05)
+        assert done.compared >= 2 * periods  # the first and the last of each
 
 
 def test_wrong_elements_belong_to_the_load_in_which_they_were_counted() -> None:
@@ -103,7 +113,7 @@ def test_wrong_elements_belong_to_the_load_in_which_they_were_counted() -> None:
     assert burner.load(0.1).wrong == 0
     machine.faulty = True
     found = burner.load(0.1)
-    assert found.wrong == found.products > 0
+    assert found.wrong == found.compared > 1
     machine.faulty = False
     assert burner.load(0.1).wrong == 0
 
