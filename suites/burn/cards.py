@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_anubis.benchmarking.children import Message
@@ -46,8 +46,8 @@ class Cards(Ranks):
 
     Attributes:
         loads: What each card did in every load of all together, in order.
-        alone: What each card did in every load of its own, in order.
         settled: From which of them on the cards were warm: what is told of rates and sensors is of these.
+        others: Card, and what it did in a load that tells nothing of the rate of all.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Cards(Ranks):
         arguments: Sequence[str] = (),
     ) -> None:
         self.loads: list[list[CardLoad]] = []
-        self.alone: list[list[CardLoad]] = []
+        self.others: list[tuple[int, CardLoad]] = []
         self.settled = 0
         self._each = 0.0
         threads = max(1, cores // cards)
@@ -79,7 +79,7 @@ class Cards(Ranks):
             size = min(sizes)
         self._each = max(answer["seconds"] for answer in answers)
         self.loads.clear()
-        self.alone.clear()
+        self.others.clear()
         self.settled = 0
         return sizes.pop()
 
@@ -94,12 +94,23 @@ class Cards(Ranks):
         answers = self.ask_all("load", timeout=ROUND + seconds, seconds=seconds, begin=begin)
         return self._done(answers)
 
-    def load_alone(self, seconds: float) -> list[CardLoad]:
-        """Load each card while the others rest, one after the other."""
+    def load_alone(self, number: int, seconds: float) -> CardLoad:
+        """Load one card while the others rest."""
         request = {"do": "load", "seconds": seconds, "begin": 0.0}
-        loads = [_load(one.ask(request, timeout=ROUND + seconds)) for one in self.processes]
-        self.alone.append(loads)
-        return loads
+        done = _load(self.processes[number].ask(request, timeout=ROUND + seconds))
+        self.others.append((number, done))
+        return done
+
+    def together_shares(self, seconds: float) -> list[float]:
+        """Return the rate of each card among all over its rate alone, which it does right after the other.
+
+        So it is as warm in the one as in the other: a card that has rested is quicker, whatever the node is.
+        """
+        shares = []
+        for number in range(self.world):
+            together = self.load(seconds)[number]
+            shares.append(together.rate / self.load_alone(number, seconds).rate)
+        return shares
 
     def step(self, hertz: float, periods: int, each: int) -> list[list[CardLoad]]:
         """Load all cards in the same half of each period, and let them rest in the other.
@@ -132,8 +143,8 @@ class Cards(Ranks):
             names: What to call the cards; by default by their numbers.
         """
         wrong = [0] * self.world
-        for loads in self.loads + self.alone:
-            wrong = [before + load.wrong for before, load in zip(wrong, loads, strict=True)]
+        for number, load in self._every_load():
+            wrong[number] += load.wrong
         answers = self.ask_all("check", timeout=START)
         common = statistics.mode(answer["fingerprint"] for answer in answers)
         found = []
@@ -156,7 +167,13 @@ class Cards(Ranks):
     @property
     def wrong(self) -> int:
         """How many elements were wrong so far, on all cards, together and alone."""
-        return sum(load.wrong for loads in self.loads + self.alone for load in loads)
+        return sum(load.wrong for _, load in self._every_load())
+
+    def _every_load(self) -> Iterator[tuple[int, CardLoad]]:
+        """Give card and load of all that was done since `prepare`."""
+        for loads in self.loads:
+            yield from enumerate(loads)
+        yield from self.others
 
     def slowest(self) -> list[float]:
         """Return the rate of the slowest card in each load of all."""

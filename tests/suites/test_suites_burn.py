@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -181,7 +183,7 @@ def test_cards_burn_step_and_move_and_the_one_that_computes_wrong_is_named(
         assert list(taken.asked) == metrics
     assert [line.partition(":")[0] for line in said["cards"]] == ["card 0", "card 1"]  # type: ignore[attr-defined]
 
-    for do in (ranks.load, ranks.load_alone):
+    for do in (ranks.load, partial(ranks.load_alone, 1)):
         ranks.prepare(128, "float32")
         (tmp_path / "fault").touch()
         do(0.01)
@@ -201,7 +203,7 @@ def test_cards_burn_step_and_move_and_the_one_that_computes_wrong_is_named(
 
 def cards_that_told(*loads: list[CardLoad]) -> Cards:
     cards = object.__new__(Cards)
-    cards.loads, cards.alone, cards.settled, cards.world = list(loads), [], 1, len(loads[0])
+    cards.loads, cards.others, cards.settled, cards.world = list(loads), [], 1, len(loads[0])
     return cards
 
 
@@ -224,6 +226,43 @@ def test_slow_and_hot_card_shows_among_its_neighbours() -> None:
     silent = cards_that_told(load(even), [CardLoad(1.0, 0)] * 8)
     test_cards.sensors(untold := Taken(), silent)
     assert untold.asked == {}
+
+
+class Heating:
+    """Cards that lose 5 % of their rate as they warm up, within some 5 s, and regain it as they rest."""
+
+    def __init__(self, world: int, limit: float = 1.0) -> None:
+        self.heat, self.limit = [0.0] * world, limit
+
+    def load(self, seconds: float, *numbers: int) -> list[Message]:
+        rates = []
+        for number, before in enumerate(self.heat):
+            wanted = float(number in numbers)
+            self.heat[number] = wanted + (before - wanted) * math.exp(-seconds / 5)
+            rates.append(7e14 * (1 - 0.05 * (before + self.heat[number]) / 2))
+        share = self.limit if len(numbers) > 1 else 1.0
+        return [{"work": rate * share, "seconds": 1.0, "wrong": 0} for rate in rates]
+
+    def one(self, number: int) -> Any:
+        return SimpleNamespace(ask=lambda asked, **_: self.load(asked["seconds"], number)[number])
+
+    def cards(self) -> Cards:
+        every = range(len(self.heat))
+        cards = cards_that_told([CardLoad(1.0, 0)] * len(self.heat))
+        cards.ask_all = lambda *_, seconds, **__: self.load(seconds, *every)  # type: ignore[method-assign]
+        cards.processes = [self.one(number) for number in every]
+        cards.load(60.0)
+        return cards
+
+
+def test_hot_cards_are_compared_with_themselves_as_hot() -> None:
+    assert Heating(8).cards().together_shares(1.0) == pytest.approx([1.0] * 8, abs=0.005)
+    assert min(Heating(8, limit=0.9).cards().together_shares(1.0)) == pytest.approx(0.9, abs=0.005)
+    cards = Heating(8).cards()
+    together = cards.loads[-1]
+    for number in (6, 7):  # that have rested meanwhile
+        cards.load_alone(0, 10.0)
+        assert together[number].rate / cards.load_alone(number, 1.0).rate < 0.99
 
 
 def test_card_whose_first_result_is_another_is_named() -> None:
