@@ -1,4 +1,4 @@
-"""Burn: everything under full load for long, and every result verified.
+"""Burn: everything under full load for long, and results verified.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,4 @@
-"""One device under load: products one after the other, each compared with the first bit for bit."""
+"""One device under load: products one after the other, compared with the first bit for bit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ BATCH = 0.02
 
 SHORT_BATCH = 0.002
 """The same while the load comes and goes: a fifth of the shortest load, 5 ms at 100 Hz."""
+
+EVERY = 16
+"""Products of which one is compared, besides the first and the last of a load: comparing moves so many bytes
+that it takes 8 to 15 % of a product's time on an H100, and a rate in which it is would not be that of the
+matrix units. So it is 1 % at most, and a fault that stays is found at once: one comparison in 25 ms."""
+
+AT_LEAST = 1.0
+"""Seconds in which one is compared at least, where products take long; it takes the smaller share of them."""
 
 CALIBRATION = 3
 """Products by which one is timed, after a first one."""
@@ -29,8 +37,12 @@ class Product(Protocol):
         """Compute once more; later results are compared with this one."""
         ...
 
-    def run_compared(self) -> None:
-        """Compute, and count what differs from the first result; need not wait for it."""
+    def run(self) -> None:
+        """Compute; need not wait for it."""
+        ...
+
+    def compare(self) -> None:
+        """Count what differs between the last result and the first one; need not wait for it."""
         ...
 
     def wrong_elements(self) -> int:
@@ -43,13 +55,15 @@ class Burnt:
     """What one load did.
 
     Attributes:
-        products: How many were computed and compared.
+        products: How many were computed.
+        compared: How many of them were compared: every `EVERY`-th, one a second, and the last.
         work: Operations of them all.
         seconds: For how long the device was under load.
         wrong: Elements that differed from those of the first result.
     """
 
     products: int
+    compared: int
     work: float
     seconds: float
     wrong: int
@@ -87,10 +101,18 @@ class Burner:
         self._synchronize()
         begin = now()
         for _ in range(CALIBRATION):
-            product.run_compared()
+            product.run()
         self._synchronize()
         self.seconds = (now() - begin) / CALIBRATION
-        self._seen = 0
+        self._every = max(1, min(EVERY, int(AT_LEAST / max(self.seconds, 1e-9))))
+        self._seen = self._queued = self._compared = 0
+
+    def turn(self) -> None:
+        """Queue one product; compare it, if it is one of those that are."""
+        self._product.run()
+        if self._queued % self._every == 0:
+            self._compare()
+        self._queued += 1
 
     def load(
         self,
@@ -112,22 +134,33 @@ class Burner:
         products, took = self._until(self._now() + seconds, BATCH, beside, batches)
         return self._burnt(products, took)
 
-    def steps(self, hertz: float, periods: int, *, begin: float = 0.0) -> Burnt:
-        """Load the device in the first half of each period, and let it rest in the second.
+    def steps(
+        self, hertz: float, periods: int, each: int = 1, *, begin: float = 0.0
+    ) -> list[Burnt]:
+        """Load the device in the first half of each period, and let it rest in the second, the last one too.
 
         Args:
             hertz: Periods a second.
-            periods: How many.
+            periods: How many, without a break between them.
+            each: What so many of them did is told together.
             begin: When the first begins, on the clock; devices that share it step together.
         """
         begin = max(begin, self._now())
-        products, took = 0, 0.0
+        told, products, took = [], 0, 0.0
         for number in range(periods):
             start = begin + number / hertz
             self._wait_for(start)
             done, seconds = self._until(start + 0.5 / hertz, SHORT_BATCH)
             products, took = products + done, took + seconds
-        return self._burnt(products, took)
+            if (number + 1) % each == 0 or number + 1 == periods:
+                told.append(self._burnt(products, took))
+                products, took = 0, 0.0
+        self._wait_for(begin + periods / hertz)
+        return told
+
+    def _compare(self) -> None:
+        self._product.compare()
+        self._compared += 1
 
     def _wait_for(self, moment: float) -> None:
         rest = moment - self._now()
@@ -144,17 +177,22 @@ class Burner:
         """Work until a moment, one batch at least, or so many; return how many products, and the seconds."""
         each = max(1, int(batch / max(self.seconds, 1e-9)))
         begin, products = self._now(), 0
+        self._queued = 0  # the first is compared: in it the load rises
         while True:
             for _ in range(each):
-                self._product.run_compared()
+                self.turn()
             if beside is not None:
                 beside()
             self._synchronize()
             products += each
             if products == batches * each or (not batches and self._now() >= end):
-                return products, self._now() - begin
+                took = self._now() - begin
+                if (products - 1) % self._every:  # else it just was
+                    self._compare()
+                return products, took
 
     def _burnt(self, products: int, seconds: float) -> Burnt:
         wrong = self._product.wrong_elements()
         new, self._seen = wrong - self._seen, wrong
-        return Burnt(products, products * self._product.work, seconds, new)
+        compared, self._compared = self._compared, 0
+        return Burnt(products, compared, products * self._product.work, seconds, new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_anubis.benchmarking.children import Message
@@ -25,11 +25,13 @@ class CardLoad:
         rate: Operations a second.
         wrong: Elements that differed from those of the first result, and bytes that were moved wrongly.
         told: What its sensors said: ``clock`` (MHz), ``power`` (W), ``temperature`` (°C).
+        moved: Bytes a second that were copied and reduced beside it (`suites.burn.traffic.Traffic.rates`).
     """
 
     rate: float
     wrong: int
     told: dict[str, float] = field(default_factory=dict)
+    moved: dict[str, float] = field(default_factory=dict)
 
 
 class Cards(Ranks):
@@ -45,6 +47,7 @@ class Cards(Ranks):
     Attributes:
         loads: What each card did in every load of all together, in order.
         settled: From which of them on the cards were warm: what is told of rates and sensors is of these.
+        others: Card, and what it did in a load that tells nothing of the rate of all.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Cards(Ranks):
         arguments: Sequence[str] = (),
     ) -> None:
         self.loads: list[list[CardLoad]] = []
+        self.others: list[tuple[int, CardLoad]] = []
         self.settled = 0
         self._each = 0.0
         threads = max(1, cores // cards)
@@ -75,6 +79,7 @@ class Cards(Ranks):
             size = min(sizes)
         self._each = max(answer["seconds"] for answer in answers)
         self.loads.clear()
+        self.others.clear()
         self.settled = 0
         return sizes.pop()
 
@@ -89,17 +94,37 @@ class Cards(Ranks):
         answers = self.ask_all("load", timeout=ROUND + seconds, seconds=seconds, begin=begin)
         return self._done(answers)
 
-    def load_alone(self, seconds: float) -> list[CardLoad]:
-        """Load each card while the others rest, one after the other."""
+    def load_alone(self, number: int, seconds: float) -> CardLoad:
+        """Load one card while the others rest."""
         request = {"do": "load", "seconds": seconds, "begin": 0.0}
-        return [_load(one.ask(request, timeout=ROUND + seconds)) for one in self.processes]
+        done = _load(self.processes[number].ask(request, timeout=ROUND + seconds))
+        self.others.append((number, done))
+        return done
 
-    def step(self, hertz: float, periods: int) -> list[CardLoad]:
-        """Load all cards in the same half of each period, and let them rest in the other."""
+    def together_shares(self, seconds: float) -> list[float]:
+        """Return the rate of each card among all over its rate alone, which it does right after the other.
+
+        So it is as warm in the one as in the other: a card that has rested is quicker, whatever the node is.
+        """
+        shares = []
+        for number in range(self.world):
+            together = self.load(seconds)[number]
+            shares.append(together.rate / self.load_alone(number, seconds).rate)
+        return shares
+
+    def step(self, hertz: float, periods: int, each: int) -> list[list[CardLoad]]:
+        """Load all cards in the same half of each period, and let them rest in the other.
+
+        One request, as the cards would rest between two for longer than the steps say. Returns what the cards
+        did in so many periods at a time (`each`).
+        """
         begin, timeout = time.monotonic() + LEAD, ROUND + periods / hertz
-        return self._done(
-            self.ask_all("steps", timeout=timeout, hertz=hertz, periods=periods, begin=begin)
-        )
+        asked = {"hertz": hertz, "periods": periods, "each": each, "begin": begin}
+        answers = self.ask_all("steps", timeout=timeout, **asked)
+        return [
+            self._done(parts)
+            for parts in zip(*(answer["parts"] for answer in answers), strict=True)
+        ]
 
     def together(self, seconds: float, size: int) -> list[CardLoad]:
         """Load all units, copy engines and links at once, with buffers of `size` bytes."""
@@ -118,8 +143,8 @@ class Cards(Ranks):
             names: What to call the cards; by default by their numbers.
         """
         wrong = [0] * self.world
-        for loads in self.loads:
-            wrong = [before + load.wrong for before, load in zip(wrong, loads, strict=True)]
+        for number, load in self._every_load():
+            wrong[number] += load.wrong
         answers = self.ask_all("check", timeout=START)
         common = statistics.mode(answer["fingerprint"] for answer in answers)
         found = []
@@ -141,16 +166,26 @@ class Cards(Ranks):
 
     @property
     def wrong(self) -> int:
-        """How many elements were wrong so far, on all cards."""
-        return sum(load.wrong for loads in self.loads for load in loads)
+        """How many elements were wrong so far, on all cards, together and alone."""
+        return sum(load.wrong for _, load in self._every_load())
+
+    def _every_load(self) -> Iterator[tuple[int, CardLoad]]:
+        """Give card and load of all that was done since `prepare`."""
+        for loads in self.loads:
+            yield from enumerate(loads)
+        yield from self.others
 
     def slowest(self) -> list[float]:
         """Return the rate of the slowest card in each load of all."""
-        return [min(row) for row in self.rates_by_load()]
+        return slowest(self._warm)
 
     def slowest_shares(self) -> list[float]:
         """Return the rate of the slowest card over the median of all, in each load: 1 where all are alike."""
         return [min(row) / statistics.median(row) for row in self.rates_by_load()]
+
+    def slowest_moved(self, name: str) -> list[float]:
+        """Return the bytes a second of the slowest card in each load of all, of a kind of traffic."""
+        return [min(load.moved[name] for load in loads) for loads in self._warm]
 
     def rates(self) -> list[float]:
         """Return the median rate of each card."""
@@ -189,6 +224,11 @@ class Cards(Ranks):
         return loads
 
 
+def slowest(loads: Sequence[Sequence[CardLoad]]) -> list[float]:
+    """Return the rate of the slowest card in each of some loads."""
+    return [min(load.rate for load in cards) for cards in loads]
+
+
 UNITS = {"clock": "MHz", "power": "W", "temperature": "°C"}
 """Units of what sensors tell."""
 
@@ -198,7 +238,8 @@ SHOWN = 8
 
 def _load(answer: Message) -> CardLoad:
     wrong = answer["wrong"] + answer.get("wrong_moved", 0)
-    return CardLoad(answer["work"] / answer["seconds"], wrong, answer.get("told", {}))
+    rate = answer["work"] / answer["seconds"]
+    return CardLoad(rate, wrong, answer.get("told", {}), answer.get("moved", {}))
 
 
 def _rows(answer: Message) -> str:

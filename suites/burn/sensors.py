@@ -76,7 +76,7 @@ def read_card(device: torch.device) -> dict[str, float]:
         return {}
     questions: dict[str, Callable[[], float]] = {
         "clock": lambda: torch.cuda.clock_rate(device),
-        "power": lambda: torch.cuda.power_draw(device) / 1e3,  # torch has it in mW
+        "power": lambda: _power(device),
         "temperature": lambda: torch.cuda.temperature(device),
         "energy": lambda: _energy(device),
     }
@@ -86,6 +86,20 @@ def read_card(device: torch.device) -> dict[str, float]:
         with contextlib.suppress(Exception):
             told[name] = float(ask())
     return told
+
+
+def _power(device: torch.device) -> float:
+    """Return the watts that a card draws.
+
+    Raises:
+        ValueError: The card does not tell: torch says 0 where AMD's library has no number.
+    """
+    import torch
+
+    drawn = float(torch.cuda.power_draw(device))
+    if not drawn:
+        raise ValueError("no power told")
+    return drawn if torch.version.hip is not None else drawn / 1e3  # AMD's is in W, NVIDIA's in mW
 
 
 def _energy(device: torch.device) -> float:

@@ -120,27 +120,30 @@ static void sleep_until(uint64_t when)
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0) { }
 }
 
-/* Load this CPU at the beginning of every period, all units in turns, and rest until the next.
+/* Load this CPU at the beginning of every period, all units in turns, and rest until the next, after the last
+   one, too.
 
-   plan:   begin, nanoseconds of load, nanoseconds of a period, periods, most turns of all units, steps of a block
+   plan:   begin, nanoseconds of load, nanoseconds of a period, periods, most turns of all units, steps of a
+           block, periods whose results are told together
    expected: the checksum of a block of each unit; `fault` goes into the first block of all
-   result: turns done, nanoseconds of load, wrong blocks */
+   result: for each so many periods turns done, nanoseconds of load, wrong blocks */
 void units_load(const uint64_t *plan, const uint64_t *which, uint64_t count, const uint64_t *expected,
                 uint64_t fault, uint64_t *result)
 {
-    uint64_t turns = 0, busy = 0, wrong = 0;
+    uint64_t turns = 0;
     for (uint64_t p = 0; p < plan[3] && turns < plan[4]; p++) {
         sleep_until(plan[0] + p * plan[2]);
-        uint64_t begin = now(), end = begin;
+        uint64_t begin = now(), end = begin, before = turns, *told = result + 3 * (p / plan[6]);
         do {
             for (uint64_t u = 0; u < count; u++) {
-                wrong += UNITS[which[u]](plan[5], fault) != expected[u];
+                told[2] += UNITS[which[u]](plan[5], fault) != expected[u];
                 fault = 0;
             }
             turns++;
             end = now();
         } while (end < plan[0] + p * plan[2] + plan[1] && turns < plan[4]);
-        busy += end - begin;
+        told[0] += turns - before;
+        told[1] += end - begin;
     }
-    result[0] = turns; result[1] = busy; result[2] = wrong;
+    if (turns < plan[4]) sleep_until(plan[0] + plan[3] * plan[2]);
 }

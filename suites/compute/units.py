@@ -108,11 +108,16 @@ class Cores:
 
         Also adds what was wrong to `wrong`.
         """
-        return self._load(seconds, seconds, 1, turns)
+        (done,) = self._load(seconds, seconds, 1, 1, turns)
+        return done
 
-    def steps(self, hertz: float, periods: int) -> list[CoreLoad]:
-        """Load all cores in the first half of each period and rest in the second, all at the same moments."""
-        return self._load(0.5 / hertz, 1 / hertz, periods, NO_LIMIT)
+    def steps(self, hertz: float, periods: int, each: int = 1) -> list[list[CoreLoad]]:
+        """Load all cores in the first half of each period and rest in the second, all at the same moments.
+
+        Also after the last one, so that nothing but the frequency is in the load. Returns what the cores did
+        in so many periods at a time (`each`).
+        """
+        return self._load(0.5 / hertz, 1 / hertz, periods, each, NO_LIMIT)
 
     def notice(self) -> bool:
         """Return whether every core counts one wrong block when one bit is turned round in its registers."""
@@ -124,11 +129,14 @@ class Cores:
             self.wrong, self._faults = before, faults
         return all(core.wrong == 1 for core in found)
 
-    def _load(self, load: float, period: float, periods: int, turns: int) -> list[CoreLoad]:
+    def _load(
+        self, load: float, period: float, periods: int, each: int, turns: int
+    ) -> list[list[CoreLoad]]:
         begin = time.monotonic_ns() + LEAD + LEAD_OF_A_THREAD * len(self._cpus)
-        numbers = (begin, round(load * 1e9), round(period * 1e9), periods, turns, STEPS)
+        numbers = (begin, round(load * 1e9), round(period * 1e9), periods, turns, STEPS, each)
         plan = (ctypes.c_uint64 * len(numbers))(*numbers)
-        results = {cpu: (ctypes.c_uint64 * 3)() for cpu in self._cpus}
+        parts = -(-periods // each)
+        results = {cpu: (ctypes.c_uint64 * (3 * parts))() for cpu in self._cpus}
         failures: list[OSError] = []
 
         def run(cpu: int) -> None:
@@ -154,8 +162,12 @@ class Cores:
         if failures:
             raise failures[0]
         for cpu, result in results.items():
-            self.wrong[cpu] += result[2]
+            self.wrong[cpu] += sum(result[2::3])
         return [
-            CoreLoad(cpu, result[0] * self.work, result[1] / 1e9, result[2])
-            for cpu, result in results.items()
+            [
+                CoreLoad(cpu, turns * self.work, nanoseconds / 1e9, wrong)
+                for cpu, result in results.items()
+                for turns, nanoseconds, wrong in [result[3 * part : 3 * part + 3]]
+            ]
+            for part in range(parts)
         ]

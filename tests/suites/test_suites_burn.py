@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +14,8 @@ import torch
 
 from pytest_anubis.benchmarking.children import Message
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites.burn import sensors, test_cards, test_cores, test_device
-from suites.burn.burner import BATCH, SHORT_BATCH, Burner
+from suites.burn import sensors, test_cards, test_cores, test_device, traffic
+from suites.burn.burner import BATCH, EVERY, SHORT_BATCH, Burner
 from suites.burn.cards import CardLoad, Cards
 from suites.compute.units import CoreLoad
 from tests.suites import burning_rank
@@ -29,21 +31,25 @@ TINY = 1e-6
 
 
 class Machine:
-    """A device with a clock of its own: a product takes its time when it is waited for."""
+    """A device with a clock of its own: a product takes its time when it is waited for, a comparison 12 %."""
 
     work = 2e9
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.time, self.seconds = 0.0, seconds
-        self.queued = self.done = self.wrong = self.waits = 0
+        self.queued = 0.0
+        self.wrong = 0
         self.loaded: list[tuple[float, float]] = []
         self.faulty = False
 
     def keep(self) -> None:
         self.queued += 1
 
-    def run_compared(self) -> None:
+    def run(self) -> None:
         self.queued += 1
+
+    def compare(self) -> None:
+        self.queued += 0.12
         self.wrong += self.faulty
 
     def wrong_elements(self) -> int:
@@ -53,8 +59,7 @@ class Machine:
         begin = self.time
         self.time += self.queued * self.seconds
         self.loaded.append((begin, self.time))
-        self.done += self.queued
-        self.queued, self.waits = 0, self.waits + 1
+        self.queued = 0.0
 
     def sleep(self, seconds: float) -> None:
         self.time += seconds
@@ -70,8 +75,14 @@ def test_twice_the_time_is_twice_the_work_at_the_same_rate() -> None:
     burner = machine.burner()
     once, twice = burner.load(1.0), burner.load(2.0)
     assert twice.products == pytest.approx(2 * once.products, rel=0.02)
-    assert once.rate == pytest.approx(machine.work / SECONDS, rel=1e-3)
+    assert once.rate == pytest.approx(machine.work / SECONDS, rel=0.01)  # that of the units
+    assert once.compared == pytest.approx(once.products / EVERY, abs=2)
     assert once.seconds == pytest.approx(1.0, abs=BATCH)
+
+
+def test_where_products_take_long_one_a_second_is_compared() -> None:
+    assert Machine(0.4).burner().load(8.0).compared == pytest.approx(10, abs=2)
+    assert Machine(3.0).burner().load(9.0).compared == 3
 
 
 def test_slower_device_shows_in_its_rate() -> None:
@@ -85,12 +96,17 @@ def test_load_steps_at_its_rate_and_rests_for_half_of_the_time(hertz: float) -> 
     burner = machine.burner()
     machine.loaded.clear()
     begin = machine.time + 1.0
-    done = burner.steps(hertz, 20, begin=begin)
+    parts = burner.steps(hertz, 20, 8, begin=begin)
+    assert machine.time == pytest.approx(begin + 20 / hertz)  # the last rest, too
     phases = [((start - begin) * hertz + TINY) % 1 for start, _ in machine.loaded]
     assert max(phases) <= 0.5 + TINY  # no work begins in the second half of a period
     assert {int((start - begin) * hertz + TINY) for start, _ in machine.loaded} == set(range(20))
-    assert done.seconds == pytest.approx(10 / hertz, rel=0.05, abs=20 * SHORT_BATCH)
-    assert done.rate == pytest.approx(machine.work / SECONDS, rel=1e-3)
+    for done, periods in zip(parts, (8, 8, 4), strict=True):
+        assert done.seconds == pytest.approx(
+            periods / 2 / hertz, rel=0.05, abs=periods * SHORT_BATCH
+        )
+        assert done.rate == pytest.approx(machine.work / SECONDS, rel=0.05)
+        assert done.compared >= 2 * periods  # the first and the last of each
 
 
 def test_wrong_elements_belong_to_the_load_in_which_they_were_counted() -> None:
@@ -99,7 +115,7 @@ def test_wrong_elements_belong_to_the_load_in_which_they_were_counted() -> None:
     assert burner.load(0.1).wrong == 0
     machine.faulty = True
     found = burner.load(0.1)
-    assert found.wrong == found.products > 0
+    assert found.wrong == found.compared > 1
     machine.faulty = False
     assert burner.load(0.1).wrong == 0
 
@@ -126,7 +142,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():  # fmt: skip
         each = value if name == "SECOND" else dict.fromkeys(profiles, value)
         monkeypatch.setattr(test_cards, name, each)
-    monkeypatch.setattr(test_cards, "STEPS", {"smoke": (100.0,)})
+    monkeypatch.setattr(test_cards, "STEPS", {"smoke": (50.0, 100.0)})
     monkeypatch.setattr(test_cards, "short_type", lambda: "int8")
 
 
@@ -149,22 +165,33 @@ def test_cards_burn_step_and_move_and_the_one_that_computes_wrong_is_named(
         taken = Taken()
         test_cards.test_burn(taken, Node(), ranks, said.__setitem__, width)
         assert list(taken.asked) == ["burn_rate", "slowest_share", "together_share", "burn_errors"]
-    for test, prefix in (
-        (test_cards.test_load_steps, "step"),
-        (test_cards.test_everything_at_once, "combined"),
+    for test, metrics in (
+        (test_cards.test_load_steps, ["step_rate_50", "step_rate_100", "step_errors"]),
+        (
+            test_cards.test_everything_at_once,
+            [
+                "combined_rate",
+                "combined_to_device_rate",
+                "combined_to_host_rate",
+                "combined_reduced_rate",
+                "combined_errors",
+            ],
+        ),
     ):
         taken = Taken()
         test(taken, Node(), ranks)
-        assert list(taken.asked) == [f"{prefix}_rate", f"{prefix}_errors"]
+        assert list(taken.asked) == metrics
     assert [line.partition(":")[0] for line in said["cards"]] == ["card 0", "card 1"]  # type: ignore[attr-defined]
 
-    ranks.prepare(128, "float32")
-    (tmp_path / "fault").touch()
-    ranks.load(0.01)
-    (tmp_path / "fault").unlink()
-    (found,) = ranks.check()
-    assert found.startswith("card 1: ")
-    assert found.endswith(" elements were wrong, in 1 rows (5)")
+    for do in (ranks.load, partial(ranks.load_alone, 1)):
+        ranks.prepare(128, "float32")
+        (tmp_path / "fault").touch()
+        do(0.01)
+        (tmp_path / "fault").unlink()
+        assert ranks.wrong > 0
+        (found,) = ranks.check()
+        assert found.startswith("card 1: ")
+        assert found.endswith(" elements were wrong, in 1 rows (5)")
     (tmp_path / "fault").touch()
     ranks.prepare(128, "float32")  # wrong from the first result on, and always alike
     ranks.load(0.01)
@@ -176,7 +203,7 @@ def test_cards_burn_step_and_move_and_the_one_that_computes_wrong_is_named(
 
 def cards_that_told(*loads: list[CardLoad]) -> Cards:
     cards = object.__new__(Cards)
-    cards.loads, cards.settled, cards.world = list(loads), 1, len(loads[0])
+    cards.loads, cards.others, cards.settled, cards.world = list(loads), [], 1, len(loads[0])
     return cards
 
 
@@ -199,6 +226,43 @@ def test_slow_and_hot_card_shows_among_its_neighbours() -> None:
     silent = cards_that_told(load(even), [CardLoad(1.0, 0)] * 8)
     test_cards.sensors(untold := Taken(), silent)
     assert untold.asked == {}
+
+
+class Heating:
+    """Cards that lose 5 % of their rate as they warm up, within some 5 s, and regain it as they rest."""
+
+    def __init__(self, world: int, limit: float = 1.0) -> None:
+        self.heat, self.limit = [0.0] * world, limit
+
+    def load(self, seconds: float, *numbers: int) -> list[Message]:
+        rates = []
+        for number, before in enumerate(self.heat):
+            wanted = float(number in numbers)
+            self.heat[number] = wanted + (before - wanted) * math.exp(-seconds / 5)
+            rates.append(7e14 * (1 - 0.05 * (before + self.heat[number]) / 2))
+        share = self.limit if len(numbers) > 1 else 1.0
+        return [{"work": rate * share, "seconds": 1.0, "wrong": 0} for rate in rates]
+
+    def one(self, number: int) -> Any:
+        return SimpleNamespace(ask=lambda asked, **_: self.load(asked["seconds"], number)[number])
+
+    def cards(self) -> Cards:
+        every = range(len(self.heat))
+        cards = cards_that_told([CardLoad(1.0, 0)] * len(self.heat))
+        cards.ask_all = lambda *_, seconds, **__: self.load(seconds, *every)  # type: ignore[method-assign]
+        cards.processes = [self.one(number) for number in every]
+        cards.load(60.0)
+        return cards
+
+
+def test_hot_cards_are_compared_with_themselves_as_hot() -> None:
+    assert Heating(8).cards().together_shares(1.0) == pytest.approx([1.0] * 8, abs=0.005)
+    assert min(Heating(8, limit=0.9).cards().together_shares(1.0)) == pytest.approx(0.9, abs=0.005)
+    cards = Heating(8).cards()
+    together = cards.loads[-1]
+    for number in (6, 7):  # that have rested meanwhile
+        cards.load_alone(0, 10.0)
+        assert together[number].rate / cards.load_alone(number, 1.0).rate < 0.99
 
 
 def test_card_whose_first_result_is_another_is_named() -> None:
@@ -236,6 +300,11 @@ def test_card_that_tells_nothing_is_none_the_worse(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 512_000)
     monkeypatch.setattr(sensors, "_energy", refuse)
     assert sensors.read_card(CARD) == {"power": 512.0}
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 512)  # AMD's in W
+    assert sensors.read_card(CARD) == {"power": 512.0}
+    monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 0)  # its word for "not known"
+    assert sensors.read_card(CARD) == {}
     assert sensors.read_card(torch.device("cpu")) == {}
 
 
@@ -250,6 +319,39 @@ def test_device_alone_is_verified(monkeypatch: pytest.MonkeyPatch, dtype: str) -
     assert taken.asked["burn_rate"]["unit"] == ("TOP/s" if dtype == "int8" else "TFLOP/s")
 
 
+def test_traffic_fills_the_batch_and_slow_link_shows_in_its_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moment, took, wrong = 0.0, 0.001, False
+
+    def all_reduce(buffer: torch.Tensor, op: object = None) -> None:
+        nonlocal moment
+        if op is None:  # not the agreement on how many there are
+            moment += took
+            buffer.mul_(2).view(-1)[5] += wrong
+
+    monkeypatch.setattr(traffic.dist, "all_reduce", all_reduce)
+    rates = []
+    for seconds in (0.001, 0.005):
+        took = seconds
+        moved = traffic.Traffic(1 << 10, 0, 2, torch.device("cpu"), now=lambda: moment)
+        # What the copies take is not on this clock, so that few of them are enough.
+        monkeypatch.setattr(moved._to_device, "seconds", lambda: 0.01)
+        monkeypatch.setattr(moved._to_host, "seconds", lambda: 0.01)
+        moved.fit(BATCH, lambda: None)
+        moved.begin()
+        begin = moment
+        moved.queue()
+        assert 0.5 * BATCH < moment - begin <= BATCH
+        rates.append(moved.rates()["reduced"])
+    assert rates == pytest.approx([(1 << 10) / 0.001, (1 << 10) / 0.005])
+    assert moved.wrong() == 0
+    wrong = True
+    moved.queue()
+    moved._there[3] ^= 1
+    assert moved.wrong() == 2
+
+
 class Sick:
     """Cores of which the second computes wrong, and slowly."""
 
@@ -260,7 +362,8 @@ class Sick:
         self.wrong[1] += 2
         return [CoreLoad(0, 40e9, 1.0, 0), CoreLoad(1, 20e9, 1.0, 2)]
 
-    steps: Callable[..., list[CoreLoad]] = lambda self, hertz, periods: self.load(periods / hertz)
+    def steps(self, _hertz: float, periods: int, each: int) -> list[list[CoreLoad]]:
+        return [self.load(1.0) for _ in range(periods // each)]
 
     def notice(self) -> bool:
         return True
