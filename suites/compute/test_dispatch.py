@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis.benchmarking.capture import graph_of
 
 LAUNCHES = 10_000
 IN_A_GRAPH = 1000
@@ -91,16 +92,15 @@ def test_graph(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> No
         pytest.skip(
             "not applicable: no accelerator of NVIDIA's or AMD's, whose launches make a graph"
         )
-    import torch
-
     from suites.compute.kernels import Launch
 
     launch = Launch(anubis_device.torch)
-    launch.run()  # libraries make what they need at their first use
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+
+    def launch_all() -> None:
         for _ in range(IN_A_GRAPH):
             launch.run()
+
+    graph = graph_of(launch_all, anubis_device.torch, first=launch.run)
     anubis_metric.measure("graph_time", graph.replay, unit="us", better="lower")
 
     def replay_all() -> None:
