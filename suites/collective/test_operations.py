@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
+from pytest_anubis.benchmarking.applicability import has_switches
 
 if TYPE_CHECKING:
     from suites.collective.group import RankGroup
@@ -120,6 +121,11 @@ def test_all_reduce_by(
             rate = max(group.bus_bandwidth(size, 10) for _ in range(3))
         except ChildError as refused:
             if algorithm == "nvls" and NO_ALGORITHM in str(refused).lower():
+                # Where there are switches that add, NCCL finds no NVLS once the fabric has lost it.
+                assert not has_switches(), (
+                    f"NCCL has no {variables['NCCL_ALGO']} on this node, though its cards add in an NVSwitch "
+                    f"fabric: {refused}"
+                )
                 pytest.skip(f"NCCL has no {variables['NCCL_ALGO']} on this node: {refused}")
             raise
         times = group.times_within(LOADED, size, rate)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis.benchmarking.applicability import compute_mode
 from pytest_anubis.benchmarking.capture import graph_of
 
 LAUNCHES = 10_000
@@ -147,6 +148,11 @@ def test_cold_start(
     """A process makes its context, loads a library and multiplies: in time, and right."""
     if anubis_device.kind == "cpu":
         pytest.skip("not applicable: a CPU needs no context")
+    if (compute_mode(anubis_device.pci) or "").startswith("exclusive"):
+        pytest.skip(
+            "not applicable: in compute mode exclusive-process this process's context keeps others out; "
+            "nvidia-smi -c DEFAULT allows several"
+        )
     device = str(anubis_device.torch)
     anubis_metric.collect(
         "cold_start",
