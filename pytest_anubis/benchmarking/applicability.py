@@ -83,7 +83,7 @@ def require(device: torch.device, dtype: str, *, files: Files | None = None) -> 
 
 
 def compute_mode(pci: str) -> str | None:
-    """Return ``default``, ``exclusive-process`` or ``prohibited`` of the card in a slot; None where unknown."""
+    """Return ``default``, ``exclusive-process`` or ``prohibited`` of a slot's card; None where unknown."""
     modes = {card.pci: card.compute_mode for card in read_inventory().accelerators}
     return modes.get(pci) if pci else None
 
