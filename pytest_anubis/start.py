@@ -313,7 +313,8 @@ def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
             return load_baseline(path, hardware_class=key), ""
     except (OSError, BaselineError) as error:
         raise pytest.UsageError(str(error)) from error
+    profile = "" if settings.profile == "smoke" else f" --profile {settings.profile}"
     return None, (
         f"no baseline for hardware class {key} in {settings.baselines}: learn one with "
-        "'anubis learn suites/' on machines known to be good, then run again"
+        f"'anubis learn suites/{profile}' on machines known to be good, then run again"
     )

@@ -47,7 +47,7 @@ SLOWDOWNS = {
         slowdowns.half_a_core, ("gemm", "training"), ("disk write", "link")
     ),
     "a neighbour that streams memory": Slowdown(slowdowns.memory_neighbour, ("triad",), ("link",)),
-    "disk limited to a fourth": Slowdown(
+    "disk limited to 100 MB/s": Slowdown(
         slowdowns.slow_disk, ("disk write",), ("gemm", "dispatch", "link")
     ),
     "link at .5 of its rate": Slowdown(

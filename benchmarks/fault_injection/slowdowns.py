@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import tempfile
@@ -15,6 +16,7 @@ from fault_links import RATE
 from not_possible import NotPossible
 
 PERIOD = 0.01  # seconds, a tenth of what quotas of the kernel have: every value has its share
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 STREAMED = 256 << 20  # bytes of the neighbour's array: more than any last-level cache
 DISK_LIMIT = (
     100_000_000  # bytes a second: below a fourth of any disk that an accelerator's node has
@@ -67,7 +69,7 @@ def slow_disk() -> Iterator[None]:
     groups = Path("/sys/fs/cgroup/blkio")
     unified = not groups.is_dir()
     group = (Path("/sys/fs/cgroup") if unified else groups) / f"anubis-faults-{os.getpid()}"
-    before = group.parent / "cgroup.procs"
+    before = _own_group(group.parent, "" if unified else "blkio") / "cgroup.procs"
     try:
         group.mkdir()
     except OSError as error:
@@ -89,6 +91,15 @@ def slow_disk() -> Iterator[None]:
         before.write_text(str(os.getpid()))
         with suppress(OSError):
             group.rmdir()
+
+
+def _own_group(root: Path, controller: str) -> Path:
+    """Return the folder of the control group that this process is in."""
+    for line in Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines():
+        _, names, path = line.split(":", 2)
+        if controller in names.split(","):
+            return root / path.lstrip("/")
+    return root
 
 
 @contextmanager
@@ -118,6 +129,9 @@ def _beside(work: Callable[[], None]) -> Iterator[None]:
             os.waitpid(pid, 0)
         return
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(
+        PR_SET_PDEATHSIG, signal.SIGKILL
+    )  # nobody is left behind, come what may
     try:
         work()
     finally:

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -106,8 +107,10 @@ def tcp() -> Iterator[list[Pair]]:
     if program is None:
         raise NotHere("iperf3 not found")
     cpu = str(max(os.sched_getaffinity(0)))
-    port = "5299"
-    server = subprocess.Popen([program, "-s", "-p", port, "-A", cpu], stdout=subprocess.DEVNULL)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+    command = [program, "-s", "-B", "127.0.0.1", "-p", port, "-A", cpu]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         time.sleep(0.5)
         size = 256 << 20

@@ -318,7 +318,9 @@ def _learn_class(
         checks=plain_checks(of_class),
         machine=tuple(sorted(marks)) if baseline.one_machine else (),
     )
-    baseline, kept = with_kept_decisions(baseline, options.output)
+    baseline, kept = with_kept_decisions(
+        baseline, options.output, {one.benchmark for one in populations}
+    )
     try:  # before anything is said: whoever reads may have seen enough (``head``)
         path = save_baseline(baseline, options.output) if baseline.criteria else None
     except (OSError, BaselineError) as error:

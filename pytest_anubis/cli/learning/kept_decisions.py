@@ -1,12 +1,18 @@
-"""Decisions about slower groups of nodes outlive learning anew, where a metric splits at the same place."""
+"""What a new baseline keeps of the one that it replaces, and what it loses.
+
+Decisions about slower groups of nodes outlive learning anew, where a metric splits at the same place.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
     find_baseline,
@@ -14,19 +20,26 @@ from pytest_anubis.store.baselines.baseline_files import (
 )
 from pytest_anubis.validator.limits.second_population import decided
 
+NAMED = 300
+"""Most characters of a list of benchmarks in one line."""
+
 SAME = 0.05
 """Relative difference up to which both groups are those of before: a loss that matters is no smaller."""
 
 
-def with_kept_decisions(baseline: Baseline, folder: Path) -> tuple[Baseline, list[str]]:
+def with_kept_decisions(
+    baseline: Baseline, folder: Path, measured: Collection[str] = ()
+) -> tuple[Baseline, list[str]]:
     """Return a baseline with what was decided about the same groups in the one that it replaces.
 
     Args:
         baseline: As learned.
         folder: Where its file will stand, and the one before it stands, if there is one.
+        measured: Benchmarks that were learned from, whether or not a criterion came of it.
 
     Returns:
-        The baseline, and one line for each metric that says what was kept.
+        The baseline, and one line for each metric that says what was kept; before them one that says of
+        which benchmarks the criteria are lost.
     """
     try:
         path = find_baseline(folder, baseline.hardware_class) if folder.is_dir() else None
@@ -45,8 +58,14 @@ def with_kept_decisions(baseline: Baseline, folder: Path) -> tuple[Baseline, lis
             criterion = decided(criterion, what)
             kept[criterion.metric.name] = what
         criteria.append(criterion)
+    lost = sorted({one.benchmark for one in before.criteria} - set(measured)) if measured else []
+    gone = [
+        f"replaces a baseline that judged {count_text(len(lost), 'benchmark')} more, not measured this time "
+        f"and not judged any longer: {clip(', '.join(lost), NAMED)}; learn all of them together to have both"
+    ]
+    gone = gone if lost and baseline.criteria else []
     if not kept:
-        return baseline, []
+        return baseline, gone
     changed = replace(baseline, criteria=tuple(criteria))
     open_ones = set(changed.undecided)
     findings = tuple(
@@ -62,7 +81,7 @@ def with_kept_decisions(baseline: Baseline, folder: Path) -> tuple[Baseline, lis
         "(anubis baseline populations changes it)"
         for name, what in sorted(kept.items())
     ]
-    return replace(changed, findings=findings), lines
+    return replace(changed, findings=findings), gone + lines
 
 
 def _key(criterion: Criterion) -> tuple[str, str, str, str]:

@@ -31,6 +31,9 @@ BLOCK = 1 << 16
 INTERRUPTED = 2.0
 """Seconds after an interrupt within which a round that had it too begins to end."""
 
+ENDING = 30.0
+"""Seconds within which an interrupted round closes its journal: its workers alone may take ten of them."""
+
 
 def run_round(
     tests: Sequence[str],
@@ -97,7 +100,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(INTERRUPTED)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
-        process.wait()
+        try:
+            process.wait(ENDING)
+        except (
+            subprocess.TimeoutExpired
+        ):  # what a script starts behind itself (&) ignores interrupts
+            process.send_signal(signal.SIGTERM)
+            process.wait()
 
 
 def _said(descriptor: int) -> str:

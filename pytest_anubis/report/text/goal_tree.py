@@ -64,6 +64,7 @@ class MetricAnswer:
         outcome: The verdict of the latest run, ``NOT_TESTED`` or ``NOT_JUDGED``.
         value: What was judged.
         reason: Why there is no verdict.
+        declared: Whether the benchmark's mark names it; true too where the mark names none.
         before: The latest verdict of an earlier run; empty where it is not needed, or there is none.
         before_value: What was judged then.
         before_date: Day of that run.
@@ -78,6 +79,7 @@ class MetricAnswer:
     outcome: str = Outcome.NOT_TESTED.value
     value: AnyFloat | None = None
     reason: str = ""
+    declared: bool = True
     before: str = ""
     before_value: AnyFloat | None = None
     before_date: str = ""
@@ -96,7 +98,8 @@ class MetricAnswer:
                 else ""
             )
             then = f"; before: {self.before}{value} on {self.before_date} in run {self.before_run}"
-        return f"{self.outcome}{told}{why}{then}"
+        more = "" if self.declared else "; recorded without being declared"
+        return f"{self.outcome}{told}{why}{then}{more}"
 
     @property
     def label(self) -> str:
@@ -154,8 +157,9 @@ def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> G
         if all(row.outcome in _ANSWERS or row.before for _, rows in found.answers for row in rows):
             break
         found.answers = [
-            (goal, [after for row in rows for after in _with_earlier(goal, row, run)])
+            (goal, [*(a for row in rows for a in _with_earlier(goal, row, run)), *more])
             for goal, rows in found.answers
+            for more in [_undeclared_earlier(goal, rows, run)]
         ]
     return found
 
@@ -307,6 +311,7 @@ def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
                 device=device,
                 unit=m.metric.unit,
                 better=m.metric.better,
+                declared=not goal.metrics or m.metric.name in goal.metrics,
             )
             rows.append(_judged(row, verdicts))
         recorded = {m.metric.name for m in there}
@@ -371,6 +376,23 @@ def _with_earlier(goal: BenchmarkGoal, row: MetricAnswer, run: RunRecord) -> lis
                 )
             )
     return then or [row]
+
+
+def _undeclared_earlier(
+    goal: BenchmarkGoal, rows: Sequence[MetricAnswer], run: RunRecord
+) -> list[MetricAnswer]:
+    """Return what an earlier run concluded of undeclared metrics that the latest one did not record."""
+    known = {row.metric for row in rows}
+    missing = [] if "" in known or goal.benchmark not in _known(run) else _rows(goal, run)
+    names = {row.metric for row in missing if not row.declared} - known
+    return [
+        after
+        for name in sorted(names)
+        for after in _with_earlier(
+            goal, MetricAnswer(metric=name, declared=False, reason="not recorded in this run"), run
+        )
+        if after.before
+    ]
 
 
 def _cell(text: str) -> str:

@@ -55,8 +55,10 @@ class LiveProgress:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
         """Begin to tell, if anybody wants to know."""
-        option = self._config.option
-        watched = option.usepdb or option.trace or (not self._workers and option.capture == "no")
+        option = self._config.option  # some are not there: `-p no:debugging`
+        debugged = getattr(option, "usepdb", False) or getattr(option, "trace", False)
+        open_output = getattr(option, "capture", "no") == "no" and not self._workers
+        watched = debugged or open_output
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or option.collectonly or watched or self._config.get_verbosity() < 0:
             return

@@ -80,12 +80,12 @@ def headline(
     reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence, absent))
     if unneeded:
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
-    judged = len(
-        {(v.benchmark, v.metric, v.group, v.scope) for v in verdicts if judged_by_fleet(v)}
-    )
+    # The criterion of the whole node is not one more metric.
+    judged = len({(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)})
     good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
+    metrics = f"{judged} metric{'' if judged == 1 else 's'}"
     return (
-        f"{subject} accepted{at_risk}: {judged} metrics judged{good}{_basis(baseline, name, evidence)}"
+        f"{subject} accepted{at_risk}: {metrics} judged{good}{_basis(baseline, name, evidence)}"
         f"{_power(baseline, verdicts)}{reserve}"
     )
 

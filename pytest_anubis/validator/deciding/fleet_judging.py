@@ -28,6 +28,7 @@ from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
+    confirm,
     judge_columns,
     judge_populations,
 )
@@ -129,7 +130,7 @@ def judge_fleet(
         shifts: list[Finding] = []
         searched: dict[tuple[str, str], bool] = {}
         for one in _judge_class(by_class[key], baseline, started or {}):
-            judged = gathered.waived(one, baseline)
+            judged = gathered.waived(confirm(one), baseline)
             columns.append(judged)
             gathered.add(judged, baseline)
             if judged.shift is not None:

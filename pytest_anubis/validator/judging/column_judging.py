@@ -9,7 +9,13 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import (
+    SINGLE_VALUE,
+    MetricVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
 from pytest_anubis.validator.changes.segments import Segments, with_segments
 from pytest_anubis.validator.judging.certainty import UNKNOWN, certainty_of
 from pytest_anubis.validator.judging.sample_judging import (
@@ -58,6 +64,7 @@ class JudgedColumns:
         current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
         waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
         beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
+        confirmed: Rows whose one value fails as those of other runs of the same unit do (see `confirm`).
     """
 
     population: Population
@@ -74,6 +81,7 @@ class JudgedColumns:
     current: Mapping[int, MetricVerdict] = field(default_factory=dict)
     waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
     beside: Mapping[int, str] = field(default_factory=dict)
+    confirmed: frozenset[int] = frozenset()
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
@@ -82,6 +90,9 @@ class JudgedColumns:
         if row in self.current:
             return self.current[row]
         full = self.settled(row, baseline)
+        if row in self.confirmed and full.retest == SINGLE_VALUE:
+            text = full.text.removesuffix(f" (retest: {SINGLE_VALUE})")
+            full = replace(full, text=f"{text}, as in other runs of it", retest="")
         if row in self.beside:
             text = f"{full.text}; but {self.beside[row]}"
             full = replace(full, outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text=text)
@@ -137,6 +148,22 @@ class JudgedColumns:
         """Yield the full verdict on every unit, in the population's order."""
         for row in range(len(self.population)):
             yield self.verdict(row, baseline)
+
+
+def confirm(columns: JudgedColumns) -> JudgedColumns:
+    """Return columns that know which units fail with one value in more than one run.
+
+    What a second run of a unit found as well has been measured again: one value a run is then no reason to
+    measure once more.
+    """
+    population = columns.population
+    failed = np.flatnonzero(columns.outcome == OUTCOMES.index(Outcome.FAIL)).tolist()
+    units: dict[tuple[str, str], list[int]] = {}
+    for row in failed:
+        if row not in population.problems:
+            units.setdefault((population.nodes[row], population.devices[row]), []).append(row)
+    several = [rows for rows in units.values() if len({population.runs[r] for r in rows}) > 1]
+    return replace(columns, confirmed=frozenset(r for rows in several for r in rows))
 
 
 def _problem(plain: MetricVerdict, outcome: Outcome, reason: Reason, text: str) -> MetricVerdict:
@@ -222,13 +249,17 @@ def _paced(
     baseline: Baseline | None,
     columns: tuple[FloatArray, Codes, Codes, FloatArray],
 ) -> frozenset[int]:
-    """Judge what has a pace beside it in both forms, and fill in the stricter verdict; return these rows."""
-    if criterion is None or criterion.paced is None or not population.paces:
+    """Judge what has a pace beside it in both forms, and fill in the stricter verdict; return these rows.
+
+    Those among them that have none and would pass only since the raw form cannot show the loss.
+    """
+    if criterion is None or criterion.paced is None:
         return frozenset()
     similarity, outcome, reason, threshold = columns
     found = []
     for row in np.flatnonzero(rows.usable & ~np.isnan(similarity)).tolist():
-        if paced_values(population.sample(row), population.pace(row), criterion) is None:
+        paced = paced_values(population.sample(row), population.pace(row), criterion)
+        if paced is None and reason[row] != REASONS.index(Reason.UNDETECTABLE):
             continue
         found.append(row)
         verdict = judge_row(population, row, criterion, baseline)

@@ -157,13 +157,21 @@ def judge_sample(
     verdict = conclude(base, alike, held, baseline, reference, population, sure, part)
     paced = paced_values(array, pace, criterion)
     if paced is None:
-        return verdict
+        return verdict if criterion.paced is None else _without_pace(verdict)
     criterion = paced_criterion(criterion)
     alike = one_sided(paced, criterion.centre, better)
     held, usual = criterion_for(alike, criterion, looks), replace(base, value=_middle(paced))
     sure = certainty_of(paced, alike, held, looks)
     again = conclude(usual, alike, held, baseline, reference, population, sure)
     return stricter(verdict, again)
+
+
+def _without_pace(verdict: MetricVerdict) -> MetricVerdict:
+    """Return what holds where the paced form cannot be judged: nothing passes by the raw one alone."""
+    if verdict.reason is not Reason.UNDETECTABLE:
+        return verdict
+    text = f"{verdict.text}; at the host's reference pace it shows, which could not be told: measure again"
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, text=text)
 
 
 def judge_row(

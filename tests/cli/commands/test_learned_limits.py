@@ -133,3 +133,19 @@ def test_a_promise_is_printed_with_its_cost(
     with pytest.raises(SystemExit):
         main(["learn", runs, "--promise", "other=0"])
     assert "must be a loss between 0 and 100 %" in capsys.readouterr().err
+
+
+def test_what_a_baseline_loses_to_a_smaller_one_is_said(
+    fleet: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet(10, lambda node, device: 1.0)
+    rows = Path("fleet.csv").read_text().splitlines(keepends=True)
+    Path("both.csv").write_text("".join(rows) + "".join(rows[1:]).replace(",copy,", ",other one,"))
+    assert main(["learn", "both.csv"]) == 0
+    assert "not judged any longer" not in capsys.readouterr().out
+    assert main(["learn", "fleet.csv"]) == 0
+    told = capsys.readouterr().out
+    assert (
+        "judged 1 benchmark more, not measured this time and not judged any longer: other one"
+        in told
+    )

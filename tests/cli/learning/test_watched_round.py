@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ def measured(
     test: str,
     tell: Callable[[Moment], None] = lambda moment: None,
     without: Sequence[str] = (),
+    pytest_args: str = "-n0",
 ) -> RunRecord:
     """Run one brief round in one process."""
     return run_round(
@@ -28,7 +31,7 @@ def measured(
         profile="smoke",
         run_id="r1",
         brief=True,
-        pytest_args="-n0",
+        pytest_args=pytest_args,
         tell=tell,
         without=without,
     )
@@ -80,11 +83,21 @@ def test_tests_are_left_out_wherever_the_root_is(
     assert [one.test for one in record.measurements] == ["sub/test_suite.py::test_a"]
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Give children the usual answer to an interrupt, also where these tests run behind a script (&)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(watched_round, "INTERRUPTED", 0.0)
+    monkeypatch.setattr(watched_round, "LOOK", 0.05)
     (tmp_path / "test_long.py").write_text(
         "import time\ndef test_x(anubis_metric):\n    time.sleep(60)\n", encoding="utf-8"
     )
@@ -94,6 +107,20 @@ def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measured(tmp_path / "store", "test_long.py", tell)
+        # Without a worker: one that is inside a test is waited for.
+        measured(tmp_path / "store", "test_long.py", tell, pytest_args="-p no:xdist")
     record = read_journal(tmp_path / "store" / "runs" / "r1")
     assert record.ended  # its journal was closed
+
+
+def test_a_round_that_ignores_interrupts_is_ended_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watched_round, "INTERRUPTED", 0.0)
+    monkeypatch.setattr(watched_round, "ENDING", 0.1)
+    deaf = ["sh", "-c", "trap '' INT; echo ready; exec sleep 5"]
+    with subprocess.Popen(deaf, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        watched_round._end(process)
+    assert process.returncode == -signal.SIGTERM

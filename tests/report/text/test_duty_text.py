@@ -21,12 +21,13 @@ PLANNED = [
 
 def test_accelerators_together_and_the_least() -> None:
     assert duty_lines(RESULTS, PLANNED) == [
-        "duty: accelerators were measuring 60 % of the time of 2 tests, least 30 % in b"
+        "duty: accelerators were measuring 60 % of the time of 2 tests, least 30 % in b",
+        "duty below a third, to be mended: one test: b 30 %",
     ]
 
 
 def test_every_test_with_v() -> None:
-    assert duty_lines(RESULTS, PLANNED, verbosity=1)[1:] == [
+    assert duty_lines(RESULTS, PLANNED, verbosity=1)[2:] == [
         "duty 90 %: a",
         "duty 30 %: b",
         "duty 50 %: c",

@@ -114,6 +114,21 @@ def test_a_metric_that_was_declared_and_never_recorded_is_listed() -> None:
     assert "metric: heat -> NOT_TESTED: not measured yet" in tree(goal=goal)
 
 
+def test_a_metric_that_was_recorded_without_being_declared_is_listed() -> None:
+    heat = replace(MEASURED, metric=replace(MEASURED.metric, name="heat"))
+    both = replace(
+        GOOD,
+        measurements=(MEASURED, heat),
+        verdicts=(VERDICT, replace(VERDICT, metric="heat", value=7.0)),
+    )
+    line = "metric: heat [float32] in GFLOP/s, higher is better, on cuda:0 -> "
+    assert f"{line}PASS (7 GFLOP/s); recorded without being declared" in tree(both)
+    text = tree(SKIPPED, both)  # the mark tells of what is missing now, the earlier run of the rest
+    assert f"{line}NOT_TESTED: not recorded in this run; before: PASS (7 GFLOP/s)" in text
+    assert text.count("without being declared") == 1
+    assert "without" not in tree(both, goal=replace(GOAL, metrics=()))  # nothing is declared at all
+
+
 def test_what_was_not_judged_says_so_and_the_last_verdict_counts() -> None:
     assert "-> NOT_JUDGED: not judged in this run" in tree(replace(GOOD, verdicts=()))
     elsewhere = replace(VERDICT, device="cuda:1")

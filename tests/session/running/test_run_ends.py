@@ -363,9 +363,7 @@ def test_what_is_wrong_rejects_whatever_others_do_to_the_machine(
 ) -> None:
     busy = ("other processes used 2.0 of 2 cores: burn (pid 7) 2.0",)
     monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch.disturbance", busy)
-    monkeypatch.setattr(
-        "pytest_anubis.session.measuring.recorder.Recorder._disturbance", lambda _: busy
-    )
+    monkeypatch.setattr("pytest_anubis.hardware.load.ambient_load.Ambient.since", lambda *_: busy)
     none = Criterion(
         benchmark="test_suite.py::test_speed",
         metric=Metric(name="wrong", unit="elements", better="equal"),

@@ -267,7 +267,7 @@ def test_an_acceptance_counts_metrics_once_and_names_what_is_to_be_looked_at() -
         [replace(unusual, unit="GB/s", better="higher"), PASS, other, changed],
         baseline=baseline("m"),
     )
-    assert "accepted: 1 metrics judged, none failed" in accepted.headline
+    assert "accepted: 1 metric judged, none failed" in accepted.headline
     assert "; to be looked at: b m (changed within its run) and 1 more" in accepted.headline
     assert accepted.triage is Triage.INVESTIGATE
 

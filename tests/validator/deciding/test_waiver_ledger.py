@@ -53,7 +53,7 @@ def test_a_waived_failure_rejects_nothing_and_stands_in_the_headline() -> None:
     found = decided(FAIL, PASS)
     assert found.decision is Decision.ACCEPTED
     assert found.headline == (
-        "node n1 accepted: 1 metrics judged (learned from 3 nodes); "
+        "node n1 accepted: 1 metric judged (learned from 3 nodes); "
         "1 waived: b m cpu (j.doe until 2026-12-01: HW-4711)"
     )
     assert dict(found.counts) == {"PASS": 1, "NOT_TESTED": 1}

@@ -79,11 +79,11 @@ def test_a_raw_loss_is_never_excused_by_the_pace() -> None:
     assert "raw form; 105" in raw.text
 
 
-def test_beyond_the_paces_that_were_learned_the_raw_form_decides_alone() -> None:
+def test_a_loss_that_only_the_paced_form_shows_is_no_pass_without_a_pace() -> None:
     for beside in (pace(3.0), {}, pace(1.0, 5), {"memory": values(1.0)}):
         verdict = judge_sample(values(80.0), CRITERION, BASELINE, pace=beside)
-        assert (verdict.outcome, verdict.reason) == (Outcome.PASS, Reason.UNDETECTABLE)
-        assert "reference pace" not in verdict.text
+        assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.UNDETECTABLE)
+        assert verdict.text.endswith("could not be told: measure again")
 
 
 def test_columns_say_the_same_as_samples() -> None:
