@@ -177,12 +177,12 @@ def test_starts_of_a_card_are_collected(monkeypatch: pytest.MonkeyPatch) -> None
     taken = Taken()
     with stand_in(rounded=False):
         test_dispatch.test_cold_start(taken, Device("cuda:0"), Node())
-    assert started == ["cuda:0"] * 2
+    assert started == ["cuda:0"] * 3
     assert taken.asked["cold_start"]["rounds"] == test_dispatch.STARTS["smoke"]
     first = Taken()
     with stand_in(rounded=False, cards=8):
         test_dispatch.test_first_start(first, Node())
-    assert started == ["cuda:0"] * 4
+    assert started == ["cuda:0"] * 6
     assert first.asked["cold_start"] == taken.asked["cold_start"]
     with stand_in(rounded=False, cards=0), pytest.raises(pytest.skip.Exception):
         test_dispatch.test_first_start(Taken(), Node())
