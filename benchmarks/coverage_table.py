@@ -114,7 +114,7 @@ def _benchmark(
         if mark not in of_parameters:
             own |= mark
     profiles = {p for mark in of_parameters for p in mark.get("profiles", ())}
-    costs = [str(mark["cost"]) for mark in of_parameters if "cost" in mark]
+    costs = [_cost(mark["cost"]) for mark in of_parameters if "cost" in mark]
     bodies = list(_with_helpers(module, function))
     return Benchmark(
         name=node,
@@ -123,10 +123,17 @@ def _benchmark(
         profiles=tuple(p for p in PROFILES if p in (profiles or own.get("profiles") or PROFILES)),
         cost=" to ".join(dict.fromkeys((costs[0], costs[-1])))
         if costs
-        else str(own.get("cost", "")),
+        else _cost(own.get("cost", "")),
         metrics=_metrics(own.get("metrics", ()), bodies, module, units),
         parameters="; ".join(_parameters(bodies, module)),
     )
+
+
+def _cost(cost: Any) -> str:
+    """Return a mark's cost in words; one by kind of device with that of accelerators last."""
+    if not isinstance(cost, dict):
+        return str(cost)
+    return f"{cost['cpu']}, accelerator {cost['accelerator']}"
 
 
 def _with_helpers(module: ModuleType, function: FunctionType) -> Iterator[ast.AST]:

@@ -1,4 +1,4 @@
-"""Applicability: whether hardware has instructions for an element type."""
+"""Applicability: instructions for an element type, a card's compute mode, switches between cards."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.hardware.text_files import Files
 
 if TYPE_CHECKING:
@@ -79,6 +80,17 @@ def require(device: torch.device, dtype: str, *, files: Files | None = None) -> 
     if not supports(device, dtype, files=files):
         what = "this CPU" if device.type == "cpu" else "this accelerator"
         pytest.skip(f"not applicable: {what} has no instructions for {dtype}")
+
+
+def compute_mode(pci: str) -> str | None:
+    """Return ``default``, ``exclusive-process`` or ``prohibited`` of a slot's card; None where unknown."""
+    modes = {card.pci: card.compute_mode for card in read_inventory().accelerators}
+    return modes.get(pci) if pci else None
+
+
+def has_switches() -> bool:
+    """Say whether the cards of this node hang on an NVSwitch fabric, in whatever state it is."""
+    return any(card.fabric is not None for card in read_inventory().accelerators)
 
 
 def cpu_flags(files: Files) -> frozenset[str]:

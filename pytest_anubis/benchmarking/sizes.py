@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,20 @@ FREE_SHARE = 0.9
 """Largest share of what is free: the allocator rounds up."""
 
 
+NEEDED = 0.95
+"""Largest share of what is free that a benchmark may need: the allocator rounds up. More than `FREE_SHARE`,
+as a process's own context takes some hundredths of a card that nobody else uses."""
+
+
+class MemoryTakenError(RuntimeError):
+    """Somebody else has the memory of an accelerator that a benchmark takes on every card of its class."""
+
+
 def memory_of(device: torch.device) -> tuple[int, int] | None:
-    """Return the bytes that are free on an accelerator and those that it has; None where nobody says."""
+    """Return the bytes that are free on an accelerator and those that it has; None where nobody says.
+
+    Blocks that torch keeps in this process for later count as taken.
+    """
     import torch
 
     ask = getattr(getattr(torch, device.type, None), "mem_get_info", None)
@@ -33,15 +46,36 @@ def memory_of(device: torch.device) -> tuple[int, int] | None:
 def fitting(wanted: int, device: torch.device, *, times: int = 1) -> int:
     """Return `wanted` bytes, halved until `times` of it fit into the device's memory.
 
-    What fits is `SHARE` of all memory, the same on all devices of a class, unless less of it is free.
+    What fits is `SHARE` of all memory, so it is the same on all devices of a class and whatever ran before.
+
+    Raises:
+        MemoryTakenError: So much is not free; a smaller size would measure something else.
     """
     known = memory_of(device)
     if known is None:
         return wanted
-    room = min(SHARE * known[1], FREE_SHARE * known[0])
-    while wanted > 1 and times * wanted > room:
+    while wanted > 1 and times * wanted > SHARE * known[1]:
         wanted //= 2
+    require_free(times * wanted, device)
     return wanted
+
+
+def require_free(wanted: int, device: torch.device) -> None:
+    """Make sure that so many bytes are free on an accelerator, and some that the allocator rounds up.
+
+    What torch keeps in this process for later is given back if need be.
+
+    Raises:
+        MemoryTakenError: They are not.
+    """
+    free, total = memory_of(device) or (wanted, wanted)
+    if wanted > NEEDED * free and free < total:
+        free = _given_back(device)
+    if wanted > NEEDED * free and free < total:
+        raise MemoryTakenError(
+            f"of {device}'s {total / 1e9:.1f} GB {free / 1e9:.1f} GB are free, and this benchmark takes "
+            f"{wanted / 1e9:.1f} GB on every card of its class"
+        )
 
 
 def share_of_memory(device: torch.device, share: float) -> int:
@@ -63,7 +97,19 @@ def share_of_memory(device: torch.device, share: float) -> int:
     if known is None:
         raise ValueError(f"nobody says how much memory {device} has")
     free, total = known
+    if device.type != "cpu" and share * total > FREE_SHARE * free:
+        free = _given_back(device)
     return int(min(share * total, FREE_SHARE * free))
+
+
+def _given_back(device: torch.device) -> int:
+    """Give back what torch keeps of an accelerator's memory in this process; return the bytes free then."""
+    import torch
+
+    gc.collect()  # what only a circle of objects still holds
+    getattr(torch, device.type).empty_cache()
+    known = memory_of(device)
+    return known[0] if known else 0
 
 
 def host_memory(files: Files | None = None) -> tuple[int, int]:

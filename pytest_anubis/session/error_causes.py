@@ -116,6 +116,12 @@ CAUSES = (
         "/dev/shm is too small",  # noqa: S108
         "make it larger: docker run --shm-size=1g or --ipc=host; in Kubernetes a Memory emptyDir there",
     ),
+    # Ours (benchmarking/sizes.py): less is free than the benchmark takes on every card of the class.
+    _cause(
+        r"MemoryTakenError",
+        "something else has the card's memory",
+        "end what else uses the card (nvidia-smi shows it), and test again",
+    ),
     _cause(
         r"(cuda|hip) out of memory|(cuda|hip) error: out of memory|OutOfMemoryError|ErrorOutOfMemory|"
         r"ErrorMemoryAllocation|STATUS_ALLOC_FAILED|cuda failure (2\b|'out of memory')",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis.benchmarking.applicability import compute_mode
+from pytest_anubis.benchmarking.capture import graph_of
 
 LAUNCHES = 10_000
 IN_A_GRAPH = 1000
@@ -13,7 +15,7 @@ IN_A_GRAPH = 1000
 REPLAYS = 10
 
 MODULE = "suites.compute.cold"
-STARTS = {"smoke": 3, "standard": 10, "soak": 30}
+STARTS = {"smoke": 2, "standard": 10, "soak": 30}
 """Processes, one value each."""
 
 LOADING = 120.0
@@ -21,6 +23,11 @@ LOADING = 120.0
 
 STARTING = 120.0
 """Seconds that a device has for its first result: some need half a minute to compile kernels."""
+_START = "Work begins as soon as it is scheduled"
+_START_ACTION = (
+    "Switch the driver's persistence on; compare driver versions, and the time of each card alone with that "
+    "beside the others"
+)
 _GOAL = "Small operations are limited by the device, not by the way to it"
 _ACTION = (
     "Compare CPU frequency governor, driver version and interrupt load with a healthy node; on an "
@@ -91,16 +98,15 @@ def test_graph(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> No
         pytest.skip(
             "not applicable: no accelerator of NVIDIA's or AMD's, whose launches make a graph"
         )
-    import torch
-
     from suites.compute.kernels import Launch
 
     launch = Launch(anubis_device.torch)
-    launch.run()  # libraries make what they need at their first use
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+
+    def launch_all() -> None:
         for _ in range(IN_A_GRAPH):
             launch.run()
+
+    graph = graph_of(launch_all, anubis_device.torch, first=launch.run)
     anubis_metric.measure("graph_time", graph.replay, unit="us", better="lower")
 
     def replay_all() -> None:
@@ -132,14 +138,14 @@ def cold_start(device: str) -> float:
 @pytest.mark.anubis(
     component="compute.start",
     scope="device",
-    cost="15s",
+    cost="8s",
+    profiles=("standard", "soak"),
     deadline="600s",
     timing="host",
     metrics=["cold_start"],
-    goal="Work begins as soon as it is scheduled",
+    goal=_START,
     question="How long does a new process wait for its first result from the device?",
-    action="Switch the driver's persistence on; compare driver versions, and the time of each card alone "
-    "with that beside the others",
+    action=_START_ACTION,
 )
 def test_cold_start(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
@@ -147,10 +153,43 @@ def test_cold_start(
     """A process makes its context, loads a library and multiplies: in time, and right."""
     if anubis_device.kind == "cpu":
         pytest.skip("not applicable: a CPU needs no context")
+    if (compute_mode(anubis_device.pci) or "").startswith("exclusive"):
+        pytest.skip(
+            "not applicable: in compute mode exclusive-process this process's context keeps others out; "
+            "nvidia-smi -c DEFAULT allows several"
+        )
     device = str(anubis_device.torch)
     anubis_metric.collect(
         "cold_start",
         lambda: cold_start(device),
+        unit="ms",
+        better="lower",
+        rounds=anubis_node.pick(**STARTS),
+    )
+
+
+@pytest.mark.anubis(
+    component="compute.start",
+    scope="node",
+    cost="8s",
+    deadline="600s",
+    profiles=("smoke",),
+    metrics=["cold_start"],
+    goal=_START,
+    question="How long does a new process wait for its first result from the node's first accelerator?",
+    action=_START_ACTION,
+)
+def test_first_start(anubis_metric: MetricFixture, anubis_node: NodeFixture) -> None:
+    """As `test_cold_start`, of one card: starts of eight, one after the other, would fill half of `smoke`."""
+    import torch
+
+    if not torch.accelerator.device_count():
+        pytest.skip("not applicable: no accelerator")
+    kind = torch.accelerator.current_accelerator()
+    assert kind is not None
+    anubis_metric.collect(
+        "cold_start",
+        lambda: cold_start(f"{kind.type}:0"),
         unit="ms",
         better="lower",
         rounds=anubis_node.pick(**STARTS),

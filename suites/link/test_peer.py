@@ -51,8 +51,8 @@ def between(
 @pytest.mark.anubis(
     component="accelerator.link",
     scope="pair",
-    cost="1s",
-    metrics=["peer_rate", "peer_both_ways_rate"],
+    cost="0.3s",
+    metrics=["peer_rate"],
     goal=GOAL,
     question="Does the way from this accelerator to that one deliver its full rate, alone and both ways?",
     action=ACTION,
@@ -74,6 +74,10 @@ def test_peer_copy(
         clock="device",
         rounds=rounds,
     )
+    if rounds is not None:  # one way only: the pair the other way round is the next test
+        wrong = copies.wrong_words()
+        assert not wrong, f"words of 8 bytes that arrived changed: {wrong}"
+        return
     ways = [(anubis_pair.source.torch, anubis_pair.target.torch)]
     both = PeerCopies([*ways, *(way[::-1] for way in ways)], copies.bytes)
     anubis_metric.collect(

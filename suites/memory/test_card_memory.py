@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
-
-if TYPE_CHECKING:
-    from suites.memory.card_rates import CardChase
+from pytest_anubis.benchmarking.capture import EAGER, as_graph
 
 WRITTEN = {"smoke": 1 << 30, "standard": 2 << 30, "soak": 4 << 30}
 """Bytes of the array: far larger than caches of tens of megabytes."""
@@ -122,33 +119,14 @@ def test_chase(
         cache_of(anubis_device) if level == "l2" else fitting(anubis_node.pick(**WRITTEN), device)
     )
     chase = CardChase(size, device)
-    walk = captured(chase, record_property)
-    anubis_metric.measure("chase_time", walk, unit="us", better="lower")
+    graph, reason = as_graph(lambda: chase.run(STEPS), device, first=lambda: chase.run(1))
+    record_property("chase", f"eager: {reason}" if reason else "captured as a graph")
+    walk = graph.replay if graph is not None else lambda: chase.run(STEPS)
+    group = EAGER if reason else ""
+    anubis_metric.measure("chase_time", walk, unit="us", better="lower", group=group)
     chase.begin()
     walk()
     anubis_device.synchronize()
     assert chase.arrived(STEPS), "the last loads led astray: one brought what was not written"
     wrong = chase.wrong_links()
     assert wrong == 0, f"{wrong} places do not hold what was written"
-
-
-def captured(
-    chase: CardChase, record_property: Callable[[str, object], None]
-) -> Callable[[], object]:
-    """Return what walks `STEPS` pairs of loads: a graph where one can be captured, and say so."""
-    import torch
-
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        chase.run(1)  # libraries make what they need at their first use
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            chase.run(STEPS)
-    except RuntimeError as error:
-        record_property("chase", f"eager: {str(error).splitlines()[0]}")
-        return lambda: chase.run(STEPS)
-    record_property("chase", "captured as a graph")
-    return graph.replay

@@ -11,6 +11,7 @@ from types import MethodType
 import torch
 from torch import nn
 
+from pytest_anubis.benchmarking.capture import as_graph
 from pytest_anubis.benchmarking.placement import checking_device
 from pytest_anubis.benchmarking.precision import single_precision
 
@@ -23,9 +24,6 @@ that costs an accelerator hundredths of a second and a CPU about one."""
 LOSS_SCALE = 1024.0
 """What the loss is multiplied by in float16, whose smallest number is 6e-8: gradients are mostly smaller.
 Fixed, as looking whether something overflowed would have the host wait in every step."""
-
-STEPS_BEFORE_CAPTURE = 3
-"""Steps before the one that is captured, as CUDA's graphs want: libraries choose kernels and take memory."""
 
 
 class TrainingStep:
@@ -104,7 +102,9 @@ class TrainingStep:
                 group["capturable"] = True
         with warnings.catch_warnings():  # of the steps before, which are not captured
             warnings.filterwarnings("ignore", message=".*capturable=True")
-            self._graph, reason = as_graph(self._step, self._device, self._optimizer.zero_grad)
+            self._graph, reason = as_graph(
+                self._step, self._device, before=self._optimizer.zero_grad
+            )
         return reason
 
     def losses(self) -> tuple[float, float]:
@@ -183,36 +183,6 @@ class TrainingStep:
     def _scale(self, half: bool) -> float:
         """Return what the gradients are multiplied by."""
         return LOSS_SCALE if half and self._kind is torch.float16 else 1.0
-
-
-def as_graph(
-    work: Callable[[], object], device: torch.device, before: Callable[[], object] = lambda: None
-) -> tuple[torch.cuda.CUDAGraph | None, str]:
-    """Capture what `work` hands to a device of CUDA's kind; it is done a few times before.
-
-    Args:
-        work: Does the same on the same tensors each time and waits for nothing.
-        device: Where.
-        before: Called between those times and the capture.
-
-    Returns:
-        The graph and "", or None and why it was not captured; a fault of the device is raised.
-    """
-    aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    aside.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(aside):
-        for _ in range(STEPS_BEFORE_CAPTURE):
-            work()
-    torch.cuda.current_stream(device).wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    before()
-    try:
-        with torch.cuda.graph(graph):
-            work()
-    except RuntimeError as error:
-        torch.cuda.synchronize(device)  # a fault of the device shows here, not a capture's
-        return None, str(error).partition("\n")[0]
-    return graph, ""
 
 
 def smooth(model: nn.Module) -> nn.Module:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
+from pytest_anubis.benchmarking.capture import EAGER
 from pytest_anubis.benchmarking.sizes import fitting
 
 if TYPE_CHECKING:
@@ -58,10 +59,15 @@ def right_gradient(step: TrainingStep, *, half: bool) -> None:
         )
 
 
-def captured(step: TrainingStep, record_property: Callable[[str, object], None]) -> None:
-    """Capture the step and say in the test's property ``training_step`` whether that was possible."""
+def captured(step: TrainingStep, record_property: Callable[[str, object], None]) -> str:
+    """Capture the step, say in the test's property ``training_step`` whether that was possible.
+
+    Returns:
+        The group of its rates: what was not captured where others are is compared with its like.
+    """
     reason = step.capture()
     record_property("training_step", f"eager: {reason}" if reason else "captured as a graph")
+    return EAGER if reason else ""
 
 
 @pytest.mark.anubis(
@@ -93,10 +99,14 @@ def test_resnet_step(
         shape = ResNetShape(width=16, stages=3, blocks=2, picture=32, batch=batch)
     step = resnet_step(shape, anubis_device.torch, half=half)
     right_gradient(step, half=half)
-    if half:
-        captured(step, record_property)
+    group = captured(step, record_property) if half else ""
     anubis_metric.measure(
-        "training_rate", step.run, work=float(batch), unit="samples/s", better="higher"
+        "training_rate",
+        step.run,
+        work=float(batch),
+        unit="samples/s",
+        better="higher",
+        group=group,
     )
     learned(step)
 
@@ -130,9 +140,13 @@ def test_gpt_step(
         shape = GptShape(layers=2, width=256, heads=4, context=128, batch=batch, vocabulary=1024)
     step = gpt_step(shape, anubis_device.torch, half=half)
     right_gradient(step, half=half)
-    if half:
-        captured(step, record_property)
+    group = captured(step, record_property) if half else ""
     anubis_metric.measure(
-        "training_rate", step.run, work=float(shape.tokens), unit="tokens/s", better="higher"
+        "training_rate",
+        step.run,
+        work=float(shape.tokens),
+        unit="tokens/s",
+        better="higher",
+        group=group,
     )
     learned(step)

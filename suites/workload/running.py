@@ -12,7 +12,7 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 
-from pytest_anubis.benchmarking.sizes import FREE_SHARE, fitting, memory_of
+from pytest_anubis.benchmarking.sizes import FREE_SHARE, fitting, memory_of, require_free
 from suites.training.step import TrainingStep
 from suites.workload.catalogue import Sizes, Workload
 
@@ -128,20 +128,22 @@ def fitting_batch(workload: Workload, sizes: Sizes, device: torch.device) -> Siz
 
     Raises:
         NoRoomError: Weights, gradients and the optimiser's state alone are too much.
+        MemoryTakenError: What cards of this size take is not free.
     """
     known = memory_of(device)
     if known is None:
         return sizes
     state = STATE[workload.light] * workload.parameters
     one = bytes_of_example(workload, sizes)
-    if state + one > FREE_SHARE * min(known):
+    if state + one > FREE_SHARE * known[1]:
         raise NoRoomError(
             f"training {workload.name} takes {(state + one) / 1e9:.0f} GB, of which this card "
-            f"has {min(known) / 1e9:.0f}"
+            f"has {known[1] / 1e9:.0f}"
         )
     batch = max(1, fitting(sizes.batch * one, device) // one)
-    while batch > 1 and state + batch * one > FREE_SHARE * min(known):
+    while batch > 1 and state + batch * one > FREE_SHARE * known[1]:
         batch //= 2
+    require_free(state + batch * one, device)
     return Sizes(batch=batch, length=sizes.length)
 
 
@@ -150,6 +152,7 @@ def fitting_served(workload: Workload, sizes: Sizes, device: torch.device, dtype
 
     Raises:
         NoRoomError: The weights alone are too much.
+        MemoryTakenError: What cards of this size take is not free.
     """
     known = memory_of(device)
     if known is None:
@@ -159,12 +162,14 @@ def fitting_served(workload: Workload, sizes: Sizes, device: torch.device, dtype
     one = (
         bytes_of_example(workload, sizes) * kind.itemsize // 4
     )  # more than inference keeps at any moment
-    if weights + one > FREE_SHARE * min(known):
+    if weights + one > FREE_SHARE * known[1]:
         raise NoRoomError(
             f"{workload.name} in {dtype} takes {(weights + one) / 1e9:.0f} GB, of which this "
-            f"card has {min(known) / 1e9:.0f}"
+            f"card has {known[1] / 1e9:.0f}"
         )
-    return Sizes(batch=max(1, fitting(sizes.batch * one, device) // one), length=sizes.length)
+    batch = max(1, fitting(sizes.batch * one, device) // one)
+    require_free(weights + one, device)
+    return Sizes(batch=batch, length=sizes.length)
 
 
 def forward_error(model: nn.Module, workload: Workload, device: torch.device) -> float:

@@ -10,8 +10,8 @@ from typing import cast
 import torch
 from torch import nn
 
+from pytest_anubis.benchmarking.capture import as_graph
 from pytest_anubis.benchmarking.placement import checking_device
-from suites.training.step import as_graph
 from suites.workload.catalogue import Sizes, Step, Workload
 from suites.workload.models.experts import Experts
 from suites.workload.models.language import Kept, LanguageModel

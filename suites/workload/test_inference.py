@@ -10,6 +10,7 @@ import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture
 from pytest_anubis.benchmarking.applicability import require
+from pytest_anubis.benchmarking.capture import EAGER
 from pytest_anubis.benchmarking.verification import wrong_elements
 from suites.workload.catalogue import Sizes, Step, Workload, require_step, runs
 
@@ -35,8 +36,11 @@ def served(
     dtype: str,
     step: Step,
     batch: int | None = None,
-) -> tuple[Serving, Sizes]:
-    """Return a step of inference whose scores are right, captured where that is possible, and its batch."""
+) -> tuple[Serving, Sizes, str]:
+    """Return a step of inference whose scores are right, captured where that is possible, and its batch.
+
+    Last the group of what is measured: what was not captured where others are is compared with its like.
+    """
     require_step(workload, step, dtype, device.kind)
     from suites.workload.running import NoRoomError, fitting_served
     from suites.workload.serving import Serving
@@ -51,10 +55,11 @@ def served(
         pytest.skip(f"not applicable: {error}")
     serving = Serving(workload, sizes, device.torch, dtype, step)
     right_scores(serving, dtype)
+    reason = ""
     if device.kind != "cpu":
         reason = serving.capture()
         record_property("inference_step", f"eager: {reason}" if reason else "captured as a graph")
-    return serving, sizes
+    return serving, sizes, EAGER if reason else ""
 
 
 def right_scores(serving: Serving, dtype: str) -> None:
@@ -97,7 +102,7 @@ def test_inference(
     dtype: str,
 ) -> None:
     """A batch is told apart quickly, its scores are right, and stay the same."""
-    serving, sizes = served(anubis_device, record_property, workload, dtype, "inference")
+    serving, sizes, group = served(anubis_device, record_property, workload, dtype, "inference")
     with steady(serving):
         anubis_metric.measure(
             "inference_rate",
@@ -105,6 +110,7 @@ def test_inference(
             work=float(sizes.batch),
             unit="samples/s",
             better="higher",
+            group=group,
         )
 
 
@@ -127,7 +133,7 @@ def test_prefill(
     dtype: str,
 ) -> None:
     """Prompts are read quickly; the scores of the next token are right, and stay the same."""
-    serving, sizes = served(anubis_device, record_property, workload, dtype, "prefill")
+    serving, sizes, group = served(anubis_device, record_property, workload, dtype, "prefill")
     with steady(serving):
         anubis_metric.measure(
             "prefill_rate",
@@ -135,6 +141,7 @@ def test_prefill(
             work=float(sizes.batch * sizes.length),
             unit="tokens/s",
             better="higher",
+            group=group,
         )
 
 
@@ -157,9 +164,9 @@ def test_token(
     dtype: str,
 ) -> None:
     """One text gets its next token soon; its scores are right, and stay the same."""
-    serving, _ = served(anubis_device, record_property, workload, dtype, "token", batch=1)
+    serving, _, group = served(anubis_device, record_property, workload, dtype, "token", batch=1)
     with steady(serving):
-        anubis_metric.measure("token_time", serving.run, unit="ms", better="lower")
+        anubis_metric.measure("token_time", serving.run, unit="ms", better="lower", group=group)
 
 
 @pytest.mark.anubis(
@@ -181,8 +188,13 @@ def test_decode(
     dtype: str,
 ) -> None:
     """A batch of texts is continued quickly; the scores are right, and stay the same."""
-    serving, sizes = served(anubis_device, record_property, workload, dtype, "decode")
+    serving, sizes, group = served(anubis_device, record_property, workload, dtype, "decode")
     with steady(serving):
         anubis_metric.measure(
-            "decode_rate", serving.run, work=float(sizes.batch), unit="tokens/s", better="higher"
+            "decode_rate",
+            serving.run,
+            work=float(sizes.batch),
+            unit="tokens/s",
+            better="higher",
+            group=group,
         )

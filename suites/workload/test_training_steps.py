@@ -65,10 +65,14 @@ def test_training_step(
             assert error < tolerance, (
                 f"the gradient in {kind} is off by {error:.1e}, tolerance {tolerance:.0e}"
             )
-    if anubis_device.kind != "cpu":
-        captured(step, record_property)
+    group = captured(step, record_property) if anubis_device.kind != "cpu" else ""
     work = sizes.batch * (sizes.length if workload.task == "language" else 1)
     anubis_metric.measure(
-        "training_rate", step.run, work=float(work), unit=workload.unit, better="higher"
+        "training_rate",
+        step.run,
+        work=float(work),
+        unit=workload.unit,
+        better="higher",
+        group=group,
     )
     learned(step, fell=not workload.light)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from pytest_anubis.benchmarking import applicability
 from pytest_anubis.benchmarking.applicability import DTYPES, require, supports
 from pytest_anubis.hardware.text_files import Files
 
@@ -80,3 +81,20 @@ def test_card_of_amd_by_its_architecture(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_apples_have_no_double_precision() -> None:
     assert not supports(torch.device("mps"), "float64")
     assert supports(torch.device("mps"), "float16")
+
+
+def test_compute_mode_and_switches_are_those_of_the_inventory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cards = [
+        SimpleNamespace(pci="0000:1b:00.0", compute_mode="default", fabric=None),
+        SimpleNamespace(pci="0000:43:00.0", compute_mode="exclusive-process", fabric="failed"),
+    ]
+    monkeypatch.setattr(
+        applicability, "read_inventory", lambda: SimpleNamespace(accelerators=cards)
+    )
+    modes = [applicability.compute_mode(pci) for pci in ("0000:43:00.0", "0000:1b:00.0", "")]
+    assert modes == ["exclusive-process", "default", None]
+    assert applicability.has_switches()
+    del cards[1]
+    assert not applicability.has_switches()

@@ -10,7 +10,12 @@ import pytest
 import torch
 
 from pytest_anubis.benchmarking.precision import tolerance
-from pytest_anubis.benchmarking.sizes import host_memory, share_of_memory
+from pytest_anubis.benchmarking.sizes import (
+    MemoryTakenError,
+    fitting,
+    host_memory,
+    share_of_memory,
+)
 from pytest_anubis.benchmarking.turns import in_turns
 from pytest_anubis.hardware.text_files import Files
 
@@ -44,6 +49,24 @@ def test_share_of_memory_leaves_what_others_use(tmp_path: Path) -> None:
     assert 0 < share_of_memory(cpu, 0.01) < share_of_memory(cpu, 0.02)
     with pytest.raises(ValueError, match="share 0 is not above 0"):
         share_of_memory(cpu, 0)
+
+
+def test_size_is_the_class_s_whatever_ran_before_and_beside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    card, kept, others = torch.device("cuda", 0), [12 << 30], 0
+
+    def ask(*_: object) -> tuple[int, int]:
+        return (16 << 30) - kept[0] - others, 16 << 30
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", ask)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: kept.__setitem__(0, 0))
+    assert fitting(8 << 30, card) == 8 << 30  # what earlier tests left is given back
+    kept[0] = 12 << 30
+    assert share_of_memory(card, 0.5) == 8 << 30
+    others = 12 << 30
+    with pytest.raises(MemoryTakenError, match=r"17\.2 GB 4\.3 GB are free.* takes 8\.6 GB"):
+        fitting(8 << 30, card)
 
 
 def test_turns_give_each_the_same_moments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,10 @@ ENVIRONMENT: list[tuple[BaseException, str]] = [
     (OutOfMemoryError("HIP out of memory. Tried to allocate 2.00 GiB."), "card's memory"),
     (AcceleratorError("CUDA error: out of memory"), "card's memory"),
     (
+        ChildError("rank 1: MemoryTakenError: of cuda:0's 85.0 GB 20.1 GB are free, and this benchmark"),
+        "something else has the card's memory",
+    ),
+    (
         DistBackendError(
             "NCCL error in: ProcessGroupNCCL.cpp:3356, unhandled system error (run with NCCL_DEBUG=INFO for "
             "details), NCCL version 2.27.3\nncclSystemError: System call (e.g. socket, malloc) or external "

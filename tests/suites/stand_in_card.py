@@ -225,6 +225,7 @@ def stand_in(
         patch.setattr(torch.cuda, "Stream", lambda *_: Stream())
         patch.setattr(torch.cuda, "current_stream", lambda *_: Stream())
         patch.setattr(torch.cuda, "stream", block)
+        patch.setattr(torch.cuda, "device", block)
         patch.setattr(torch.cuda, "CUDAGraph", Graph)
         adam = importlib.import_module("torch.optim.adam")
         patch.setattr(adam, "_get_capturable_supported_devices", lambda *_: ["cpu"])

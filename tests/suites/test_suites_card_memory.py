@@ -121,7 +121,9 @@ def test_card_is_measured_by_footprint(card: Any) -> None:
 def test_card_without_graphs_says_so_and_one_without_a_cache_size_is_left_out(card: Any) -> None:
     said: dict[str, object] = {}
     with stand_in(rounded=False, captures=False):
-        test_card_memory.test_chase(Taken(), Device("cuda:0"), Node(), said.__setitem__, "memory")
+        taken = Taken()
+        test_card_memory.test_chase(taken, Device("cuda:0"), Node(), said.__setitem__, "memory")
+    assert taken.asked["chase_time"]["group"] == "eager"  # no criterion of graphs judges it
     assert said == {"chase": "eager: operation not permitted when stream is capturing"}
     card.told.L2_cache_size = 0
     with pytest.raises(pytest.skip.Exception, match="how large this device's cache is"):

@@ -160,6 +160,12 @@ def test_wrong_first_result_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         test_dispatch.cold_start("cpu")
 
 
+def test_card_for_one_process_has_no_second_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_dispatch, "compute_mode", lambda _: "exclusive-process")
+    with pytest.raises(pytest.skip.Exception, match="compute mode exclusive-process"):
+        test_dispatch.test_cold_start(Taken(), Device("cuda:0"), Node())
+
+
 def test_starts_of_a_card_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
 
@@ -173,3 +179,10 @@ def test_starts_of_a_card_are_collected(monkeypatch: pytest.MonkeyPatch) -> None
         test_dispatch.test_cold_start(taken, Device("cuda:0"), Node())
     assert started == ["cuda:0"] * 3
     assert taken.asked["cold_start"]["rounds"] == test_dispatch.STARTS["smoke"]
+    first = Taken()
+    with stand_in(rounded=False, cards=8):
+        test_dispatch.test_first_start(first, Node())
+    assert started == ["cuda:0"] * 6
+    assert first.asked["cold_start"] == taken.asked["cold_start"]
+    with stand_in(rounded=False, cards=0), pytest.raises(pytest.skip.Exception):
+        test_dispatch.test_first_start(Taken(), Node())

@@ -112,9 +112,10 @@ def test_training_step_is_checked_captured_and_replayed(
 def test_training_step_that_cannot_be_captured_runs_and_says_why(
     test: Callable[..., None],
 ) -> None:
-    said: dict[str, object] = {}
+    taken, said = Taken(), dict[str, object]()
     with stand_in(captures=False):
-        test(Taken(), Device("cuda:0"), Node(), said.__setitem__)
+        test(taken, Device("cuda:0"), Node(), said.__setitem__)
+    assert taken.asked["training_rate"]["group"] == "eager"  # no criterion of graphs judges it
     assert said == {"training_step": "eager: operation not permitted when stream is capturing"}
 
 

@@ -39,6 +39,9 @@ def test_all_reduce_is_measured_by_each_of_its_algorithms(monkeypatch: pytest.Mo
     refused = "Error : no algorithm/protocol available for function AllReduce"
     with pytest.raises(pytest.skip.Exception, match="NCCL has no NVLS on this node: rank 3"):
         test_operations.test_all_reduce_by(Taken(), Node(), "nvls")
+    monkeypatch.setattr(test_operations, "has_switches", lambda: True)
+    with pytest.raises(pytest.fail.Exception, match="though its cards hang on an NVSwitch fabric"):
+        test_operations.test_all_reduce_by(Taken(), Node(), "nvls")
     refused = "unhandled system error"  # a broken switch is no missing algorithm
     with pytest.raises(ChildError, match="unhandled"):
         test_operations.test_all_reduce_by(Taken(), Node(), "nvls")

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from pytest_anubis.benchmarking.sizes import MemoryTakenError
 from pytest_anubis.session.collecting.device_parameters import Device
 from suites.workload import test_inference as inference
 from suites.workload import test_same_bits as bits
@@ -118,6 +119,10 @@ def test_batch_is_halved_until_it_fits_and_what_never_fits_does_not_apply() -> N
         assert fitting_batch(workload, sizes, CARD).batch == 16
     with stand_in(memory=16 << 30, rounded=False):
         assert 1 <= fitting_batch(workload, sizes, CARD).batch < 16
+    with stand_in(memory=80 << 30, rounded=False), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "mem_get_info", lambda *_: (6 << 30, 80 << 30))
+        with pytest.raises(MemoryTakenError, match=r"6\.4 GB are free"):
+            fitting_batch(workload, sizes, CARD)
     with (
         stand_in(memory=2 << 30, rounded=False),
         pytest.raises(NoRoomError, match=r"training gpt2 takes \d GB"),

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.session.collecting.device_parameters import HOST, NODE, device_names, device_of
 from pytest_anubis.settings import PROFILES, seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
     "resources=(), host=False, timing='device', deadline=None, profiles=()): this test is a benchmark of "
-    "`component`; scope is device, pair or node; cost is its expected duration such as '20s'; goal, question "
+    "`component`; scope is device, pair or node; cost is its expected duration such as '20s', or "
+    "{'cpu': '3s', 'accelerator': '10s'}; goal, question "
     "and action say why it is measured and what to do when it is bad; metrics are names that it must record; "
     "resources are what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
     "accelerators; timing='host' says that a test of an accelerator is timed on the host or moves the "
@@ -26,6 +28,8 @@ MARKER_LINE = (
 
 SCOPES = ("device", "pair", "node")
 TIMINGS = ("device", "host")
+KINDS = (HOST, "accelerator")
+"""What a cost may be given for, each by itself: a test of the node is of the kind that the node has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class BenchmarkMark:
     Attributes:
         component: Part of the node, dotted, e.g. ``accelerator.compute``.
         scope: ``device``, ``pair`` (a link) or ``node``.
-        cost: Expected duration in seconds, None when not declared.
+        cost: Expected duration in seconds on what this test runs on, None when not declared.
         goal: Why it is measured.
         question: What it answers.
         action: What to do when it is bad.
@@ -121,10 +125,11 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     if timing not in TIMINGS:
         _reject(item, f"timing {timing!r} is none of {', '.join(TIMINGS)}")
     spans: dict[str, float | None] = {"cost": None, "deadline": None}
-    for key in spans:
-        if given.get(key) is not None:
+    declared = {"cost": _cost_here(item, given.get("cost")), "deadline": given.get("deadline")}
+    for key, span in declared.items():
+        if span is not None:
             try:
-                spans[key] = seconds(given[key])
+                spans[key] = seconds(span)
             except ValueError as error:
                 _reject(item, f"{key}: {error}")
     host = given.get("host", False)
@@ -145,6 +150,17 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
         metrics=_names(item, given, "metrics"),
         resources=_names(item, given, "resources"),
     )
+
+
+def _cost_here(item: pytest.Item, cost: Any) -> Any:
+    """Return what a cost says of the kind of device that the test runs on."""
+    if not isinstance(cost, dict):
+        return cost
+    if set(cost) != set(KINDS):
+        _reject(item, f"cost: {cost!r} must name {' and '.join(KINDS)}, and nothing else")
+    unit = device_of(item)
+    on_host = unit == HOST or (unit == NODE and device_names(item.config) == (HOST,))
+    return cost[HOST if on_host else KINDS[1]]
 
 
 def _names(item: pytest.Item, given: dict[str, Any], key: str) -> tuple[str, ...]:

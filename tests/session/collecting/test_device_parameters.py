@@ -10,6 +10,7 @@ import pytest
 
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.failure_text import place_text
+from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import WrongCardError, check_slot
 from pytest_anubis.session.error_causes import environment_of
 from pytest_anubis.store.journal.journal_reading import read_journal
@@ -237,3 +238,28 @@ def test_node_without_a_pair_says_so_and_a_test_of_both_is_refused(
     result.stdout.fnmatch_lines(["*not applicable: fewer than two accelerators"])
     result = pytester.runpytest("test_both.py")
     result.stdout.fnmatch_lines(["*test_both takes anubis_device and anubis_pair: *"])
+
+
+BY_KIND = """
+import pytest
+
+COST = {"cpu": "3s", "accelerator": "10s"}
+
+@pytest.mark.anubis(component="compute.matrix", scope="device", host=True, cost=COST)
+def test_gemm(anubis_metric, anubis_device):
+    pass
+
+@pytest.mark.anubis(component="collective.allreduce", cost=COST)
+def test_reduce(anubis_metric):
+    pass
+"""
+
+
+def test_cost_is_that_of_the_kind_of_device(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=BY_KIND)
+    items, _ = pytester.inline_genitems("--anubis", f"--anubis-inventory={RECORDED}")
+    costs = [benchmark_mark(item).cost for item in items]
+    assert costs == [10.0] * 8 + [3.0, 10.0]  # on eight cards, on the host beside them, on the node
+    pytester.makepyfile(test_it=BY_KIND.replace('"accelerator"', '"cuda"'))
+    refused = pytester.runpytest("--collect-only")
+    refused.stderr.fnmatch_lines(["*mark anubis cost: *must name cpu and accelerator*"])
