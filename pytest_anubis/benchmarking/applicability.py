@@ -12,8 +12,18 @@ from pytest_anubis.hardware.text_files import Files
 if TYPE_CHECKING:
     import torch
 
-DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "int8", "float8_e4m3fn")
-"""Element types by torch's names; ``tf32`` is `float32` with factors of 10 bits."""
+DTYPES = (
+    "float64",
+    "float32",
+    "tf32",
+    "float16",
+    "bfloat16",
+    "int8",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+)
+"""Element types by torch's names; ``tf32`` is `float32` with factors of 10 bits, ``float8_e4m3fnuz`` what
+AMD's MI300 has for 8 bits: another bias, and a single zero."""
 
 # By the kernel's names of x86's features, then of ARM's. A conversion alone (F16C, AVX-NE-CONVERT) computes
 # nothing; without products of its own a CPU takes thousands of times as long as in single precision.
@@ -35,11 +45,12 @@ _CAPABILITIES = {
     "float8_e4m3fn": (8, 9),
 }
 
-# AMD's matrix units by architecture; MI300 (gfx942) has FP8 with another bias, which is not this type.
+# AMD's matrix units by architecture; those of MI300 (gfx94x) have FP8 with another bias.
 _AMD = {
     "bfloat16": ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx11", "gfx12"),
     "int8": ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx10", "gfx11", "gfx12"),
     "float8_e4m3fn": ("gfx950", "gfx12"),
+    "float8_e4m3fnuz": ("gfx940", "gfx941", "gfx942"),
     "tf32": (),
 }
 
@@ -68,7 +79,7 @@ def supports(device: torch.device, dtype: str, *, files: Files | None = None) ->
         return _card_supports(dtype, device)
     if device.type == "mps":
         return dtype in _APPLE
-    return dtype != "float8_e4m3fn"
+    return not dtype.startswith("float8")
 
 
 def require(device: torch.device, dtype: str, *, files: Files | None = None) -> None:
@@ -103,7 +114,7 @@ def cpu_flags(files: Files) -> frozenset[str]:
 
 
 def _cpu_supports(dtype: str, flags: frozenset[str]) -> bool:
-    if dtype == "tf32":
+    if dtype in ("tf32", "float8_e4m3fnuz"):
         return False
     wanted = _CPU_FLAGS.get(dtype)
     return wanted is None or not flags or bool(wanted & flags)
@@ -113,7 +124,8 @@ def _card_supports(dtype: str, device: torch.device) -> bool:
     import torch
 
     if torch.version.hip is None:
-        return torch.cuda.get_device_capability(device) >= _CAPABILITIES[dtype]
+        least = _CAPABILITIES.get(dtype)
+        return least is not None and torch.cuda.get_device_capability(device) >= least
     properties: Any = torch.cuda.get_device_properties(device)
     architecture = str(getattr(properties, "gcnArchName", ""))
     known = _AMD.get(dtype)

@@ -17,6 +17,7 @@ UNIT_ROUNDOFF = {
     "float16": 2.0**-11,
     "bfloat16": 2.0**-8,
     "float8_e4m3fn": 2.0**-4,
+    "float8_e4m3fnuz": 2.0**-4,
     "float8_e5m2": 2.0**-3,
     "int8": 0.0,
 }

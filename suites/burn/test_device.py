@@ -28,7 +28,8 @@ BURN = {"smoke": 1.0, "standard": 20.0, "soak": 600.0}
     "temperature under load with a healthy device",
 )
 @pytest.mark.parametrize(
-    "dtype", ["float64", "float32", "bfloat16", "float16", "int8", "float8_e4m3fn"]
+    "dtype",
+    ["float64", "float32", "bfloat16", "float16", "int8", "float8_e4m3fn", "float8_e4m3fnuz"],
 )
 @pytest.mark.usefixtures("torch_settings")
 def test_burn_device(

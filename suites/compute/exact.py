@@ -26,6 +26,10 @@ FLOAT8_ERROR = 0.1
 all: Hopper's units keep some 14 bits of a sum, which errs by 0.02. A turned sign errs by 1 or so."""
 
 
+HOPPER = 9
+"""First figure of its compute capability. Later generations sum in single precision as it is."""
+
+
 def whole_numbers(begin: int, count: int, bound: int, device: torch.device) -> torch.Tensor:
     """Return the numbers, from -`bound` to `bound` (int64), of `count` places from `begin` on."""
     words = Pattern("random").words(begin, count, device)
@@ -77,6 +81,7 @@ KINDS = {
     "float16": Kind("float16", "float16", torch.int16, 7),
     "int8": Kind("int8", "int32", torch.int32, 127),
     "float8_e4m3fn": Kind("float8_e4m3fn", "bfloat16", torch.int16, 15, exact=False),
+    "float8_e4m3fnuz": Kind("float8_e4m3fnuz", "bfloat16", torch.int16, 15, exact=False),
 }
 
 
@@ -108,14 +113,20 @@ class Shape:
 
 
 def product_of(dtype: str, device: torch.device) -> Multiply:
-    """Return what multiplies matrices of an element type into a buffer, without allocating."""
+    """Return what multiplies matrices of an element type into a buffer, without allocating.
+
+    Eight-bit floats on NVIDIA's Hopper as its matrix units sum them, which is its full rate: without it every
+    few terms are added up once more in single precision, outside of the units.
+    """
     if dtype == "int8":
         return lambda a, b, out: torch._int_mm(a, b, out=out)
-    if dtype == "float8_e4m3fn":
+    if dtype.startswith("float8"):
         one = torch.ones((), dtype=torch.float32, device=device)
+        fast = device.type == "cuda" and torch.version.hip is None
+        fast = fast and torch.cuda.get_device_capability(device)[0] == HOPPER
 
         def scaled(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-            torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, out=out)
+            torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, use_fast_accum=fast, out=out)
 
         return scaled
     return lambda a, b, out: torch.matmul(a, b, out=out)

@@ -65,7 +65,7 @@ def exact_rate(
     question="Do the units for short types deliver their full rate?",
     action=_ACTION,
 )
-@pytest.mark.parametrize("dtype", ["float16", "int8", "float8_e4m3fn"])
+@pytest.mark.parametrize("dtype", ["float16", "int8", "float8_e4m3fn", "float8_e4m3fnuz"])
 @pytest.mark.usefixtures("torch_settings")
 def test_short_types(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -155,3 +155,27 @@ class CardChase:
             )
 
         return believed(wrong, lambda: self._table[-1:].add_(1))
+
+
+def load_times(
+    walks: Sequence[Callable[[], object]], loads: int, calls: int, device: torch.device
+) -> list[float]:
+    """Return the nanoseconds of one load of each walk by the device's own clock, launch included.
+
+    Args:
+        walks: What makes `loads` loads each, one walk after the other.
+        loads: Of one walk.
+        calls: How often each is walked.
+        device: Where.
+    """
+    torch.accelerator.set_device_index(device)
+    found = []
+    for walk in walks:
+        begin, end = (torch.Event(device, enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(calls):
+            walk()
+        end.record()
+        end.synchronize()
+        found.append(begin.elapsed_time(end) * 1e6 / (calls * loads))
+    return found

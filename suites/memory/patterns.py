@@ -29,6 +29,11 @@ SPARE = 10
 """Pieces that a check needs beside the memory: numbers, intermediate results, what is unequal."""
 
 
+APART = 40
+"""Bits by which a seed's number is shifted: seeds are further apart than any memory has words, so no two of
+them write the same address anywhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What one pattern found.
@@ -193,8 +198,12 @@ def random_words(memory: Memory, seed: int) -> Iterator[Finding]:
 
 
 def moving_inversions(memory: Memory, seed: int) -> Iterator[Finding]:
-    """One bit set in each word; all turned round upwards, then downwards: neighbours that pull each other."""
-    pattern = Pattern("moving", seed)
+    """One bit set in each word; all turned round upwards, then downwards: neighbours that pull each other.
+
+    The bit begins at the seed's number: 64 seeds in a row set each bit of every word once.
+    """
+    # The seed itself is a multiple of 64: no bit would move.
+    pattern = Pattern("moving", seed >> APART)
     inverted = replace(pattern, inverted=True)
     memory.write(pattern)
     yield memory.invert("moving inversions", pattern)
@@ -250,7 +259,7 @@ def run(
         begin, before = now(), memory.moved
         total = Finding(name)
         for seed in range(count):
-            for one in test(memory, seed << 40):  # further apart than any memory is long
+            for one in test(memory, seed << APART):
                 first = total if total.wrong else one
                 total = replace(
                     total, wrong=total.wrong + one.wrong, place=first.place, bits=first.bits

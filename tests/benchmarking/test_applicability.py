@@ -58,9 +58,9 @@ def test_what_is_not_applicable_is_left_out_with_the_reason(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("capability", "lacking"),
     [
-        ((7, 0), {"tf32", "bfloat16", "float8_e4m3fn"}),
-        ((8, 0), {"float8_e4m3fn"}),
-        ((9, 0), set()),
+        ((7, 0), {"tf32", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz"}),
+        ((8, 0), {"float8_e4m3fn", "float8_e4m3fnuz"}),
+        ((9, 0), {"float8_e4m3fnuz"}),
     ],
 )
 def test_card_by_its_capability(
@@ -71,11 +71,21 @@ def test_card_by_its_capability(
     assert {dtype for dtype in DTYPES if not supports(CARD, dtype)} == lacking
 
 
-def test_card_of_amd_by_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
-    properties = SimpleNamespace(gcnArchName="gfx942:sramecc+:xnack-")
+@pytest.mark.parametrize(
+    ("architecture", "lacking"),
+    [
+        ("gfx90a:sramecc+:xnack-", {"tf32", "float8_e4m3fn", "float8_e4m3fnuz"}),
+        ("gfx942:sramecc+:xnack-", {"tf32", "float8_e4m3fn"}),
+        ("gfx950", {"tf32", "float8_e4m3fnuz"}),
+    ],
+)
+def test_card_of_amd_by_its_architecture(
+    architecture: str, lacking: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = SimpleNamespace(gcnArchName=architecture)
     monkeypatch.setattr(torch.version, "hip", "6.2")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    assert {d for d in DTYPES if not supports(CARD, d)} == {"tf32", "float8_e4m3fn"}
+    assert {d for d in DTYPES if not supports(CARD, d)} == lacking
 
 
 def test_apples_have_no_double_precision() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import torch
 
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites.memory import test_card_memory
-from suites.memory.card_rates import CacheRead, CardChase, Write
+from suites.memory import card_rates, test_card_memory
+from suites.memory.card_rates import CacheRead, CardChase, Write, load_times
+from tests.suites import stand_in_card
 from tests.suites.stand_in_card import stand_in
+from tests.suites.test_suites_link import Kept
 from tests.suites.test_suites_on_a_card import Node, Taken
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -97,6 +100,8 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     profiles = ("smoke", "standard", "soak")
     monkeypatch.setattr(test_card_memory, "WRITTEN", dict.fromkeys(profiles, 1 << 16))
     monkeypatch.setattr(test_card_memory, "STEPS", 16)
+    monkeypatch.setattr(test_card_memory, "WALKS", 2)
+    monkeypatch.setattr(test_card_memory, "READ", 3 << 18)
     told = SimpleNamespace(L2_cache_size=1 << 15)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: told)
     with stand_in(rounded=False) as found:
@@ -110,20 +115,70 @@ def test_card_is_measured_by_footprint(card: Any) -> None:
     test_card_memory.test_write(taken, device, node)
     test_card_memory.test_cache(taken, device)
     assert taken.asked["write_rate"]["work"] == 1 << 16
-    assert taken.asked["cache_rate"]["work"] == test_card_memory.SUMS * (1 << 13)
-    for level in ("l2", "memory"):
+    for level in ("line", "l2", "memory"):
         test_card_memory.test_chase(taken, device, node, said.__setitem__, level)
     assert said == {"chase": "captured as a graph"}
-    assert len(card.graphs) == 2
+    assert taken.asked["chase_time"]["group"] == ""
+    assert len(card.graphs) == 3
     assert card.graphs[0].replays > 0
+
+
+@pytest.mark.parametrize("told", [1 << 15, 1 << 17, 5 << 15])
+def test_small_cache_is_read_as_long_as_a_large_one(card: Any, told: int) -> None:
+    card.told.L2_cache_size = told
+    taken = Taken()
+    test_card_memory.test_cache(taken, Device("cuda:0"))
+    assert 0 <= taken.asked["cache_rate"]["work"] - test_card_memory.READ < told // 4
+
+
+class Clockwork:
+    """A card that takes its time for a launch, and more where a load goes far away."""
+
+    LAUNCH, FAR = 1500.0, 600.0
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        clock = SimpleNamespace(perf_counter=lambda: self.now)
+        monkeypatch.setattr(stand_in_card, "time", clock)
+        plain = torch.index_select
+
+        def slow(table: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
+            self.now += (self.LAUNCH + self.FAR * (len(table) > 1 << 10)) / 1e9
+            return plain(table, *given, **named)
+
+        monkeypatch.setattr(torch, "index_select", slow)
+
+
+def test_time_of_a_load_is_read_back_with_its_launch_and_without() -> None:
+    chases = [CardChase(size, CPU) for size in (1 << 16, test_card_memory.LINE)]
+    with stand_in(rounded=False), pytest.MonkeyPatch.context() as patch:
+        Clockwork(patch)
+        for calls in (1, 3):
+            walks = [partial(chase.run, 8) for chase in chases]
+            found = load_times(walks, 16, calls, CPU)
+            assert found == pytest.approx([2100, 1500])
+
+
+def test_far_load_is_what_memory_takes_beyond_a_line(
+    card: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = [9000.0, 1500.0]  # an idle card counts nowhere
+    times = iter([lead, [2100.0, 1500.0], [2000.0, 1500.0], [1900.0, 1500.0]])
+    monkeypatch.setattr(card_rates, "load_times", lambda *_: next(times))
+    taken, node = Kept(), Node()
+    test_card_memory.test_far_load(taken, Device("cuda:0"), node, lambda *_: None)
+    assert taken.values == {"far_load_time": (600.0, 500.0, 400.0)}
+    hidden = pytest.raises(pytest.skip.Exception, match="hide how long a load takes")
+    with stand_in(rounded=False, captures=False), hidden:
+        test_card_memory.test_far_load(Taken(), Device("cuda:0"), node, lambda *_: None)
 
 
 def test_card_without_graphs_says_so_and_one_without_a_cache_size_is_left_out(card: Any) -> None:
     said: dict[str, object] = {}
+    taken = Taken()
     with stand_in(rounded=False, captures=False):
-        taken = Taken()
         test_card_memory.test_chase(taken, Device("cuda:0"), Node(), said.__setitem__, "memory")
-    assert taken.asked["chase_time"]["group"] == "eager"  # no criterion of graphs judges it
+    assert taken.asked["chase_time"]["group"] == "eager"
     assert said == {"chase": "eager: operation not permitted when stream is capturing"}
     card.told.L2_cache_size = 0
     with pytest.raises(pytest.skip.Exception, match="how large this device's cache is"):

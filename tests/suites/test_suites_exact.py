@@ -18,7 +18,7 @@ from tests.suites.test_suites_on_a_card import Node, Taken
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
 SQUARE = Shape.square(64)
-ON_CPU = [name for name in KINDS if name != "tf32"]
+ON_CPU = [name for name in KINDS if name not in ("tf32", "float8_e4m3fnuz")]  # no CPU has these
 
 
 def flipping(dtype: str, bit: int, *, first_too: bool) -> Multiply:
@@ -201,6 +201,23 @@ def test_short_types_are_measured_where_a_card_has_them(
     assert taken.asked["gemm_rate"]["work"] == 2 * 64**3
     with pytest.raises(pytest.skip.Exception, match="not applicable"):
         test_shapes.test_short_types(Taken(), Device("cpu"), Node(), dtype)
+
+
+@pytest.mark.parametrize(
+    ("capability", "hip", "fast"),
+    [((9, 0), None, True), ((8, 9), None, False), ((10, 0), None, False), ((9, 4), "6.2", False)],
+)
+def test_eight_bits_are_summed_as_hoppers_units_do(
+    capability: tuple[int, int], hip: str | None, fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(torch, "_scaled_mm", lambda *_, **given: asked.append(given))
+    monkeypatch.setattr(torch.version, "hip", hip)
+    with stand_in(rounded=False):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
+        one = torch.ones(16, 16)
+        product_of("float8_e4m3fn", CARD)(one, one, one)
+    assert [given["use_fast_accum"] for given in asked] == [fast]
 
 
 @pytest.mark.parametrize("shape", list(test_shapes.SHAPES))

@@ -43,6 +43,23 @@ def test_healthy_memory_keeps_everything() -> None:
     assert memory.notices()
 
 
+def test_bit_that_moves_is_another_one_for_each_seed_and_each_one_in_the_end() -> None:
+    written: list[torch.Tensor] = []
+
+    class Keeping(Memory):
+        def write(self, pattern: Pattern) -> None:
+            if pattern.kind == "moving":
+                written.append(pattern.words(0, 3, CPU))
+            super().write(pattern)
+
+    seeds = test_patterns.SEEDS["soak"]
+    run(Keeping(WORD * 64, CPU, WORD * 64), seeds, 0.0)
+    assert len(written) == seeds
+    assert not torch.equal(written[0], written[1])
+    words = [{int(words[place]) % (1 << 64) for words in written} for place in range(3)]
+    assert words == [{1 << bit for bit in range(64)}] * 3  # each is checked inverted, too
+
+
 class StuckBit(Memory):
     """Memory of which one bit is always 1."""
 
