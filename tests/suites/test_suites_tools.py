@@ -84,6 +84,39 @@ def test_gpu_burn_that_computed_nothing_is_no_pass() -> None:
         test_gpu_burn.checked(output("\n".join(lines)))
 
 
+def burning(*advances: Callable[[int], bool]) -> str:
+    """Return what gpu-burn prints of cards that advance with some of 199 reports, every half percent."""
+    done = [0] * len(advances)
+    lines = []
+    for report in range(1, 200):
+        done = [n + 100 * moves(report) for n, moves in zip(done, advances, strict=True)]
+        cards = " - ".join(f"{n} (17000 Gflop/s)" for n in done)
+        errors = " - ".join("0" for _ in done)
+        lines.append(f"{report / 2 + 0.5:.1f}%  proc'd: {cards}   errors: {errors}   temps: 60 C")
+    ends = [f"\tGPU {n}: OK" for n in range(len(done))]
+    return "\n".join([*lines, f"Tested {len(done)} GPUs:", *ends, ""])
+
+
+@pytest.mark.parametrize(
+    ("others", "moves", "words"),
+    [
+        (1, lambda report: report <= 3, "GPU 1 stood still for 98 % of the run"),
+        (1, lambda report: report == 1, "GPU 1 computed nothing beside the others"),
+        (0, lambda report: report <= 3, "GPU 0 stood still for 98 % of the run"),
+        (1, lambda report: report in (1, 90, 199), "GPU 1 stood still for 5. % of the run"),
+        (1, lambda report: report < 150, "GPU 1 stood still for 25 % of the run"),
+        (2, lambda report: report % 10 == 9, "GPU 2 computed 2000 products, those of its model 1"),
+    ],
+)
+def test_card_that_stops_under_gpu_burn_fails(
+    others: int, moves: Callable[[int], bool], words: str
+) -> None:
+    every = [lambda _: True] * others
+    assert len(test_gpu_burn.checked(output(burning(*every, lambda n: n % 2 == 0)))) == others + 1
+    with pytest.raises(AssertionError, match=words):
+        test_gpu_burn.checked(output(burning(*every, moves)))
+
+
 def test_plugins_of_dcgm_that_failed_are_named() -> None:
     run = test_dcgm_diag.checked(output(golden("dcgm_diag_4.json"), code=226))
     assert test_dcgm_diag.complaints(run) == [
