@@ -25,7 +25,9 @@ from peer_programs import disk, link, tcp
 SOURCE = Path(__file__).with_name("peers.c")
 THREADS = len(os.sched_getaffinity(0))
 HUGE = 2 << 20
-SETTLE = 0.1  # seconds between turns: the threads of a library spin for some 30 ms after its last call
+SETTLE = (
+    0.1  # seconds between turns: the threads of a library spin for some 30 ms after its last call
+)
 
 
 def main(about: str) -> int:

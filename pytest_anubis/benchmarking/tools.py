@@ -251,6 +251,8 @@ class RunningTool:
         try:
             self._process = subprocess.Popen(
                 list(argv),
+                # What was looked at; a program of many names is still told by which it was called.
+                executable=os.path.realpath(argv[0]) if Path(argv[0]).is_absolute() else None,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -33,7 +33,8 @@ BEHIND = 0.5
 def standing(cards: Sequence[Card]) -> list[str]:
     """Return one line for every card that did not compute to the end, or far less than those of its model.
 
-    gpu-burn says OK of a card that stopped after its second report: what is wrong it counts, not what is missing.
+    gpu-burn says OK of a card that stopped after its second report: it counts what is wrong, not what is
+    missing.
     """
     steps = {card.index: [b - a for a, b in pairwise(card.parts)] for card in cards}
     usual = max((median(one) for one in steps.values() if len(one) >= FEW - 1), default=0.0)
@@ -75,7 +76,9 @@ def checked(done: ToolOutput) -> Sequence[Card]:
     assert not bad, "; ".join(bad)
     done.check()
     idle = [str(card.index) for card in cards if not card.rates or not min(card.rates)]
-    assert not 0 < len(idle) < len(cards), f"GPU {', '.join(idle)} computed nothing beside the others"
+    assert not 0 < len(idle) < len(cards), (
+        f"GPU {', '.join(idle)} computed nothing beside the others"
+    )
     if idle or not cards:
         done.unreadable(f"it reports no rate of GPU {', '.join(idle)}" if cards else "no card")
     still = standing(cards)
