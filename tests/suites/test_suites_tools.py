@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.benchmarking.tools import ToolFailed, ToolOutput, UnreadableOutput
+from pytest_anubis.benchmarking.tools import ToolFailed, ToolOutput, ToolRefused, UnreadableOutput
+from pytest_anubis.session.error_causes import environment_of
 from suites.tools import (
     nics,
     test_dcgm_diag,
@@ -157,6 +158,32 @@ def test_exit_statuses_of_stress_ng(
     told.unlink()
     with pytest.raises(UnreadableOutput, match="no YAML"):
         test_stress_ng.checked(output(""), told, "cpu")
+
+
+SLOTS = "There are not enough slots available in the system to satisfy the 8\nslots\n" + "-\n" * 9
+
+
+@pytest.mark.parametrize(
+    ("tool", "code", "said", "inconclusive"),
+    [
+        ("stress-ng", 3, "no resources", True),
+        ("stress-ng", 1, "stress-ng: unrecognized option '--x'", True),
+        ("stress-ng", 5, "killed by a signal", False),
+        ("mpirun", 1, SLOTS, True),
+        ("mpirun", 139, SLOTS, False),
+        ("mpirun", 1, "exited with a code of 1", False),
+        ("nvbandwidth", 1, "ERROR: unrecognised option '-j'", True),
+        ("xhpl", 1, SLOTS, False),
+        ("xhpl", -11, "unknown option", False),
+    ],
+)
+def test_tool_that_did_not_begin_decides_nothing(
+    tool: str, code: int, said: str, inconclusive: bool
+) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        test_hpl.checked(ToolOutput(tool, "", "", said, code))
+    assert bool(environment_of(caught.value)) is inconclusive
+    assert isinstance(caught.value, ToolRefused) is inconclusive
 
 
 def test_size_of_hpl_follows_cores_and_memory() -> None:
