@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
+from pytest_anubis.benchmarking.placement import physical_cores
 from pytest_anubis.benchmarking.tools import ToolOutput, find_tool, note_tool, run_tool
 from pytest_anubis.tool_outputs.hpl import HplRun, read_hpl
 
@@ -104,7 +105,8 @@ def test_hpl(
 
     tool = find_tool("xhpl", hint="build netlib.org/benchmark/hpl, or install your vendor's")
     launcher = find_tool("mpirun", "mpiexec", hint="apt install openmpi-bin")
-    cores = anubis_node.cores
+    # Two threads of a core share its arithmetic units, and Open MPI has a slot for a core.
+    cores = physical_cores(anubis_node.cores)
     seconds = anubis_node.pick(**SECONDS)
     rows, columns = grid(cores)
     folder = anubis_node.scratch

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.benchmarking import placement
 from pytest_anubis.benchmarking.tools import ToolFailed, ToolOutput, ToolRefused, UnreadableOutput
 from pytest_anubis.session.error_causes import environment_of
 from suites.tools import (
@@ -138,6 +139,8 @@ def test_plugins_of_dcgm_that_failed_are_named() -> None:
         (2, "stress-ng: fail:  [9] cpu: checksum differs\n", AssertionError, "checksum differs"),
         (0, "stress-ng: fail:  [9] cpu: checksum differs\n", AssertionError, "checksum differs"),
         (3, "no room\n", ToolFailed, "status 3: no room"),
+        (3, "stress-ng: error: [9] no room\n", ToolFailed, "status 3: .*no room"),
+        (3, "stress-ng: fail:  [9] vm: 1 error\n", AssertionError, "vm: 1 error"),
         (4, "", pytest.skip.Exception, "has no cpu stressor"),
         (7, "", UnreadableOutput, "not to be trusted"),
     ],
@@ -184,6 +187,16 @@ def test_tool_that_did_not_begin_decides_nothing(
         test_hpl.checked(ToolOutput(tool, "", "", said, code))
     assert bool(environment_of(caught.value)) is inconclusive
     assert isinstance(caught.value, ToolRefused) is inconclusive
+
+
+def test_hpl_has_one_rank_a_physical_core(tmp_path: Path) -> None:
+    for cpu in range(8):
+        topology = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
+    assert placement.physical_cores(8, range(8), tmp_path) == 4
+    assert placement.physical_cores(3, range(8), tmp_path) == 3  # a control group's quota
+    assert placement.physical_cores(8, (1, 4, 5), tmp_path) == 2
 
 
 def test_size_of_hpl_follows_cores_and_memory() -> None:
