@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
 from pytest_anubis.benchmarking.tools import ToolOutput, find_tool, note_tool, run_tool
+from pytest_anubis.benchmarking.trusted_paths import refusal_of_file
 from pytest_anubis.tool_outputs.gpu_burn import Card, read_gpu_burn
 
 STARTING = 180.0
@@ -28,6 +30,22 @@ FEW = 3
 
 BEHIND = 0.5
 """Of the products of the other cards of its model: less is no slow card but one that stood still."""
+
+
+def home_of(tool: str) -> Path:
+    """Return the folder to run it in: its kernel for comparing (``compare.*``) lies beside it, and is looked
+    for where it runs. Skip, as not tested, where somebody else can have put one there.
+    """
+    folder = Path(tool).resolve().parent
+    if folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX):
+        pytest.skip(
+            f"gpu_burn is not run: everybody can put files into {folder}; move it to a folder of root's"
+        )
+    for place in sorted(folder.glob("compare.*")):
+        refusal = refusal_of_file(place)
+        if refusal:
+            pytest.skip(f"gpu_burn is not run: {refusal}")
+    return folder
 
 
 def standing(cards: Sequence[Card]) -> list[str]:
@@ -108,8 +126,7 @@ def test_gpu_burn(
     """No card errs while all of them compute, and each reaches its rate."""
     tool = find_tool("gpu_burn", "gpu-burn", hint="build github.com/wilicc/gpu-burn")
     seconds = anubis_node.pick(smoke=20, standard=120, soak=3600)
-    # Its kernel for comparing lies beside it, and is looked for where it runs.
-    folder = Path(tool).resolve().parent
+    folder = home_of(tool)
     note_tool(tool, "", record_property)
     command = [tool, "-tc", str(seconds)]
     done = run_tool(command, timeout=seconds + STARTING, cwd=folder, accept=None)

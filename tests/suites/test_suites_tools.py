@@ -119,6 +119,21 @@ def test_card_that_stops_under_gpu_burn_fails(
         test_gpu_burn.checked(output(burning(*every, moves)))
 
 
+def test_gpu_burn_runs_where_nobody_else_puts_its_kernel(tmp_path: Path) -> None:
+    tool, kernel = tmp_path / "gpu_burn", tmp_path / "compare.ptx"
+    tool.touch()
+    kernel.touch(mode=0o644)
+    assert test_gpu_burn.home_of(str(tool)) == tmp_path
+    kernel.chmod(0o666)
+    with pytest.raises(pytest.skip.Exception, match=r"not run: everybody can write .*compare\.ptx"):
+        test_gpu_burn.home_of(str(tool))
+    kernel.unlink()
+    for mode in (0o1777, 0o777):
+        tmp_path.chmod(mode)
+        with pytest.raises(pytest.skip.Exception, match="everybody can put files into"):
+            test_gpu_burn.home_of(str(tool))
+
+
 def test_plugins_of_dcgm_that_failed_are_named() -> None:
     run = test_dcgm_diag.checked(output(golden("dcgm_diag_4.json"), code=226))
     assert test_dcgm_diag.complaints(run) == [
