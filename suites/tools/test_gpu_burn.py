@@ -33,8 +33,9 @@ BEHIND = 0.5
 
 
 def home_of(tool: str) -> Path:
-    """Return the folder to run it in: its kernel for comparing (``compare.*``) lies beside it, and is looked
-    for where it runs. Skip, as not tested, where somebody else can have put one there.
+    """Return the folder to run it in; skip, as not tested, where somebody else can have put files there.
+
+    Its kernel for comparing (``compare.*``) lies beside it, and is looked for where it runs.
     """
     folder = Path(tool).resolve().parent
     if folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX):

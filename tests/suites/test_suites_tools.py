@@ -20,6 +20,7 @@ from suites.tools import (
     test_hpl,
     test_nccl_tests,
     test_nvbandwidth,
+    test_perftest,
     test_stream_c,
     test_stress_ng,
 )
@@ -244,18 +245,44 @@ def test_ports_whose_link_is_up(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "state").write_text(state + "\n")
     assert list(map(str, nics.active_ports(tmp_path))) == ["mlx5_0_2", "mlx5_1_1"]
-    assert nics.active_ports(tmp_path / "none") == []
+    assert nics.adapters(tmp_path) == ["mlx5_0", "mlx5_1"]
+    assert nics.active_ports(tmp_path / "none") == nics.adapters(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize(("adapters", "ports"), [(["mlx5_0"], 0), (["mlx5_0"], 2), ([], 0)])
+def test_port_that_is_down_is_counted_and_not_skipped(
+    monkeypatch: pytest.MonkeyPatch, adapters: list[str], ports: int
+) -> None:
+    up = [nics.Port("mlx5_0", number) for number in range(1, ports + 1)]
+    monkeypatch.setattr(test_perftest, "adapters", lambda: adapters)
+    monkeypatch.setattr(test_perftest, "active_ports", lambda: up)
+    kept: list[tuple[object, ...]] = []
+
+    class Metrics:
+        def record(self, name: str, value: float, *, unit: str, better: str) -> None:
+            kept.append((name, value, unit, better))
+
+    fixture = test_perftest.ports.__wrapped__
+    if adapters:
+        assert fixture(Metrics()) == up
+        assert kept == [("ports_up", float(ports), "count", "equal")]
+    else:
+        with pytest.raises(pytest.skip.Exception, match="not applicable: no RDMA adapter"):
+            fixture(Metrics())
 
 
 PERFTEST = """#!/usr/bin/env python3
 import socket, sys
+if sys.argv[1:] == ["--help"]:
+    sys.exit(print("--bind_source_ip  Source IP of the interface"))
 port = int(sys.argv[sys.argv.index("--port") + 1])
-if sys.argv[-1] == "localhost":
-    with socket.create_connection(("localhost", port)) as end:
+bound = "--bind_source_ip" in sys.argv
+if sys.argv[-1] in ("localhost", "127.0.0.1") and not bound:
+    with socket.create_connection((sys.argv[-1], port)) as end:
         end.recv(1)
     print(open({golden!r}).read())
 else:
-    with socket.create_server(("", port)) as server:
+    with socket.create_server(("127.0.0.1" if bound else "", port)) as server:
         end, _ = server.accept()
         end.close()
     sys.exit({code})
@@ -271,6 +298,9 @@ def test_two_ends_of_perftest(tmp_path: Path) -> None:
         tool.chmod(stat.S_IRWXU)
         if code == 0:
             assert nics.both_ends(str(tool), "4.5", port, ["--size", "2"]).latency == 0.98
+            waits = nics.only_here(str(tool))
+            assert waits == ["--bind_source_ip", "127.0.0.1"]
+            assert nics.both_ends(str(tool), "4.5", port, [], waits).latency == 0.98
         else:
             with pytest.raises(ToolFailed, match=r"ib_write_lat 4\.5 ended with status 3"):
                 nics.both_ends(str(tool), "4.5", port, [])
