@@ -86,7 +86,7 @@ def checked(done: ToolOutput) -> HplRun:
     component="compute.linpack",
     scope="node",
     cost="3min",
-    deadline="4h",
+    deadline="11h",  # more than the three runs of `soak` at LATE times SECONDS
     profiles=["standard", "soak"],
     metrics=["hpl_rate"],
     resources=["cpu"],
