@@ -32,6 +32,9 @@ GRACE = 5.0
 _TAIL = 2000
 """Bytes of what a child printed that a message shows: a traceback's end."""
 
+_PAUSE = 0.01
+"""Seconds between two looks for what a child left behind; it is gone at the first, as a rule."""
+
 _BLOCK = 1 << 16
 """Bytes of an answer that are read at a time."""
 
@@ -53,6 +56,8 @@ class Child:
     Attributes:
         name: What it is called in messages.
         gone: It was found to have ended before its time.
+        late: It owes an answer that was not waited for any longer; it is not asked again, as that answer
+            would be taken for the next one's.
     """
 
     def __init__(
@@ -65,7 +70,7 @@ class Child:
         within: Sequence[str] = (),
     ) -> None:
         self.name = name or module
-        self.gone = False
+        self.gone = self.late = False
         self._rest = b""
         self._stack = ExitStack()
         # Has no name, so a parent that is killed leaves no file behind either.
@@ -84,6 +89,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 env=variables,
                 pass_fds=[theirs.fileno()],
+                start_new_session=True,  # what it starts is ended with it
             )
         except BaseException:
             self._stack.close()
@@ -123,8 +129,9 @@ class Child:
         """Send one request without waiting for its answer.
 
         Raises:
-            ChildError: The child is gone.
+            ChildError: The child is gone, or owes an answer since a time-out.
         """
+        self._check()
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
         except OSError as error:
@@ -134,13 +141,15 @@ class Child:
         """Return the answer to the oldest request that has none yet.
 
         Raises:
-            ChildError: There is none in time, the child is gone, or it says that it failed.
+            ChildError: There is none in time, now or before, the child is gone, or it says that it failed.
         """
+        self._check()
         self._socket.settimeout(timeout)
         while b"\n" not in self._rest:
             try:
                 block = self._socket.recv(_BLOCK)
             except TimeoutError as error:
+                self.late = True
                 raise ChildError(self._said(f"did not answer within {timeout:g} s")) from error
             except OSError as error:
                 raise self._gone() from error
@@ -162,17 +171,31 @@ class Child:
         self._socket.close()
 
     def close(self) -> None:
-        """End the child, by force if it does not leave by itself, and wait for it."""
+        """End the child and all that it started, by force if they do not leave by themselves."""
         self.dismiss()
+        until = time.monotonic() + GRACE
         try:
             self._process.wait(GRACE)
+            while self._signal(0) and time.monotonic() < until:  # somebody is left in its group
+                time.sleep(_PAUSE)
         except subprocess.TimeoutExpired:
             pass
         finally:  # also when an interrupt arrives while waiting
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait()
+            self._signal(signal.SIGKILL)
+            self._process.wait()
             self._stack.close()
+
+    def _signal(self, number: int) -> bool:
+        """Send a signal to the child's process group; return whether anybody is there to get it."""
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def _check(self) -> None:
+        if self.late:
+            raise ChildError(f"{self.name} still owes an answer since a time-out")
 
     def _gone(self) -> ChildError:
         self.gone = True
@@ -233,6 +256,8 @@ def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.
                     until = min(until, time.monotonic() + settle)
                 selector.unregister(child)
         late = [key.data for key in selector.get_map().values()]
+    for child in late:
+        child.late = True
     if failures:
         raise ChildError(
             "; ".join(text for _, text in sorted(failures, key=lambda one: not one[0]))

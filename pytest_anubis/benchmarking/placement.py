@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.hardware.numa import cores_of
+from pytest_anubis.hardware.text_files import Files
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +23,20 @@ def checking_device(device: torch.device) -> torch.device:
     import torch
 
     return torch.device("cpu") if device.type == "mps" else device
+
+
+def physical_cores(
+    usable: int, allowed: Collection[int] | None = None, root: Path = Path("/")
+) -> int:
+    """Return how many physical cores a program may use: what Open MPI has slots for.
+
+    Args:
+        usable: CPUs that this process may use (``anubis_node.cores``): a quota may be less than the cores.
+        allowed: Their numbers; default: those that this process may run on.
+        root: Where ``sys`` lies.
+    """
+    numbers = os.sched_getaffinity(0) if allowed is None else allowed
+    return max(1, min(usable, len(cores_of(Files(root), numbers))))
 
 
 def cpus_near(card: Any, root: Path = Path("/")) -> set[int]:

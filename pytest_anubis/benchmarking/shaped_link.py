@@ -12,9 +12,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from pytest_anubis.benchmarking.trusted_paths import refusal_of
 
 PREFIX = "anubis-"
 INTERFACE = "shaped"
@@ -37,7 +40,8 @@ QUEUE = 64 << 20
 """Bytes that may wait in the shaper's queue: more than TCP ever has under way, so that nothing is dropped.
 With a queue of 50 ms TCP lost packets and reached a half of the rate."""
 
-_NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-([ab])")
+_NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-(\d+)-(\d+)-([ab])")
+"""Namespace of process ids, process id, its start, number of the link, end."""
 _SECONDS = 20.0
 """What one call of ``ip`` or ``tc`` may take: they take milliseconds."""
 
@@ -69,12 +73,12 @@ class ShapedLink:
         global _made
         if os.geteuid() != 0:
             raise NotPossible("network namespaces need root")
-        for tool in ("ip", "tc"):
-            if shutil.which(tool) is None:
-                raise NotPossible(f"{tool} not found: apt install iproute2")
-        sweep()
+        self._ip, self._tc = _trusted("ip"), _trusted("tc")
+        sweep(self._ip)
         _made += 1
-        self.names = tuple(f"{PREFIX}{os.getpid()}-{_made}-{end}" for end in "ab")
+        pid = os.getpid()
+        who = f"{_namespace()}-{pid}-{_started(pid)}"
+        self.names = tuple(f"{PREFIX}{who}-{_made}-{end}" for end in "ab")
         try:
             self._make()
             self.shape(rate, back=back)
@@ -100,7 +104,7 @@ class ShapedLink:
             NotPossible: The kernel refused.
         """
         for name, one in zip(self.names, (rate, rate if back is None else back), strict=True):
-            tc = ["tc", "-n", name, "qdisc"]
+            tc = [self._tc, "-n", name, "qdisc"]
             if one is None:
                 _run([*tc, "del", "dev", INTERFACE, "root"], may_fail=True)
                 continue
@@ -113,41 +117,87 @@ class ShapedLink:
 
         Gloo's ranks want to be told the interface there: ``GLOO_SOCKET_IFNAME``, `INTERFACE`.
         """
-        return ["ip", "netns", "exec", self.names[end], *argv]
+        return [self._ip, "netns", "exec", self.names[end], *argv]
 
     def close(self) -> None:
         """Remove both ends; what still runs there loses its network."""
-        for name in self.names:
-            _run(["ip", "netns", "del", name], may_fail=True)
+        with ExitStack() as stack:  # the one also when an interrupt arrives while the other goes
+            for name in self.names:
+                stack.callback(_run, [self._ip, "netns", "del", name], may_fail=True)
 
     def _make(self) -> None:
         first, second = self.names
         for name in self.names:
-            _run(["ip", "netns", "add", name])
+            _run([self._ip, "netns", "add", name])
         peer = ["peer", "name", INTERFACE, "netns", second]
-        _run(["ip", "-n", first, "link", "add", INTERFACE, "type", "veth", *peer])
+        _run([self._ip, "-n", first, "link", "add", INTERFACE, "type", "veth", *peer])
         for name, address in zip(self.names, self.addresses, strict=True):
-            _run(["ip", "-n", name, "addr", "add", f"{address}/30", "dev", INTERFACE])
-            _run(["ip", "-n", name, "link", "set", "lo", "up"])
-            _run(["ip", "-n", name, "link", "set", INTERFACE, "up"])
+            _run([self._ip, "-n", name, "addr", "add", f"{address}/30", "dev", INTERFACE])
+            _run([self._ip, "-n", name, "link", "set", "lo", "up"])
+            _run([self._ip, "-n", name, "link", "set", INTERFACE, "up"])
 
 
-def sweep() -> None:
-    """Remove what processes that are gone have left behind."""
+def sweep(ip: str = "") -> None:
+    """Remove what processes that are gone have left behind.
+
+    Args:
+        ip: Path of the program; default: it is looked for.
+
+    Raises:
+        NotPossible: Something is to be removed, and there is no such program that root may run.
+    """
     try:
         found = [place.name for place in NAMESPACES.iterdir()]
     except OSError:  # nobody ever made one
         return
+    here = _namespace()
     for name in found:
         match = _NAME.fullmatch(name)
-        if match and not Path(f"/proc/{match[1]}").exists():
-            _run(["ip", "netns", "del", name], may_fail=True)
+        # Of processes that another container counts nothing is known here.
+        if match and match[1] == here and _started(int(match[2])) != match[3]:
+            _run([ip or _trusted("ip"), "netns", "del", name], may_fail=True)
+
+
+def _trusted(tool: str) -> str:
+    """Return the path of a program that root may run."""
+    found = shutil.which(tool)
+    if found is None:
+        raise NotPossible(f"{tool} not found: apt install iproute2")
+    path = Path(found).absolute()
+    refusal = refusal_of(path)
+    if refusal:
+        raise NotPossible(f"{tool} is not run: {refusal}")
+    return str(path)
+
+
+def _namespace() -> str:
+    """Return the number of this process's namespace of process ids; 0 where the kernel does not tell."""
+    try:
+        return re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink())) or "0"
+    except OSError:
+        return "0"
+
+
+def _started(pid: int) -> str:
+    """Return when a process started, in ticks since the machine did; empty where there is none."""
+    try:
+        # The name in brackets may hold spaces and brackets; proc(5): field 22, the state being the third.
+        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return words.rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
 
 
 def _run(argv: list[str], *, may_fail: bool = False) -> None:
-    done = subprocess.run(
-        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_SECONDS
-    )
-    if done.returncode and not may_fail:
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_SECONDS
+        )
         said = " ".join(done.stderr.split()) or f"status {done.returncode}"
+        failed = done.returncode != 0
+    except subprocess.TimeoutExpired:
+        failed, said = True, f"did not end within {_SECONDS:g} s"
+    except OSError as error:
+        failed, said = True, error.strerror or str(error)
+    if failed and not may_fail:
         raise NotPossible(f"{' '.join(argv)}: {said}")

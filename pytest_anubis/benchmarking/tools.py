@@ -2,8 +2,8 @@
 
 A program is started with a list of arguments, never through a shell, and only if nobody else can have put it
 there. A missing one skips the test with the way to get it. One that fails or hangs is a failure with its last
-words. One whose output is not what is known of it makes the test INCONCLUSIVE (`UnreadableOutput`): nothing
-passes because a word was not found.
+words. One that did not begin, for an option or for room, and one whose output is not what is known of it make
+the test INCONCLUSIVE (`ToolRefused`, `UnreadableOutput`): nothing passes because a word was not found.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import pytest
 
 from pytest_anubis.benchmarking.trusted_paths import refusal_of
 from pytest_anubis.core.measurement import NOT_INSTALLED, TOOL_PROPERTY
+from pytest_anubis.tool_outputs.refusals import refused
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, called
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ToolFailed",
     "ToolHung",
     "ToolOutput",
+    "ToolRefused",
     "UnreadableOutput",
     "find_tool",
     "note_tool",
@@ -70,6 +72,10 @@ class ToolFailed(RuntimeError):
 
 class ToolHung(ToolFailed):
     """A tool did not end in time, and was killed."""
+
+
+class ToolRefused(ToolFailed):
+    """A tool did not begin: an unknown option, or lacking resources; the test is INCONCLUSIVE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +118,15 @@ class ToolOutput:
         """Insist that it ended with 0: for tools that were run with ``accept=None``.
 
         Raises:
-            ToolFailed: It did not.
+            ToolFailed: It did not; `ToolRefused`, a subclass: it did not even begin.
         """
         if self.code:
             name = called(self.tool, self.version)
+            why = refused(self.tool, self.code, f"{self.errors}\n{self.output}")
+            if why:
+                raise ToolRefused(
+                    f"{name} did not begin: {why}; it {_ended(self.code)}: {self.last_lines()}"
+                )
             raise ToolFailed(f"{name} {_ended(self.code)}: {self.last_lines()}")
 
     def unreadable(self, what: str) -> NoReturn:
@@ -251,6 +262,8 @@ class RunningTool:
         try:
             self._process = subprocess.Popen(
                 list(argv),
+                # What was looked at; a program of many names is still told by which it was called.
+                executable=os.path.realpath(argv[0]) if Path(argv[0]).is_absolute() else None,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -2,35 +2,75 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 _OTHERS_WRITE, _GROUP_WRITES = stat.S_IWOTH, stat.S_IWGRP
+_MOST_LINKS = 40
+"""Links that Linux follows to one file."""
 
 
 def refusal_of(path: Path) -> str:
     """Return why a program is not run; empty if it may be.
 
-    It is a plain file, given by its absolute path; it and every folder above it, of a link and of what it
-    leads to, belong to this user or to root, and nobody else can write them. What others put into a folder
-    with the sticky bit is refused for its owner.
+    It is a plain file, given by its absolute path; it and every folder above it, of a link, of each that it
+    leads over and of what it leads to, belong to this user or to root, and nobody else can write them. What
+    others put into a folder with the sticky bit is refused for its owner.
+
+    Args:
+        path: The program.
     """
+    return _refusal(path, os.X_OK, "program")
+
+
+def refusal_of_file(path: Path) -> str:
+    """Return why a file is not given to a program to read; as `refusal_of`, but it need not be a program."""
+    return _refusal(path, os.R_OK, "readable file")
+
+
+def _refusal(path: Path, access: int, kind: str) -> str:
     if not path.is_absolute():
         return f"{path} is no absolute path"
     try:
         whole = path.resolve(strict=True)
-        if not stat.S_ISREG(whole.stat().st_mode) or not os.access(whole, os.X_OK):
-            return f"{path} is no program"
-        for place in dict.fromkeys((path, whole, *path.parents, *whole.parents)):
+        if not stat.S_ISREG(whole.stat().st_mode) or not os.access(whole, access):
+            return f"{path} is no {kind}"
+        for place in dict.fromkeys(_places(path)):
             refusal = _refusal_at(place)
             if refusal:
                 return refusal
     except (OSError, RuntimeError) as error:  # a loop of links
         return f"{path}: {getattr(error, 'strerror', None) or error}"
     return ""
+
+
+def _places(path: Path) -> Iterator[Path]:
+    """Give every folder and link that the kernel walks over to a file, and the file.
+
+    Raises:
+        OSError: A link leads in a circle, or nowhere.
+    """
+    place = Path(path.anchor)
+    yield place
+    left = list(path.parts[1:])
+    links = 0
+    while left:
+        name = left.pop(0)
+        place = place.parent if name == ".." else place / name
+        yield place
+        if not place.is_symlink():
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        target = place.readlink()
+        left[:0] = target.parts[1:] if target.is_absolute() else target.parts
+        place = Path(target.anchor) if target.is_absolute() else place.parent
 
 
 def _refusal_at(place: Path) -> str:

@@ -14,6 +14,8 @@ _DONE = re.compile(r"(-?[0-9]{1,12}) \(([0-9]{1,12}) Gflop/s\)")
 _ERRORS = re.compile(r"(-?[0-9]{1,12}) ( ?\((?:WARNING|DIED)!\))?")
 _TESTED = re.compile(r"Tested ([0-9]{1,4}) GPUs:")
 _CARD = re.compile(r"GPU ([0-9]{1,4}): (OK|FAULTY)")
+_NAME = re.compile(r"GPU ([0-9]{1,4}): (.{1,200}) \(UUID: ")
+_PART = re.compile(r"\s*([0-9]{1,3}\.[0-9])%")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,6 +28,9 @@ class Card:
         rates: GFLOP/s of every report but the first, which holds the start.
         errors: Elements that differed from the first product.
         died: Its process was lost.
+        name: The card's model; empty where the tool does not say it.
+        products: How many products it had computed at its last report.
+        parts: Percent of the run's time at which its reports of further products came, the first included.
     """
 
     index: int
@@ -33,6 +38,9 @@ class Card:
     rates: tuple[float, ...] = ()
     errors: int = 0
     died: bool = False
+    name: str = ""
+    products: int = 0
+    parts: tuple[float, ...] = ()
 
 
 def read_gpu_burn(text: str) -> tuple[Card, ...]:
@@ -45,6 +53,8 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
     cards = list(_ends(lines))
     done: list[list[int]] = [[] for _ in cards]
     rates: list[list[float]] = [[] for _ in cards]
+    parts: list[list[float]] = [[] for _ in cards]
+    names = {int(found[1]): found[2] for line in lines if (found := _NAME.match(line))}
     last = [0] * len(cards)
     for line in lines:
         if "proc'd:" not in line:
@@ -52,7 +62,8 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
         rated, known, after = line.partition("proc'd:")[2].partition("errors:")
         found = _DONE.findall(rated)
         errors = _ERRORS.findall(after.partition("temps:")[0])
-        if not known or len(found) != len(cards) or len(errors) != len(cards):
+        part = _PART.match(line)
+        if part is None or not known or len(found) != len(cards) or len(errors) != len(cards):
             raise UnreadableOutput(
                 TOOL, f"no line of progress of {len(cards)} cards: {shown(line)}"
             )
@@ -66,8 +77,11 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
             if products > (done[place][-1] if done[place] else 0):
                 done[place].append(products)
                 rates[place].append(rate)
-    for card, values in zip(cards, rates, strict=True):
-        card.rates = tuple(values[1:])
+                parts[place].append(float(part[1]))
+    for place, card in enumerate(cards):
+        card.rates, card.parts = tuple(rates[place][1:]), tuple(parts[place])
+        card.products = done[place][-1] if done[place] else 0
+        card.name = names.get(card.index, "")
     return tuple(cards)
 
 

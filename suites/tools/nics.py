@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_anubis.benchmarking.tools import RunningTool, ToolFailed
+from pytest_anubis.benchmarking.tools import RunningTool, ToolFailed, run_tool
 from pytest_anubis.tool_outputs.perftest import Line, read_perftest
 
 ROOT = Path("/")
@@ -20,6 +20,11 @@ START = 20.0
 
 ONCE = 60.0
 """Seconds that one run may take: five thousand messages of 8 MiB take 1.6 s at 200 Gbit/s."""
+
+HELP = 30.0
+"""Seconds to print the options: with CUDA its libraries are loaded before."""
+
+BIND, LOOPBACK = "--bind_source_ip", "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,7 +56,23 @@ def active_ports(root: Path = ROOT) -> list[Port]:
     return sorted(found)
 
 
-def both_ends(tool: str, version: str, port: Port, options: Sequence[str]) -> Line:
+def adapters(root: Path = ROOT) -> list[str]:
+    """Return the names of the RDMA adapters, whatever the state of their links, sorted."""
+    return sorted(place.name for place in root.glob("sys/class/infiniband/*"))
+
+
+def only_here(tool: str) -> list[str]:
+    """Return the options by which a program of perftest waits on the loopback alone; none in old versions.
+
+    Without them the first end takes whoever connects first, from any interface, for the second one.
+    """
+    told = run_tool([tool, "--help"], timeout=HELP, accept=None)
+    return [BIND, LOOPBACK] if BIND in told.output + told.errors else []
+
+
+def both_ends(
+    tool: str, version: str, port: Port, options: Sequence[str], waits: Sequence[str] = ()
+) -> Line:
     """Run a program of perftest with itself through a port; return the last line that the asking end printed.
 
     Args:
@@ -59,6 +80,7 @@ def both_ends(tool: str, version: str, port: Port, options: Sequence[str]) -> Li
         version: Of perftest.
         port: Where both ends are.
         options: What both ends are given besides.
+        waits: What the end that waits is given besides (`only_here`).
 
     Raises:
         ToolFailed: One of them failed; ``ToolHung``, a subclass: it did not end in time.
@@ -69,9 +91,10 @@ def both_ends(tool: str, version: str, port: Port, options: Sequence[str]) -> Li
         tool, "--ib-dev", port.device, "--ib-port", str(port.number), "--port", str(number),
         "--CPU-freq", *options,
     ]  # fmt: skip
-    with RunningTool(command, version=version) as server:
+    with RunningTool([*command, *waits], version=version) as server:
         _wait_for(server, number)
-        with RunningTool([*command, "localhost"], version=version) as client:
+        # "localhost" may be IPv6, which an end that is bound does not hear.
+        with RunningTool([*command, LOOPBACK if waits else "localhost"], version=version) as client:
             done = client.wait(ONCE)
         server.wait(ONCE)
     return done.read(read_perftest)[-1]

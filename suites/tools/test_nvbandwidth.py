@@ -46,7 +46,7 @@ def metrics_of(case: Case) -> list[tuple[str, float, str, Literal["higher", "low
     component="memory.transfer",
     scope="node",
     cost="3min",
-    deadline="60min",
+    deadline="80min",  # more than the five runs of `soak` at ONCE, and the help
     profiles=["standard", "soak"],
     metrics=["host_to_device_memcpy_ce_lowest", "device_to_host_memcpy_ce_lowest"],
     resources=["cpu"],

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
 from pytest_anubis.benchmarking.tools import find_tool, run_tool, tool_version
-from suites.tools.nics import Port, active_ports, both_ends
+from suites.tools.nics import HELP, Port, active_ports, adapters, both_ends, only_here
 
 HINT = "apt install perftest"
 VERSION = r"[Vv]ersion:? *(\d[\w.]*)"
@@ -23,11 +23,12 @@ _ACTION = (
 
 
 @pytest.fixture
-def ports() -> list[Port]:
-    """The ports whose link is up; without one the test does not apply."""
+def ports(anubis_metric: MetricFixture) -> list[Port]:
+    """The ports whose link is up, whose number is recorded; without an adapter the test does not apply."""
+    if not adapters():
+        pytest.skip("not applicable: no RDMA adapter")
     found = active_ports()
-    if not found:
-        pytest.skip("not applicable: no RDMA adapter with a link that is up")
+    anubis_metric.record("ports_up", float(len(found)), unit="count", better="equal")
     return found
 
 
@@ -37,6 +38,7 @@ def ports() -> list[Port]:
     cost="30s",
     deadline="30min",
     profiles=["standard", "soak"],
+    metrics=["ports_up"],
     resources=["network"],
     goal=_GOAL,
     question="Which rate does perftest report of each port, looped back?",
@@ -53,10 +55,11 @@ def test_rdma_bandwidth(
     """Every port carries large messages at its rate."""
     tool = find_tool(program, hint=HINT)
     version = tool_version(tool, pattern=VERSION, record_property=record_property)
+    waits = only_here(tool)
     times = anubis_node.pick(smoke=1, standard=3, soak=10)
     options = ["--report_gbits", "--size", str(LARGE), "--iters", "5000"]
     for port in ports:
-        rates = [both_ends(tool, version, port, options).bandwidth for _ in range(times)]
+        rates = [both_ends(tool, version, port, options, waits).bandwidth for _ in range(times)]
         assert all(rates), f"{port}: no rate"
         values = [rate for rate in rates if rate is not None]
         anubis_metric.record(f"rate_{port}", values, unit="Gbit/s", better="higher")
@@ -68,6 +71,7 @@ def test_rdma_bandwidth(
     cost="30s",
     deadline="30min",
     profiles=["standard", "soak"],
+    metrics=["ports_up"],
     resources=["network"],
     goal="Small messages pass every adapter as quickly as on the class's nodes",
     question="Which latency does perftest report of each port, looped back?",
@@ -82,9 +86,11 @@ def test_rdma_latency(
     """A message of two bytes passes every port in its time."""
     tool = find_tool("ib_write_lat", hint=HINT)
     version = tool_version(tool, pattern=VERSION, record_property=record_property)
+    waits = only_here(tool)
     times = anubis_node.pick(smoke=1, standard=5, soak=10)
     for port in ports:
-        found = [both_ends(tool, version, port, ["--size", "2"]).latency for _ in range(times)]
+        small = ["--size", "2"]
+        found = [both_ends(tool, version, port, small, waits).latency for _ in range(times)]
         assert all(found), f"{port}: no latency"
         values = [latency for latency in found if latency is not None]
         anubis_metric.record(f"latency_{port}", values, unit="us", better="lower")
@@ -96,6 +102,7 @@ def test_rdma_latency(
     cost="3min",
     deadline="60min",
     profiles=["standard", "soak"],
+    metrics=["ports_up"],
     resources=["network"],
     goal="Every card reaches every adapter at the rate of its class, without the host's memory",
     question="Which rate does perftest report of each pair of a card and a port?",
@@ -110,7 +117,8 @@ def test_rdma_from_cards(
     """Every pair of a card and a port carries large messages at its rate."""
     tool = find_tool("ib_write_bw", hint=f"{HINT}, built with CUDA")
     version = tool_version(tool, pattern=VERSION, record_property=record_property)
-    told = run_tool([tool, "--help"], timeout=30.0, accept=None)
+    waits = only_here(tool)
+    told = run_tool([tool, "--help"], timeout=HELP, accept=None)
     if "--use_cuda" not in told.output + told.errors:
         pytest.skip(
             "ib_write_bw is built without CUDA: build github.com/linux-rdma/perftest with CUDA_H_PATH"
@@ -118,7 +126,7 @@ def test_rdma_from_cards(
     options = ["--report_gbits", "--size", str(LARGE), "--iters", "2000"]
     for port in ports:
         for card in range(nvidia_cards):
-            line = both_ends(tool, version, port, [*options, f"--use_cuda={card}"])
+            line = both_ends(tool, version, port, [*options, f"--use_cuda={card}"], waits)
             assert line.bandwidth, f"{port} and card {card}: no rate"
             name = f"rate_{port}_card_{card}"
             anubis_metric.record(name, line.bandwidth, unit="Gbit/s", better="higher")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 
@@ -25,6 +26,18 @@ def hang(_request: Message) -> Message:
     return {}
 
 
+def doze(request: Message) -> Message:
+    """Answer after some seconds."""
+    time.sleep(request["seconds"])
+    return {"text": "late"}
+
+
+def start(_request: Message) -> Message:
+    """Start a process that stays, and answer its number."""
+    sleeper = subprocess.Popen(["sleep", "3600"])
+    return {"pid": sleeper.pid}
+
+
 def die(_request: Message) -> Message:
     """Say something and be gone."""
     sys.stderr.write("bus error at 0x0\n")
@@ -33,4 +46,5 @@ def die(_request: Message) -> Message:
 
 
 if __name__ == "__main__":
-    answer(int(sys.argv[1]), {"echo": echo, "fail": fail, "hang": hang, "die": die})
+    handlers = {"echo": echo, "fail": fail, "hang": hang, "die": die, "doze": doze, "start": start}
+    answer(int(sys.argv[1]), handlers)

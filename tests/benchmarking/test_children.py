@@ -54,6 +54,36 @@ def test_hang_is_an_error_and_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gone(child.pid)
 
 
+@pytest.mark.parametrize("then", ["leave", "hang"])
+def test_what_a_child_started_ends_with_it(monkeypatch: pytest.MonkeyPatch, then: str) -> None:
+    monkeypatch.setattr(children, "GRACE", 0.1)
+    with Child(ECHO) as child:
+        pid = child.ask({"do": "start"}, timeout=START)["pid"]
+        if then == "hang":
+            child.send({"do": "hang"})
+    until = time.monotonic() + START
+    while not gone(pid):
+        assert time.monotonic() < until, f"{pid} outlived the child"
+        time.sleep(0.02)
+
+
+def test_late_answer_is_not_taken_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "GRACE", 0.1)
+    with Child(ECHO, name="rank 0") as one, Child(ECHO, name="rank 1") as two:
+        for child in (one, two):
+            child.ask({"do": "echo", "text": "ready"}, timeout=START)
+        with pytest.raises(ChildError, match="did not answer within"):
+            one.ask({"do": "doze", "seconds": 0.2}, timeout=0.05)
+        two.send({"do": "doze", "seconds": 0.2})
+        with pytest.raises(ChildError, match="did not answer within"):
+            receive_all([two], timeout=0.05)
+        for child in (one, two):
+            with pytest.raises(ChildError, match=r"^rank . still owes an answer since a time-out$"):
+                child.ask({"do": "echo", "text": "next"}, timeout=START)
+            with pytest.raises(ChildError, match="still owes an answer"):
+                receive_all([child], timeout=START)
+
+
 def test_death_is_told_with_its_last_words() -> None:
     with (
         Child(ECHO) as child,

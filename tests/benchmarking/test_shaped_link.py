@@ -74,12 +74,48 @@ def test_what_a_killed_process_left_is_swept(link: ShapedLink) -> None:
     with link:
         child = subprocess.Popen(["true"])
         child.wait()
-        stale = f"{shaped_link.PREFIX}{child.pid}-1-a"
-        subprocess.run(["ip", "netns", "add", stale], check=True)
-        sweep()
-        left = left_behind()
-        assert stale not in left
-        assert set(link.names) <= set(left)
+        here, me = shaped_link._namespace(), os.getpid()
+        begun = int(shaped_link._started(me))
+        gone = f"{shaped_link.PREFIX}{here}-{child.pid}-{begun}-1-a"
+        used_again = f"{shaped_link.PREFIX}{here}-{me}-{begun - 1}-1-a"
+        elsewhere = f"{shaped_link.PREFIX}{int(here) + 1}-{child.pid}-{begun}-1-a"
+        for name in (gone, used_again, elsewhere):
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        try:
+            sweep()
+            left = left_behind()
+        finally:
+            subprocess.run(["ip", "netns", "del", elsewhere], check=True)
+        assert not {gone, used_again} & left
+        assert {elsewhere, *link.names} <= left
+
+
+def test_hanging_ip_leaves_no_end_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def hang(argv: list[str], **_: object) -> None:
+        asked.append(argv)
+        raise subprocess.TimeoutExpired(argv, 20.0)
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shaped_link, "_trusted", lambda tool: f"/sbin/{tool}")
+    monkeypatch.setattr(shaped_link.subprocess, "run", hang)
+    with pytest.raises(NotPossible, match=r"^/sbin/ip netns add anubis-\S+-a: did not end within"):
+        ShapedLink(1e6)
+    assert [argv[2:] for argv in asked[-2:]] == [["del", asked[0][3][:-1] + end] for end in "ba"]
+
+
+def test_program_that_others_can_write_is_not_run_as_root(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = tmp_path / "ip"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o777)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if os.geteuid() != 0:
+        pytest.skip("only root is asked so far")
+    with pytest.raises(NotPossible, match="ip is not run: everybody can write"):
+        ShapedLink(1e6)
 
 
 def test_why_it_is_not_possible_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,27 @@ def test_what_another_user_may_write_is_not_run(
     assert "can write" in refusal_of(path)
 
 
+def test_every_link_on_the_way_is_looked_at(tmp_path: Path) -> None:
+    good, hops = tmp_path / "good", tmp_path / "hops"
+    good.mkdir()
+    hops.mkdir()
+    program = Path(script(tmp_path, 'echo "$0"'))
+    (hops / "hop").symlink_to("../tool")
+    link = good / "link"
+    link.symlink_to(hops / "hop")
+    assert refusal_of(link) == ""
+    assert run_tool([str(link)], timeout=60).lines == [str(program)]
+    (good / "folder").symlink_to(hops)
+    hops.chmod(0o777)
+    for path in (link, good / "folder/hop", good / "folder/../tool"):
+        assert refusal_of(path) == f"everybody can write {hops}; chmod o-w"
+    assert trusted_paths.refusal_of_file(link).startswith("everybody can write")
+    (good / "round").symlink_to("round")
+    assert "symbolic links" in refusal_of(good / "round").lower().replace(
+        "symlink", "symbolic links"
+    )
+
+
 def test_only_the_program_of_this_user_or_of_root_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

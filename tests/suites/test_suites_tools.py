@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.benchmarking.tools import ToolFailed, ToolOutput, UnreadableOutput
+from pytest_anubis.benchmarking import placement
+from pytest_anubis.benchmarking.tools import ToolFailed, ToolOutput, ToolRefused, UnreadableOutput
+from pytest_anubis.session.error_causes import environment_of
 from suites.tools import (
     nics,
     test_dcgm_diag,
@@ -18,6 +20,7 @@ from suites.tools import (
     test_hpl,
     test_nccl_tests,
     test_nvbandwidth,
+    test_perftest,
     test_stream_c,
     test_stress_ng,
 )
@@ -84,6 +87,54 @@ def test_gpu_burn_that_computed_nothing_is_no_pass() -> None:
         test_gpu_burn.checked(output("\n".join(lines)))
 
 
+def burning(*advances: Callable[[int], bool]) -> str:
+    """Return what gpu-burn prints of cards that advance with some of 199 reports, every half percent."""
+    done = [0] * len(advances)
+    lines = []
+    for report in range(1, 200):
+        done = [n + 100 * moves(report) for n, moves in zip(done, advances, strict=True)]
+        cards = " - ".join(f"{n} (17000 Gflop/s)" for n in done)
+        errors = " - ".join("0" for _ in done)
+        lines.append(f"{report / 2 + 0.5:.1f}%  proc'd: {cards}   errors: {errors}   temps: 60 C")
+    ends = [f"\tGPU {n}: OK" for n in range(len(done))]
+    return "\n".join([*lines, f"Tested {len(done)} GPUs:", *ends, ""])
+
+
+@pytest.mark.parametrize(
+    ("others", "moves", "words"),
+    [
+        (1, lambda report: report <= 3, "GPU 1 stood still for 98 % of the run"),
+        (1, lambda report: report == 1, "GPU 1 computed nothing beside the others"),
+        (0, lambda report: report <= 3, "GPU 0 stood still for 98 % of the run"),
+        (1, lambda report: report in (1, 90, 199), "GPU 1 stood still for 5. % of the run"),
+        (1, lambda report: report < 150, "GPU 1 stood still for 25 % of the run"),
+        (2, lambda report: report % 10 == 9, "GPU 2 computed 2000 products, those of its model 1"),
+    ],
+)
+def test_card_that_stops_under_gpu_burn_fails(
+    others: int, moves: Callable[[int], bool], words: str
+) -> None:
+    every = [lambda _: True] * others
+    assert len(test_gpu_burn.checked(output(burning(*every, lambda n: n % 2 == 0)))) == others + 1
+    with pytest.raises(AssertionError, match=words):
+        test_gpu_burn.checked(output(burning(*every, moves)))
+
+
+def test_gpu_burn_runs_where_nobody_else_puts_its_kernel(tmp_path: Path) -> None:
+    tool, kernel = tmp_path / "gpu_burn", tmp_path / "compare.ptx"
+    tool.touch()
+    kernel.touch(mode=0o644)
+    assert test_gpu_burn.home_of(str(tool)) == tmp_path
+    kernel.chmod(0o666)
+    with pytest.raises(pytest.skip.Exception, match=r"not run: everybody can write .*compare\.ptx"):
+        test_gpu_burn.home_of(str(tool))
+    kernel.unlink()
+    for mode in (0o1777, 0o777):
+        tmp_path.chmod(mode)
+        with pytest.raises(pytest.skip.Exception, match="everybody can put files into"):
+            test_gpu_burn.home_of(str(tool))
+
+
 def test_plugins_of_dcgm_that_failed_are_named() -> None:
     run = test_dcgm_diag.checked(output(golden("dcgm_diag_4.json"), code=226))
     assert test_dcgm_diag.complaints(run) == [
@@ -104,6 +155,8 @@ def test_plugins_of_dcgm_that_failed_are_named() -> None:
         (2, "stress-ng: fail:  [9] cpu: checksum differs\n", AssertionError, "checksum differs"),
         (0, "stress-ng: fail:  [9] cpu: checksum differs\n", AssertionError, "checksum differs"),
         (3, "no room\n", ToolFailed, "status 3: no room"),
+        (3, "stress-ng: error: [9] no room\n", ToolFailed, "status 3: .*no room"),
+        (3, "stress-ng: fail:  [9] vm: 1 error\n", AssertionError, "vm: 1 error"),
         (4, "", pytest.skip.Exception, "has no cpu stressor"),
         (7, "", UnreadableOutput, "not to be trusted"),
     ],
@@ -124,6 +177,42 @@ def test_exit_statuses_of_stress_ng(
     told.unlink()
     with pytest.raises(UnreadableOutput, match="no YAML"):
         test_stress_ng.checked(output(""), told, "cpu")
+
+
+SLOTS = "There are not enough slots available in the system to satisfy the 8\nslots\n" + "-\n" * 9
+
+
+@pytest.mark.parametrize(
+    ("tool", "code", "said", "inconclusive"),
+    [
+        ("stress-ng", 3, "no resources", True),
+        ("stress-ng", 1, "stress-ng: unrecognized option '--x'", True),
+        ("stress-ng", 5, "killed by a signal", False),
+        ("mpirun", 1, SLOTS, True),
+        ("mpirun", 139, SLOTS, False),
+        ("mpirun", 1, "exited with a code of 1", False),
+        ("nvbandwidth", 1, "ERROR: unrecognised option '-j'", True),
+        ("xhpl", 1, SLOTS, False),
+        ("xhpl", -11, "unknown option", False),
+    ],
+)
+def test_tool_that_did_not_begin_decides_nothing(
+    tool: str, code: int, said: str, inconclusive: bool
+) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        test_hpl.checked(ToolOutput(tool, "", "", said, code))
+    assert bool(environment_of(caught.value)) is inconclusive
+    assert isinstance(caught.value, ToolRefused) is inconclusive
+
+
+def test_hpl_has_one_rank_a_physical_core(tmp_path: Path) -> None:
+    for cpu in range(8):
+        topology = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
+    assert placement.physical_cores(8, range(8), tmp_path) == 4
+    assert placement.physical_cores(3, range(8), tmp_path) == 3  # a control group's quota
+    assert placement.physical_cores(8, (1, 4, 5), tmp_path) == 2
 
 
 def test_size_of_hpl_follows_cores_and_memory() -> None:
@@ -156,18 +245,44 @@ def test_ports_whose_link_is_up(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "state").write_text(state + "\n")
     assert list(map(str, nics.active_ports(tmp_path))) == ["mlx5_0_2", "mlx5_1_1"]
-    assert nics.active_ports(tmp_path / "none") == []
+    assert nics.adapters(tmp_path) == ["mlx5_0", "mlx5_1"]
+    assert nics.active_ports(tmp_path / "none") == nics.adapters(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize(("adapters", "ports"), [(["mlx5_0"], 0), (["mlx5_0"], 2), ([], 0)])
+def test_port_that_is_down_is_counted_and_not_skipped(
+    monkeypatch: pytest.MonkeyPatch, adapters: list[str], ports: int
+) -> None:
+    up = [nics.Port("mlx5_0", number) for number in range(1, ports + 1)]
+    monkeypatch.setattr(test_perftest, "adapters", lambda: adapters)
+    monkeypatch.setattr(test_perftest, "active_ports", lambda: up)
+    kept: list[tuple[object, ...]] = []
+
+    class Metrics:
+        def record(self, name: str, value: float, *, unit: str, better: str) -> None:
+            kept.append((name, value, unit, better))
+
+    fixture = test_perftest.ports.__wrapped__
+    if adapters:
+        assert fixture(Metrics()) == up
+        assert kept == [("ports_up", float(ports), "count", "equal")]
+    else:
+        with pytest.raises(pytest.skip.Exception, match="not applicable: no RDMA adapter"):
+            fixture(Metrics())
 
 
 PERFTEST = """#!/usr/bin/env python3
 import socket, sys
+if sys.argv[1:] == ["--help"]:
+    sys.exit(print("--bind_source_ip  Source IP of the interface"))
 port = int(sys.argv[sys.argv.index("--port") + 1])
-if sys.argv[-1] == "localhost":
-    with socket.create_connection(("localhost", port)) as end:
+bound = "--bind_source_ip" in sys.argv
+if sys.argv[-1] in ("localhost", "127.0.0.1") and not bound:
+    with socket.create_connection((sys.argv[-1], port)) as end:
         end.recv(1)
     print(open({golden!r}).read())
 else:
-    with socket.create_server(("", port)) as server:
+    with socket.create_server(("127.0.0.1" if bound else "", port)) as server:
         end, _ = server.accept()
         end.close()
     sys.exit({code})
@@ -183,6 +298,9 @@ def test_two_ends_of_perftest(tmp_path: Path) -> None:
         tool.chmod(stat.S_IRWXU)
         if code == 0:
             assert nics.both_ends(str(tool), "4.5", port, ["--size", "2"]).latency == 0.98
+            waits = nics.only_here(str(tool))
+            assert waits == ["--bind_source_ip", "127.0.0.1"]
+            assert nics.both_ends(str(tool), "4.5", port, [], waits).latency == 0.98
         else:
             with pytest.raises(ToolFailed, match=r"ib_write_lat 4\.5 ended with status 3"):
                 nics.both_ends(str(tool), "4.5", port, [])
