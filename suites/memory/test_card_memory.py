@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
 from pytest_anubis.benchmarking.capture import EAGER, as_graph
+
+if TYPE_CHECKING:
+    import torch
+
+    from suites.memory.card_rates import CardChase
 
 WRITTEN = {"smoke": 1 << 30, "standard": 2 << 30, "soak": 4 << 30}
 """Bytes of the array: far larger than caches of tens of megabytes."""
