@@ -54,7 +54,7 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
     done: list[list[int]] = [[] for _ in cards]
     rates: list[list[float]] = [[] for _ in cards]
     parts: list[list[float]] = [[] for _ in cards]
-    names = {int(found[1]): found[2] for line in lines if (found := _NAME.match(line))}
+    names = {int(named[1]): named[2] for line in lines if (named := _NAME.match(line))}
     last = [0] * len(cards)
     for line in lines:
         if "proc'd:" not in line:

@@ -67,8 +67,8 @@ class Lane:
     def seconds(self) -> float:
         """Return how long a round took, on the mean of all since `begin`; the device has to be waited for."""
         if self._stream is None:
-            return float(sum(end - begin for begin, end in self._times)) / self._done
-        return float(sum(begin.elapsed_time(end) for begin, end in self._times)) / 1e3 / self._done
+            return float(sum(end - begin for begin, end in self._times) / self._done)
+        return float(sum(begin.elapsed_time(end) for begin, end in self._times) / 1e3 / self._done)
 
     def _mark(self) -> Any:
         if self._stream is None:

@@ -99,7 +99,7 @@ def test_hanging_ip_leaves_no_end_and_no_traceback(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shaped_link, "_trusted", lambda tool: f"/sbin/{tool}")
-    monkeypatch.setattr(shaped_link.subprocess, "run", hang)
+    monkeypatch.setattr(subprocess, "run", hang)
     with pytest.raises(NotPossible, match=r"^/sbin/ip netns add anubis-\S+-a: did not end within"):
         ShapedLink(1e6)
     assert [argv[2:] for argv in asked[-2:]] == [["del", asked[0][3][:-1] + end] for end in "ba"]
