@@ -38,7 +38,7 @@ _ACTION = (
 @pytest.mark.anubis(
     component="compute.dispatch",
     scope="device",
-    cost="2s",
+    cost={"cpu": "2s", "accelerator": "1s"},
     timing="host",
     metrics=["dispatch_time"],
     goal=_GOAL,

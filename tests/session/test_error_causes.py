@@ -29,6 +29,10 @@ class UnreadableOutput(RuntimeError):
     """As `benchmarking/tools.py` has it."""
 
 
+class ToolRefused(RuntimeError):
+    """As `benchmarking/tools.py` has it."""
+
+
 class ChildError(RuntimeError):
     """As the suites', which tell what their children died of."""
 
@@ -43,6 +47,7 @@ ENVIRONMENT: list[tuple[BaseException, str]] = [
     ),
     (AssertionError("Torch not compiled with CUDA enabled"), "build of torch"),
     (UnreadableOutput("output of fio-4.0 cannot be read: 'no jobs'"), "output of a tool"),
+    (ToolRefused("mpirun 4.1 ended with status 1: not enough slots"), "a tool did not begin"),
     (WrongCardError("cuda:3 is the card at 0000:5d:00.0, but"), "another card than the one to test"),
     (
         RuntimeError(

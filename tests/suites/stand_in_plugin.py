@@ -102,4 +102,4 @@ def small_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_patterns, "PAUSE", dict.fromkeys(profiles, 0.1))
     monkeypatch.setattr(test_patterns, "SHARE", 0.1)
     monkeypatch.setattr(test_card_memory, "WRITTEN", dict.fromkeys(profiles, 8 << 20))
-    monkeypatch.setattr(test_card_memory, "SUMS", 4)
+    monkeypatch.setattr(test_card_memory, "READ", 1 << 20)

@@ -420,9 +420,8 @@ def test_what_to_act_on_first_stands_first(here: Path) -> None:
     assert [round(v["loss"], 1) for v in worst] == [0.8, 0.3, 0.5, 0.1]
     assert worst[1]["certainty"] > 0.99
     assert "(retest: seen in one look only)" in worst[3]["text"]
-    assert (
-        "n00: 2 metrics judged, none failed" in done.stdout
-    )  # of single units, and of the whole node
+    # Of single units, and of the whole node: one metric.
+    assert "n00: 1 metric judged, none failed" in done.stdout
 
 
 def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
