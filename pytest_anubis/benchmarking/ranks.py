@@ -7,18 +7,27 @@ module ends in `serve`.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from pytest_anubis.benchmarking.children import Child, Handler, Message, answer, receive_all
+from pytest_anubis.benchmarking.children import (
+    Child,
+    ChildError,
+    Handler,
+    Message,
+    answer,
+    receive_all,
+)
 from pytest_anubis.benchmarking.placement import stay_near
 
 if TYPE_CHECKING:
     import torch
+
+R = TypeVar("R", bound="Ranks")
 
 START = 120.0
 """Seconds that the ranks have to import torch and find each other."""
@@ -50,6 +59,8 @@ class Ranks:
     Attributes:
         world: How many ranks there are.
         processes: The ranks.
+        failed: A request has failed, so that nobody knows what the ranks still wait for: whoever shares them
+            with others starts new ones.
     """
 
     def __init__(
@@ -64,6 +75,7 @@ class Ranks:
         within: Sequence[Sequence[str]] = (),
     ) -> None:
         self.world = world
+        self.failed = False
         self._stack = ExitStack()
         try:
             folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-ranks-"))
@@ -108,6 +120,16 @@ class Ranks:
         """
         self.ask_all("join", timeout=START)
 
+    def rest(self) -> None:
+        """Let all ranks give back their memory: others measure before they are asked again.
+
+        Needs a handler ``rest``.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        self.ask_all("rest", timeout=START)
+
     def ask_all(self, do: str, *, timeout: float = ROUND, **arguments: object) -> list[Message]:
         """Ask all ranks the same and return their answers, by rank.
 
@@ -121,9 +143,36 @@ class Ranks:
         Raises:
             ChildError: A rank is gone, failed or took too long; those that are gone are named first.
         """
-        for rank in self.processes:
-            rank.send({"do": do, **arguments})
-        return receive_all(self.processes, timeout=timeout, settle=SETTLE)
+        try:
+            for rank in self.processes:
+                rank.send({"do": do, **arguments})
+            return receive_all(self.processes, timeout=timeout, settle=SETTLE)
+        except ChildError:
+            self.failed = True
+            raise
+
+
+@contextmanager
+def sharing(shared: R, start: Callable[[], R]) -> Iterator[R]:
+    """Give ranks that several tests share; some of this test's own where a request to those has failed.
+
+    To start ranks takes longer than many a test measures: each of them loads torch and finds the others.
+
+    Args:
+        shared: Started by a fixture of a wider scope; they rest when the block has ended.
+        start: Starts ranks of the same kind.
+
+    Raises:
+        ChildError: The test's own failed or took too long.
+    """
+    if shared.failed:
+        with start() as own:
+            own.join()
+            yield own
+        return
+    yield shared
+    with suppress(ChildError):  # the next test starts its own
+        shared.rest()
 
 
 def serve(

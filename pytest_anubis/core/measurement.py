@@ -14,6 +14,9 @@ PURPOSES: tuple[str, ...] = get_args(Purpose)
 NOT_INSTALLED = "not installed: "
 """How the reason of a skip begins where a tool is missing, before its name: many are told in one line."""
 
+LOOKS_SPENT = "the time of this run for looking closer was spent on other metrics"
+"""Said as a disturbance of a measurement whose call was close and which could not be looked at to the end."""
+
 TOOL_PROPERTY = "anubis_tool"
 """Name of the test's properties (pytest's ``record_property``) that say which tools it ran, with version."""
 
