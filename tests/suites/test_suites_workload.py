@@ -319,5 +319,5 @@ def test_ranks_learn_the_same_and_a_flipped_bit_on_one_is_caught(
 
 
 def test_language_model_says_how_places_enter_and_what_is_made_of_vectors() -> None:
-    with pytest.raises(TypeError, match="abstract methods '?_begin'?,? (and )?'?_scores"):
+    with pytest.raises(TypeError, match=r"abstract methods '?_begin'?,? (and )?'?_scores"):
         LanguageModel()  # type: ignore[abstract]
