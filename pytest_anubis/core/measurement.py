@@ -99,6 +99,7 @@ class TestResult:
         text: First line of the failure or the reason of the skip.
         seconds: Duration of its call.
         metrics: How many metrics it recorded.
+        around: Duration of its setup and teardown, with the fixtures that it was the first to use.
         busy: Seconds of its call for which what it measures was running, warm-ups included.
         misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
             if nothing is.
@@ -117,6 +118,7 @@ class TestResult:
     outcome: str = "not reported"
     text: str = ""
     seconds: NotNegative = 0.0
+    around: NotNegative = 0.0
     metrics: Count = 0
     busy: NotNegative = 0.0
     misuse: str = ""

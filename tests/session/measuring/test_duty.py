@@ -12,8 +12,14 @@ from pytest_anubis.report.text.duty_text import duty_lines
 SUITE = """
 import time, pytest
 
+@pytest.fixture
+def slow():
+    time.sleep(0.1)
+    yield
+    time.sleep(0.1)
+
 @pytest.mark.anubis(component="cpu.compute", scope="device")
-def test_speed(anubis_metric, anubis_device):
+def test_speed(slow, anubis_metric, anubis_device):
     anubis_metric.measure("time", lambda: time.sleep(0.01), unit="ms", better="lower", rounds=5)
     anubis_metric.collect("speed", lambda: time.sleep(0.01) or 1.0, unit="1", better="higher", rounds=5)
     time.sleep(0.2)
@@ -33,6 +39,7 @@ def test_time_of_what_is_measured_stands_in_the_record(pytester: pytest.Pytester
     measured, given = ended["test_speed[cpu]"], ended["test_given[cpu]"]
     assert 10 * 0.01 <= measured["busy"] <= measured["seconds"] - 0.2
     assert "busy" not in given
+    assert measured["around"] >= 0.2  # setup and teardown, which the Selector's costs count
     result.stdout.fnmatch_lines(["duty * %: test_suite.py::test_speed*"])
     result.stdout.no_fnmatch_line("*duty*test_given*")
     assert "accelerators were measuring" not in result.stdout.str()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from pytest_anubis.core.events import RunStarted
+from pytest_anubis.core.events import RunStarted, TestRan, TestRepeated
 from pytest_anubis.core.history import Incident
-from pytest_anubis.core.measurement import Measurement, TestResult
+from pytest_anubis.core.measurement import Measurement, QuietWait, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
@@ -197,10 +197,35 @@ def test_durations_are_medians_of_what_ran(history: History) -> None:
     record_run(history, record("c", results=(slow,), profile="soak"))
     # One of the brief runs of learning tells nothing of how long an acceptance takes.
     record_run(history, record("d", results=(slow,), settings={"brief": True}))
-    assert history.durations("c1", profile="smoke") == {NET: 5.5}
+    assert history.durations("c1", profile="smoke") == {
+        NET: 5.25
+    }  # of 1.5 (two tests in turn) and 9
     assert history.durations("c1") == {NET: 9.0}
     assert history.durations("c2") == {}
     assert history.durations("") == {NET: 9.0}  # every class
+
+
+def test_a_duration_is_what_the_node_pays_for(history: History) -> None:
+    def took(device: str, seconds: float, around: float = 0.0) -> TestResult:
+        return TestResult(
+            test=f"{NET}[{device}]", benchmark=NET, outcome="passed", metrics=1,
+            seconds=seconds, around=around,
+        )  # fmt: skip
+
+    # A worker sets up for 40 s what its two tests share, and one of them waits for its neighbours.
+    events = (
+        QuietWait(test=f"{NET}[a]", most=10.0),
+        QuietWait(test=f"{NET}[a]", most=10.0, seconds=7.0),
+        TestRepeated(
+            test=f"{NET}[a]"
+        ),  # another plugin's: that wait was in an attempt that is gone
+        QuietWait(test=f"{NET}[a]", most=10.0, seconds=8.0),
+        *(TestRan(test=f"{NET}[{one}]", worker="w0", start=0.0, end=1.0) for one in "ab"),
+        TestRan(test=f"{NET}[c]", worker="w1", start=0.0, end=1.0),
+    )
+    results = (took("a", 18.0, 40.0), took("b", 10.0), took("c", 12.0))
+    record_run(history, record(results=results, events=events))
+    assert history.durations("c1") == {NET: 30.0}  # (50 + 10) / 2
 
 
 def test_a_rejected_run_opens_a_defect_that_the_operator_closes(history: History) -> None:
@@ -430,7 +455,7 @@ def test_the_fleet_is_read_at_once(history: History) -> None:
     assert [item.kind for item in fleet.incidents] == ["nic"]
     # Of the class and of unknown class; another class has its own durations.
     assert [item.hardware_class for item in fleet.defects] == ["c1", ""]
-    assert (fleet.durations, fleet.experience) == ({NET: 2.0}, {NET: 2})
+    assert (fleet.durations, fleet.experience) == ({NET: 1.5}, {NET: 2})
     assert fleet.components == {NET: "net"}
     # A class without defects takes what there is.
     assert len(read_fleet(history, hardware_class="c9").defects) == 2
