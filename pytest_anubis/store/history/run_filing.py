@@ -10,8 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from pytest_anubis.core.events import TestRan, TestRepeated
-from pytest_anubis.core.measurement import QuietWait
+from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.store.history import tables as schema
@@ -240,15 +239,7 @@ def _durations(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     """
     if record.settings.get("brief"):
         return
-    waited: dict[str, float] = {}
-    workers: dict[str, str] = {}
-    for event in record.events:
-        if isinstance(event, QuietWait) and event.seconds is not None:
-            waited[event.test] = waited.get(event.test, 0.0) + event.seconds
-        elif isinstance(event, TestRepeated):  # only the last attempt's time is in the result
-            waited.pop(event.test, None)
-        elif isinstance(event, TestRan):
-            workers[event.test] = event.worker
+    workers = {event.test: event.worker for event in record.events if isinstance(event, TestRan)}
     spent: dict[str, dict[str, list[float]]] = {}
     for result in record.results:
         if (
@@ -256,7 +247,7 @@ def _durations(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
             and result.outcome in ("passed", "failed", "skipped")
             and result.metrics
         ):
-            took = result.seconds + result.around - waited.get(result.test, 0.0)
+            took = result.seconds + result.around - result.waited
             of_worker = spent.setdefault(result.benchmark, {})
             of_worker.setdefault(workers.get(result.test, ""), []).append(max(0.0, took))
     for benchmark, shares in spent.items():

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from pytest_anubis.core.events import RunStarted, TestRan, TestRepeated
+from pytest_anubis.core.events import RunStarted, TestRan
 from pytest_anubis.core.history import Incident
-from pytest_anubis.core.measurement import Measurement, QuietWait, TestResult
+from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
@@ -206,25 +206,18 @@ def test_durations_are_medians_of_what_ran(history: History) -> None:
 
 
 def test_a_duration_is_what_the_node_pays_for(history: History) -> None:
-    def took(device: str, seconds: float, around: float = 0.0) -> TestResult:
-        return TestResult(
-            test=f"{NET}[{device}]", benchmark=NET, outcome="passed", metrics=1,
-            seconds=seconds, around=around,
-        )  # fmt: skip
+    def took(device: str, seconds: float, **more: float) -> TestResult:
+        test = f"{NET}[{device}]"
+        result = TestResult(test=test, benchmark=NET, outcome="passed", metrics=1, seconds=seconds)
+        return replace(result, **more)
 
     # A worker sets up for 40 s what its two tests share, and one of them waits for its neighbours.
-    events = (
-        QuietWait(test=f"{NET}[a]", most=10.0),
-        QuietWait(test=f"{NET}[a]", most=10.0, seconds=7.0),
-        TestRepeated(
-            test=f"{NET}[a]"
-        ),  # another plugin's: that wait was in an attempt that is gone
-        QuietWait(test=f"{NET}[a]", most=10.0, seconds=8.0),
-        *(TestRan(test=f"{NET}[{one}]", worker="w0", start=0.0, end=1.0) for one in "ab"),
-        TestRan(test=f"{NET}[c]", worker="w1", start=0.0, end=1.0),
-    )
-    results = (took("a", 18.0, 40.0), took("b", 10.0), took("c", 12.0))
-    record_run(history, record(results=results, events=events))
+    results = (took("a", 18.0, around=40.0, waited=8.0), took("b", 10.0), took("c", 12.0))
+    ran = [
+        TestRan(test=f"{NET}[{x}]", worker=w, start=0.0, end=1.0)
+        for x, w in zip("abc", "001", strict=True)
+    ]
+    record_run(history, record(results=results, events=tuple(ran)))
     assert history.durations("c1") == {NET: 30.0}  # (50 + 10) / 2
 
 
