@@ -39,6 +39,9 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waivers.waiving import WaiversRead, with_waiver
 
+NEVER_FINISHED = "started and never finished"
+NEVER_STARTED = "never started"
+
 
 class RunState:
     """What is known of one run; empty until its first event.
@@ -269,7 +272,7 @@ class RunState:
         for test in (*self.planned, *self._running):
             if test not in results:
                 plan = self.planned.get(test, PlannedTest(test=test))
-                text = "started and never finished" if test in self._running else "never started"
+                text = NEVER_FINISHED if test in self._running else NEVER_STARTED
                 results[test] = TestResult(
                     test=test, benchmark=plan.benchmark, component=plan.component, text=text
                 )
