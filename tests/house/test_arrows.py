@@ -72,6 +72,7 @@ SHELVES = {
         "importers",
         ".",
     ),
+    "store/history": ("tables", "engines", "database", "contents", "upkeep", "."),
     "report": ("text", "plots", "pages", "export", "."),
     "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),
