@@ -24,9 +24,12 @@ from pytest_anubis.store.run_files import TABLES as TABLES
 from pytest_anubis.store.run_files import RunsError as RunsError
 from pytest_anubis.store.run_files import files_of
 from pytest_anubis.store.run_files import is_superbench as is_superbench
+from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
 
 Progress = Callable[[str], None]
+
+EVERYTHING = RunFilter()
 
 _BROKEN = ("failed", "error", "crashed")
 
@@ -86,6 +89,7 @@ def read_runs(
     learning: bool = False,
     profile: str = "",
     progress: Progress | None = None,
+    wanted: RunFilter = EVERYTHING,
 ) -> RunSet:
     """Read journals, imports, tables and folders of them.
 
@@ -100,11 +104,12 @@ def read_runs(
             disturbed throughout, with a report of the hardware itself, or under acceptance and not accepted.
         profile: Take only runs of this profile; empty takes all.
         progress: Called with one short line now and then.
+        wanted: Which runs and samples are taken.
 
     Raises:
         RunsError: A path does not exist, or there is no run in any of them.
     """
-    reader = RunReader(learning, profile)
+    reader = RunReader(learning, profile, wanted)
     for i, path in enumerate(files_of(paths)):
         if progress is not None:
             progress(f"{i + 1}: {path}")
@@ -135,10 +140,12 @@ class RunReader:
     Args:
         learning: As in `read_runs`.
         profile: As in `read_runs`.
+        wanted: As in `read_runs`.
     """
 
     learning: bool
     profile: str
+    wanted: RunFilter = EVERYTHING
     gather: Gather = field(default_factory=Gather)
     # by run, node and class: a table may hold a node in two classes
     runs: dict[tuple[str, str, str], RunRecord] = field(default_factory=dict)
@@ -202,6 +209,8 @@ class RunReader:
             record: The run.
             digest: SHA-256 of the journal, which tells a copy from another run of the same name.
         """
+        if not self.wanted.wants_run(record):
+            return
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
         reason = ""
         if (record.run, record.node) in self.digests:
@@ -239,6 +248,8 @@ class RunReader:
         recorded = {measurement.test for measurement in record.measurements}
         excused = dict.fromkeys(record.excused, record.heat_of_the_room)
         for measurement in record.measurements:
+            if not self.wanted.wants_metric(measurement.metric.name, measurement.benchmark):
+                continue
             self.gather.add(
                 hardware_class=record.hardware_class,
                 benchmark=measurement.benchmark,
@@ -268,8 +279,9 @@ class RunReader:
             self.refused.append(self._known_already(path, run, node, digest))
             return
         self.digests.update(((run.run, run.node), digest) for run in columns.runs)
-        self.runs.update(((run.run, run.node, run.hardware_class), run) for run in columns.runs)
-        for population in columns.populations:
+        runs = self.wanted.runs(columns.runs)
+        self.runs.update(((run.run, run.node, run.hardware_class), run) for run in runs)
+        for population in self.wanted.populations(columns.populations, columns.runs):
             self.gather.add_population(population)
 
     def result(self) -> RunSet:
@@ -279,6 +291,8 @@ class RunReader:
             RunsError: There was nothing.
         """
         if not self.runs and not self.refused:
+            if self.wanted != EVERYTHING:
+                raise RunsError("none of these runs is of the nodes, class and time asked for")
             raise RunsError("no run in any of these; expected journals, imports (.npz) or tables")
         return RunSet(
             unmeasured=self._place_silent(),

@@ -71,6 +71,7 @@ SHELVES = {
         "samples",
         "importers",
         ".",
+        "fleet",
     ),
     "store/history": ("tables", "engines", "database", "contents", "upkeep", "."),
     "report": ("text", "plots", "pages", "export", "."),

@@ -239,6 +239,7 @@ contents = Table(
     Column("events", Count, nullable=False),
     Column("bytes", Count, nullable=False),
     Column("digest", Label(64), nullable=False),
+    Index("contents_by_digest", "digest"),
 )
 
 content_parts = Table(
