@@ -21,6 +21,7 @@ from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+from pytest_anubis.store.namesakes import Namesakes
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
 
 Progress = Callable[[str], None]
@@ -147,6 +148,7 @@ class _Reader:
         default_factory=dict
     )  # of the files that runs are from
     _digest: str = ""  # of the file that is being read
+    _namesakes: Namesakes = field(default_factory=Namesakes)
 
     def file(self, path: Path, progress: Progress | None) -> None:
         try:
@@ -185,6 +187,7 @@ class _Reader:
         return RefusedRun(run=run, node=node, path=str(path), reason=reason, damaged=not same)
 
     def _journal(self, path: Path, record: RunRecord) -> None:
+        record = self._namesakes.told_apart(record, self.warnings)
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
         reason = ""
         if (record.run, record.node) in self.digests:
@@ -299,10 +302,7 @@ class _Reader:
 
 
 def _kind(result: TestResult) -> Literal["failed", "missing", "invalid"]:
-    """Return the kind of problem of a test that did not end well, as the run itself judges it.
-
-    A death is no failure of the hardware; where something speaks for one, the run has a verdict of its own.
-    """
+    """Return the kind of problem of a test that did not end well; a death alone is no failure of hardware."""
     if result.misuse or result.environment:
         return "invalid"
     return "missing" if result.outcome in ("not reported", "crashed") else "failed"
