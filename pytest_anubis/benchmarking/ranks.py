@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_anubis.benchmarking.children import (
-    Child,
-    ChildError,
-    Handler,
-    Message,
-    answer,
-    receive_all,
-)
+from pytest_anubis.benchmarking.children import Child, ChildError, Group, Handler, Message, answer
 from pytest_anubis.benchmarking.placement import stay_near
 
 if TYPE_CHECKING:
@@ -44,7 +36,7 @@ SETTLE = 2.0
 may be a neighbour that was waiting for it."""
 
 
-class Ranks:
+class Ranks(Group):
     """Connected processes; a context manager that ends all of them.
 
     Args:
@@ -58,7 +50,6 @@ class Ranks:
 
     Attributes:
         world: How many ranks there are.
-        processes: The ranks.
         failed: A request has failed, so that nobody knows what the ranks still wait for: whoever shares them
             with others starts new ones.
     """
@@ -74,17 +65,17 @@ class Ranks:
         environment: Mapping[str, str] | None = None,
         within: Sequence[Sequence[str]] = (),
     ) -> None:
+        super().__init__(timeout=ROUND, settle=SETTLE)
         self.world = world
         self.failed = False
-        self._stack = ExitStack()
-        try:
+        with self._starting():
             folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-ranks-"))
             store = str(Path(folder) / "store")
             common = [str(world), backend, store, str(threads), *arguments]
             # gloo would look up the host's name, which many containers cannot.
             variables = {"GLOO_SOCKET_IFNAME": "lo", **(environment or {})}
-            self.processes = [
-                self._stack.enter_context(
+            for number in range(world):
+                self._start(
                     Child(
                         module,
                         [str(number), *common],
@@ -93,24 +84,6 @@ class Ranks:
                         within=within[number] if within else (),
                     )
                 )
-                for number in range(world)
-            ]
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for rank in self.processes:
-            rank.dismiss()
-        self._stack.close()
 
     def join(self) -> None:
         """Wait until every rank has loaded torch and is connected to the others.
@@ -130,23 +103,12 @@ class Ranks:
         """
         self.ask_all("rest", timeout=START)
 
-    def ask_all(self, do: str, *, timeout: float = ROUND, **arguments: object) -> list[Message]:
-        """Ask all ranks the same and return their answers, by rank.
-
-        All are listened to at once: who is gone is heard of before those that wait for it.
-
-        Args:
-            do: The name of a handler.
-            timeout: Seconds to wait for the last answer.
-            **arguments: What else the request says; JSON's types.
-
-        Raises:
-            ChildError: A rank is gone, failed or took too long; those that are gone are named first.
-        """
+    def ask_all(
+        self, do: str, *, timeout: float | None = None, **arguments: object
+    ) -> list[Message]:
+        """Ask all ranks the same (`Group.ask_all`); whether that ever failed is remembered."""
         try:
-            for rank in self.processes:
-                rank.send({"do": do, **arguments})
-            return receive_all(self.processes, timeout=timeout, settle=SETTLE)
+            return super().ask_all(do, timeout=timeout, **arguments)
         except ChildError:
             self.failed = True
             raise
