@@ -50,8 +50,7 @@ class Ranks(Group):
 
     Attributes:
         world: How many ranks there are.
-        failed: A request has failed, so that nobody knows what the ranks still wait for: whoever shares them
-            with others starts new ones.
+        failed: A request to all has failed, so that nobody knows what they still wait for.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ def sharing(shared: R, start: Callable[[], R]) -> Iterator[R]:
     Raises:
         ChildError: The test's own failed or took too long.
     """
-    if shared.failed:
+    if shared.failed or any(rank.gone or rank.late for rank in shared.processes):
         with start() as own:
             own.join()
             yield own

@@ -145,4 +145,4 @@ def test_machine_that_is_never_quiet_gets_twice_the_rounds_at_most(
 
 def test_too_few_rounds_are_refused(machine: Machine, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="at least 3 are needed"):
-        of_suite(tmp_path).of_number(2, lambda paths, wanted: 0)
+        of_suite(tmp_path).of_number(2, lambda paths, wanted: [])
