@@ -20,7 +20,7 @@ class Pair:
         peer: What it is held against.
         ours: Returns our value of one turn, larger is better unless the ratio is to be near one.
         theirs: Returns theirs.
-        low: Least median ratio that is wanted.
+        low: Least median ratio that is wanted; 0 where none is.
         high: Largest one.
     """
 
@@ -28,7 +28,7 @@ class Pair:
     peer: str
     ours: Take
     theirs: Take
-    low: float
+    low: float = 0.0
     high: float = float("inf")
 
 
