@@ -225,7 +225,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     # A loss of 5 % is the practical threshold: just beyond it a card fails, at it it is MARGINAL.
     "a card 5 % slow": Condition(
-        code=1, says="copy is 95.09 GB/s, expected 100.2 GB/s: 5 % slower", environment={"FACTOR": "0.949"}
+        code=1, says="copy is 95.09 GB/s, expected 100.2 GB/s: 5.1 % slower", environment={"FACTOR": "0.949"}
     ),
     "less memory": present(1, "gpu3.memory 75161927680", "memory is 70.0 GiB, expected 79.6 GiB"),
     "hang in NVML": struck(20, "gpu3.hang.nvmlDeviceGetFieldValues 600", "card is silent"),
