@@ -42,7 +42,7 @@ def main(about: str) -> int:
         f"{THREADS} threads, {arguments.rounds} rounds in turns; ratio = ours / theirs, of rounds"
     )
     print(
-        f"{'quantity':<34}{'beside':<28}{'ours':>12}{'theirs':>12}{'median':>9}{'quartiles':>16}"
+        f"{'quantity':<34}{'beside':<28}{'ours':>12}{'theirs':>12}{'median':>9}{'quartiles':>18}"
         f"{'spread of ours':>16}{'of theirs':>11}  wanted"
     )
     missed = 0
@@ -76,9 +76,12 @@ def show(pair: Pair, rounds: int) -> bool:
     wanted = f">= {pair.low:g}" if pair.high == float("inf") else f"{pair.low:g} to {pair.high:g}"
     wanted = wanted if pair.low else "-"
     own, other = spread(ours), spread(theirs)
+    ratio = (
+        f"{middle:>9.3g}{f'{low:.3g} to {high:.3g}':>18}" if pair.alike else f"{'-':>9}{'-':>18}"
+    )
     print(
         f"{pair.name:<34}{pair.peer:<28}{statistics.median(ours):>12.4g}{statistics.median(theirs):>12.4g}"
-        f"{middle:>9.3f}{f'{low:.3f} to {high:.3f}':>16}{own:>16.1%}{other:>11.1%}"
+        f"{ratio}{own:>16.1%}{other:>11.1%}"
         f"  {wanted}{'' if held else '  MISSED'}",
         flush=True,
     )

@@ -22,6 +22,7 @@ class Pair:
         theirs: Returns theirs.
         low: Least median ratio that is wanted; 0 where none is.
         high: Largest one.
+        alike: The two count the same; else their ratio says nothing.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Pair:
     theirs: Take
     low: float = 0.0
     high: float = float("inf")
+    alike: bool = True
 
 
 class NotHere(RuntimeError):

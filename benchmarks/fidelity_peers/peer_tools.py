@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 THREADS = len(os.sched_getaffinity(0))
 SIZE = 1024  # of the products, as in smoke
 TURN = 1  # seconds of a tool's turn: some take whole ones only
+PASSES = 5  # seconds for stress-ng's stream, which tells no rate of fewer than a few passes
 STARTING = 60.0  # seconds for a tool to begin and end
 FILE = 512 << 20  # bytes of the file that both disk benchmarks read: more than a drive's own cache
 MIB, MEGA = 1 << 20, 1e6
@@ -158,7 +159,9 @@ def sysbench() -> Iterator[list[Pair]]:
 
     pairs = [
         Pair("reading memory, bytes/s", "sysbench memory", rate(read.run, read.bytes), memory),
-        Pair("whole numbers, rate by itself", "sysbench cpu, events/s", whole_numbers(), primes),
+        Pair(
+            "whole numbers, each in its own", "sysbench cpu", whole_numbers(), primes, alike=False
+        ),
     ]
     with (
         tempfile.TemporaryDirectory(prefix="anubis-fidelity-") as name,
@@ -207,7 +210,7 @@ def disk(tool: str, folder: Path) -> Iterator[list[Pair]]:
         yield [
             Pair(
                 name,
-                f"sysbench fileio, {' '.join(direct) or 'buffered'}"[:27],
+                f"sysbench fileio, {'direct' if direct else 'buffered'}",
                 through,
                 theirs(*direct),
             ),
@@ -228,18 +231,19 @@ def stress_ng() -> Iterator[list[Pair]]:
     gemm = Gemm(SIZE, "float32", torch.device("cpu"))
     side = 256  # of its matrices: those of three fit into a second-level cache
 
-    def stressor(*options: str) -> list[str]:
-        return [tool, *options, "--timeout", f"{TURN}s", "--metrics"]
+    def stressor(seconds: int, *options: str) -> list[str]:
+        return [tool, *options, "--timeout", f"{seconds}s", "--metrics"]
 
     def stream() -> float:
-        # Its own size follows the last-level cache; an instance says what it read and what it wrote.
-        command = stressor("--stream", str(THREADS))
+        # Arrays of four times the cache, of which each instance has its part; it says what it read and wrote.
+        part = str(read_caches().last_total // THREADS)
+        command = stressor(PASSES, "--stream", str(THREADS), "--stream-l3-size", part)
         pattern = r"memory rate: (\d[\d.]*) MB read/sec, (\d[\d.]*) MB write/sec"
         return sum(told(command, pattern)) * MEGA
 
     def matrix() -> float:
         command = stressor(
-            "--matrix", str(THREADS), "--matrix-method", "prod", "--matrix-size", str(side)
+            TURN, "--matrix", str(THREADS), "--matrix-method", "prod", "--matrix-size", str(side)
         )
         # The table's columns: operations, three times, and operations a second of real time.
         operations = told(command, r"matrix +\d+ +[\d.]+ +[\d.]+ +[\d.]+ +(\d[\d.]*)")[0]
