@@ -356,9 +356,15 @@ What changes with the profile is named as the module names it: bytes, seconds or
 Four probes are asked of the set, and each benchmark must pass those that apply to it:
 
 - **work**: given twice the work, it reports the same rate, or twice the time; what it counts is what is done.
-- **link**: behind a link of a hidden rate (a network's, which can be shaped) it reports that rate.
-- **core**: with one core busy elsewhere, the run says so and rejects nobody, or the value shows it.
+- **link**: behind a link of a hidden rate it reports that rate; asked of what crosses a network, which can be
+  shaped. Links between cards cannot: there one pair is held against its neighbours.
+- **core**: with one core busy elsewhere, the run says so and rejects nobody, or the value shows it; asked of
+  all that the host computes or times. What a card times by its own clock does not see the host's cores, and
+  bits do not hang on time.
 - **bit**: one bit flipped in what it computes, moves or stores makes it fail.
+
+`benchmarks/faults.py` plays a core that is busy, one that is half taken, a link at .5 and .9 of its rate, and
+flipped bits.
 """
 
 
