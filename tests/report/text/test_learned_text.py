@@ -50,8 +50,15 @@ def test_sick_nodes_are_named_with_metric_device_loss_and_what_to_type() -> None
 
 
 def test_judging_says_the_same_of_such_a_node_that_it_accepts() -> None:
-    check = SelfCheck(nodes=9, rejected=1, sick=2, rate=0.0, upper=0.04, holds=True,
-                      unlike=(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False)))  # fmt: skip
+    check = SelfCheck(
+        nodes=9,
+        rejected=1,
+        sick=2,
+        rate=0.0,
+        upper=0.04,
+        holds=True,
+        unlike=(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False)),
+    )
     baseline = Baseline(hardware_class="c", criteria=(), created="2026-01-01", self_check=check)
     line = accepted_unlike({"n1", "n7"}, [baseline])
     assert line == (
