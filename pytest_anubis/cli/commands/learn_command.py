@@ -23,7 +23,7 @@ from pytest_anubis.cli.shared.arguments import (
     add_store,
     explain,
 )
-from pytest_anubis.cli.shared.class_split import facts_of, split_classes
+from pytest_anubis.cli.shared.class_split import class_lines, facts_of, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
@@ -225,6 +225,7 @@ def _spoiled(runs: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
 
 def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = False) -> int:
     runs = split_classes(_read(paths), options.split)
+    say(*class_lines(runs))
     by_class: dict[str, list[Population]] = {}
     names = {population.metric.name for population in runs.populations}
     for name in options.without:
