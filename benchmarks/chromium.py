@@ -1,4 +1,4 @@
-"""A real headless Chromium by its debugging pipe, with the standard library alone: pages are opened and measured."""
+"""A real headless Chromium by its debugging pipe and the standard library: pages are opened and measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ _FLAGS = (
 
 def chromium() -> str | None:
     """Return the program's place, None where there is none."""
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    return (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
 
 
 class Browser:
@@ -40,7 +44,15 @@ class Browser:
         # The pipe's ends have the numbers 3 and 4 in the browser; a shell gives them these.
         shell = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
         self._process = subprocess.Popen(
-            ["bash", "-c", shell, program, *_FLAGS, f"--user-data-dir={self._folder}", "about:blank"],
+            [
+                "bash",
+                "-c",
+                shell,
+                program,
+                *_FLAGS,
+                f"--user-data-dir={self._folder}",
+                "about:blank",
+            ],
             pass_fds=(theirs_in, theirs_out),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -59,7 +71,10 @@ class Browser:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -127,7 +142,9 @@ class Browser:
             raise RuntimeError(str(told["exceptionDetails"]))
         return told["result"].get("value")
 
-    def look(self, path: Path, *, width: int, height: int, dark: bool = False, whole: bool = False) -> None:
+    def look(
+        self, path: Path, *, width: int, height: int, dark: bool = False, whole: bool = False
+    ) -> None:
         """Write a picture of the page.
 
         Args:

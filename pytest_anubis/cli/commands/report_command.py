@@ -65,8 +65,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="SOURCE",
-        help="write the pages of a whole fleet into the folder --html: imports and folders of runs, judged as "
-        "'anubis judge' does; the page to open is its index.html",
+        help="write the pages of a whole fleet into the folder --html: imports and folders of runs, judged "
+        "as 'anubis judge' does; the page to open is its index.html",
     )
     parser.add_argument(
         "--nodes-file",

@@ -23,7 +23,7 @@ REGISTER = "nodes.csv"
 """Name of a table of nodes that is read where it lies beside collected runs."""
 _NO_TRAITS = ("node", "class", "since", "state", "on", "note", "serial")
 """Columns of a register that are no traits: they are each node's own, or change from day to day."""
-_FIRST = ("rack", "batch")
+FIRST = ("rack", "batch")
 """Traits that operators look for first: they have the first columns."""
 MOST_VALUES = 400
 """Most values of a trait; a column with more is a name."""
@@ -137,4 +137,4 @@ def telling_traits(
             1 < len(found) <= min(MOST_VALUES, sizes[key] / 2) for key, found in by_class.items()
         )
     ]
-    return (*(n for n in _FIRST if n in telling), *(n for n in telling if n not in _FIRST))
+    return (*(n for n in FIRST if n in telling), *(n for n in telling if n not in FIRST))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
 
 DRAWN = 12
-"""Most measurements drawn in a node's page, those that are not a plain PASS: a fleet has thousands of pages."""
+"""Most measurements drawn in a node's page, those that are no plain PASS: a fleet has thousands of pages."""
 _HEAD = 4096
 """Bytes of a page in which its mark stands."""
 _NAME = 80

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.cli.site.fleet_source import FleetSource, telling_traits
+from pytest_anubis.cli.site.fleet_source import FIRST, FleetSource, telling_traits
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
@@ -23,6 +25,7 @@ from pytest_anubis.report.fleet.fleet_view import (
     FleetView,
     cell_kind,
 )
+from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
 from pytest_anubis.validator.surveying.metric_drift import metric_drifts
@@ -47,6 +50,8 @@ _STEPS = 1000
 """Steps of a similarity in a cell: a loss of a tenth of a per cent is told apart."""
 _NONE = 2 * _STEPS
 """Stands for no similarity: after all that have one."""
+_UNKNOWN = 2.0
+"""Similarity of a cell where nothing was compared, as in `CellKind`."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 
 
@@ -134,13 +139,19 @@ def fleet_view(source: FleetSource) -> FleetView:
         where = np.array([places[row.verdict.node, row.hardware_class]])
         cells.lower(where, column, np.atleast_1d(packed))
     kinds, table = cells.kinds()
-    metrics = _metrics(source, names, kinds, table)
+    metrics = _metrics(source, names, [row.hardware_class for row in rows], kinds, table)
     chosen = sorted(
         range(len(metrics)),
         key=lambda n: (-metrics[n].failed, -metrics[n].marginal, metrics[n].worst or 0, n),
     )
     traits = telling_traits(source.traits, rows)
     shifts, drifts = _survey(source, traits)
+    # What separates nodes is looked for first.
+    traits = tuple(
+        dict.fromkeys(
+            [*(name for name in FIRST if name in traits), *(one.trait for one in shifts), *traits]
+        )
+    )
     started = sorted(run.started for run in source.runs.runs if run.started)
     return FleetView(
         nodes=tuple(
@@ -194,31 +205,52 @@ def _fill(
 def _metrics(
     source: FleetSource,
     names: Mapping[Place, tuple[Metric, str]],
+    classes: Sequence[str],
     kinds: Sequence[CellKind],
     table: Sequence[Sequence[int]],
 ) -> list[FleetMetric]:
+    """Return the metrics in the order of `names`; `classes` has the hardware class of each of the nodes."""
     parts: dict[Place, list[ClassMetric]] = {}
     for columns in source.judged.columns:
         key = (columns.population.benchmark, columns.population.metric.name)
         parts.setdefault(key, []).append(_class_metric(source, columns))
-    found = []
     codes = np.array(table, dtype=np.int64).reshape(len(table), len(names))
-    outcomes = np.array([kind.outcome for kind in kinds] + [""])
-    alike = np.array([kind.similarity for kind in kinds] + [2.0])
+    outcomes = np.array([*(kind.outcome for kind in kinds), ""])
+    alike = np.array([*(kind.similarity for kind in kinds), _UNKNOWN])
+    of_class = np.array(classes)
+    often = Counter(name for _, name in names)
+    found = []
     for number, (key, (metric, component)) in enumerate(names.items()):
-        of, worst = outcomes[codes[:, number]], float(alike[codes[:, number]].min())
+        of, low = outcomes[codes[:, number]], alike[codes[:, number]]
+
+        test = short(key[0]).rpartition("::")[2]
         found.append(
             FleetMetric(
                 benchmark=key[0],
                 metric=metric,
                 component=component,
-                classes=tuple(parts.get(key, ())),
-                failed=int((of == Outcome.FAIL.value).sum()),
-                marginal=int((of == Outcome.MARGINAL.value).sum()),
-                worst=None if worst > 1 or metric.better == "equal" else worst,
+                label=key[1] if often[key[1]] == 1 else f"{key[1]} {test}",
+                classes=tuple(
+                    replace(part, **_counts(metric, of[here], low[here]))
+                    for part in parts.get(key, ())
+                    for here in (of_class == part.hardware_class,)
+                ),
+                **_counts(metric, of, low),
             )
         )
     return found
+
+
+def _counts(
+    metric: Metric, outcomes: npt.NDArray[np.str_], alike: npt.NDArray[np.float64]
+) -> dict[str, Any]:
+    """Return how many nodes fail and are MARGINAL, and the lowest similarity, None where there is none."""
+    worst = float(alike.min(initial=_UNKNOWN))
+    return {
+        "failed": int((outcomes == Outcome.FAIL.value).sum()),
+        "marginal": int((outcomes == Outcome.MARGINAL.value).sum()),
+        "worst": None if worst > 1 or metric.better == "equal" else worst,
+    }
 
 
 def _class_metric(source: FleetSource, columns: JudgedColumns) -> ClassMetric:

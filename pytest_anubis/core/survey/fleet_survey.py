@@ -18,7 +18,8 @@ class ShiftedMetric:
         similarity: Typical value of these nodes to that of the others, below 1.
         worse: Whether these nodes are the worse ones, else the better ones.
         apart: Chance that one of them is worse (better) than one of the others: 1 is complete separation.
-        chance: Chance of such a separation where the trait has nothing to do with it, over all that was tried.
+        chance: Chance of such a separation where the trait has nothing to do with it, over all that was
+            tried.
     """
 
     benchmark: str

@@ -1,4 +1,4 @@
-"""The page of a fleet: in short, the heat map, what separates nodes, time, components, yield, metrics, costs."""
+"""The page of a fleet: in short, heat map, what separates nodes, time, components, yield, metrics, costs."""
 
 from __future__ import annotations
 

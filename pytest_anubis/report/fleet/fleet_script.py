@@ -56,12 +56,13 @@ function cell(i,j,late){
 }
 function head(){
  let out='<tr><th scope="col">node</th><th scope="col">decision</th>';
- for(let k=0;k<D.columns;k++)out+=`<th scope="col">${esc(D.traits[k])}</th>`;
+ for(let k=0;k<D.columns;k++)out+=`<th scope="col" class="t">${esc(D.traits[k])}</th>`;
  columns.forEach((j,at)=>{
   const name=esc(M[j][0]),by=f.order.value==='m'+j;
   const linked=M[j][2]?`<a href="${esc(M[j][2])}">${name}</a>`:name;
-  out+=`<th scope="col" class="m${at>=D.printed?' late':''}"${by?' aria-sort="ascending"':''} title="${esc(M[j][1])}">`+
-  `<div>${linked}</div><button type="button" tabindex="-1" data-m="${j}" aria-label="worst by ${name} first">`+
+  out+=`<th scope="col" class="m${at>=D.printed?' late':''}"${by?' aria-sort="ascending"':''} `+
+  `title="${esc(M[j][1])}"><div>${linked}</div><button type="button" tabindex="-1" data-m="${j}" `+
+  `aria-label="worst by ${name} first">`+
   `${by?'\u25bc':'\u25bd'}</button></th>`;
  });
  table.tHead.innerHTML=out+'</tr>';
@@ -74,7 +75,7 @@ function rows(){
   const n=N[i],d=D.decisions[n[1]];
   const name=n[3]?`<a href="${esc(n[3])}">${esc(n[0])}</a>`:esc(n[0]);
   let out=`<tr><th scope="row">${name}</th><td><span class="verdict ${d}">${d}</span></td>`;
-  for(let k=0;k<D.columns;k++)out+=`<td>${esc(n[4][k])}</td>`;
+  for(let k=0;k<D.columns;k++)out+=`<td class="t">${esc(n[4][k])}</td>`;
   columns.forEach((j,at)=>{out+=cell(i,j,at>=D.printed?' late':'');});
   return out+'</tr>';
  }).join('');
@@ -109,7 +110,8 @@ table.addEventListener('keydown',e=>{
  if(e.key==='Enter'&&e.target===at&&at.dataset.n&&N[at.dataset.n][3]){
   location.href=(at.querySelector('a')||{href:N[at.dataset.n][3]}).href;return;}
  if(!step)return;
- const row=table.rows[at.parentNode.rowIndex+step[0]],next=row&&row.parentNode===body&&row.cells[at.cellIndex+step[1]];
+ const row=table.rows[at.parentNode.rowIndex+step[0]];
+ const next=row&&row.parentNode===body&&row.cells[at.cellIndex+step[1]];
  if(!next)return;
  e.preventDefault();
  const to=next.querySelector('a')||next;
@@ -128,6 +130,7 @@ addEventListener('hashchange',goto);
 for(const sorted of document.querySelectorAll('table.sortable')){
  const heads=[...sorted.tHead.rows[0].cells],part=sorted.tBodies[0];
  heads.forEach((th,k)=>{
+  if(!th.textContent)return;
   const button=document.createElement('button');button.type='button';
   button.append(...th.childNodes);th.append(button);
   button.addEventListener('click',()=>{

@@ -1,4 +1,4 @@
-"""The style of a fleet's pages on top of the dossier's: shades of cells, the boxes on top, what is printed."""
+"""The style of a fleet's pages on top of the dossier's: shades of cells, boxes on top, what is printed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ border-radius:.3em;background:Field;color:FieldText;min-height:2.1em;max-width:1
 .anubis .heat :is(td,th){{padding:.18em .45em;border-right:1px solid var(--line);white-space:nowrap;
 vertical-align:middle}}
 .anubis .heat td.c{{text-align:center;min-width:3.3em;padding:.18em .2em;cursor:pointer}}
-.heat td.FAIL{{font-weight:700}}.heat td.c a{{text-decoration:none}}.heat td.c a:hover{{text-decoration:underline}}
+.heat td.FAIL{{font-weight:700}}.heat td.c a{{text-decoration:none}}
+.heat td.c a:hover{{text-decoration:underline}}
 .heat thead th{{position:sticky;top:0;z-index:2;background:var(--paper);vertical-align:bottom}}
 .heat thead th.m{{height:13em;font-weight:400}}
 .heat thead th.m div{{writing-mode:vertical-rl;transform:rotate(180deg);max-height:12em;overflow:hidden;
@@ -55,9 +56,11 @@ text-align:left;max-width:14em;overflow:hidden;text-overflow:ellipsis}}
 .legend span{{display:inline-block;padding:.1em .6em;margin:.1em .3em .1em 0;border:1px solid var(--line)}}
 .bar{{display:inline-block;height:.8em;background:#0072b2;vertical-align:baseline;margin-right:.4em}}
 .bar.bad{{background:#b3400b}}.bar.open{{background:#7f5a00}}.bar.good{{background:#00704f}}
-.sortable button{{font:inherit;font-weight:600;border:0;background:none;color:inherit;padding:0;cursor:pointer;
-text-align:inherit}}
-[aria-sort=ascending]>button::after{{content:' \\2191'}}[aria-sort=descending]>button::after{{content:' \\2193'}}
+.sortable button{{font:inherit;font-weight:600;border:0;background:none;color:inherit;padding:0;
+cursor:pointer;text-align:inherit}}
+[aria-sort=ascending]>button::after{{content:' \\2191'}}
+[aria-sort=descending]>button::after{{content:' \\2193'}}
+.fans figure{{margin:0}}
 .names{{columns:12em;font-size:.9em}}
 .map{{width:100%;height:auto;image-rendering:pixelated;border:1px solid var(--line);display:block;
 background:var(--paper)}}
@@ -65,9 +68,12 @@ body.anubis{{--paper:#ffffff}}{_shades(LIGHT, LIGHT_TEXT)}
 @media (prefers-color-scheme:dark){{body.anubis{{--paper:#16181b}}:focus-visible{{outline-color:#8ec7f0}}
 .bar{{background:#5fb3e8}}.bar.bad{{background:#f0894a}}.bar.open{{background:#e0b040}}
 .bar.good{{background:#35c198}}{_shades(DARK, DARK_TEXT)}}}
-@media (max-width:40em){{.tools label,.tools :is(input,select){{width:100%}}.grid{{max-height:75vh}}
+@media (max-width:40em){{.tools{{display:grid;grid-template-columns:1fr 1fr}}
+.tools :is(input,select){{width:100%}}.grid{{max-height:80vh}}.heat .t{{display:none}}
+.heat thead th.m{{height:9em}}.heat thead th.m div{{max-height:8em}}
 .heat :is(tbody th,thead th:first-child){{max-width:8em}}}}
-@media print{{body.anubis{{--paper:#fff}}.tools,.pages button,nav,.skip,.heat thead th.m button{{display:none}}
+@media print{{body.anubis{{--paper:#fff}}
+.tools,.pages button,nav,.skip,.heat thead th.m button{{display:none}}
 .grid{{overflow:visible;max-height:none}}.heat :is(th,td){{position:static!important}}
 .heat .late{{display:none}}
 .heat td.c,.bar{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}

@@ -1,4 +1,4 @@
-"""Tables below the heat map: what separates nodes, time, components, yield, metrics with their power, costs."""
+"""Tables below the heat map: what separates nodes, time, components, yield, power of metrics, costs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pytest_anubis.core.metric import loss_text, size_text
 from pytest_anubis.core.survey.fleet_survey import MetricDrift
 from pytest_anubis.core.verdict import Decision, Outcome
-from pytest_anubis.report.fleet.fleet_view import FleetMetric, FleetView
+from pytest_anubis.report.fleet.fleet_view import ClassMetric, FleetMetric, FleetView
 from pytest_anubis.report.fleet.glance import (
     NO_DATES,
     drift_text,
@@ -49,8 +49,8 @@ def shifts_section(view: FleetView) -> str:
     heads = ("trait", "class", "nodes", "they are", "in what", "apart", "cannot be told from")
     return (
         "<h2 id='shifts'>What separates nodes</h2><p>A trait is named where its nodes stand apart from the "
-        "others of their class by more than chance. <i>Apart</i> is the chance that one of them is worse than "
-        "one of the others: 100 % is complete separation.</p>"
+        "others of their class by more than chance. <i>Apart</i> is the chance that one of them is worse "
+        "than one of the others: 100 % is complete separation.</p>"
         + table(heads, rows, numbers=(2, 5), label="traits that separate nodes")
     )
 
@@ -81,7 +81,8 @@ def _drift(drift: MetricDrift) -> str:
     name = f"{drift.metric.name}, {drift.hardware_class or 'no class'}"
     words = drift_text(drift) if drift.drifts else "does not drift"
     plot = drift_plot(drift.moments, label=f"{name}: {words}")
-    return f"<figure class='case'><figcaption><b>{html.escape(name)}</b>: {html.escape(words)}</figcaption>{plot}</figure>"
+    caption = f"<b>{html.escape(name)}</b>: {html.escape(words)}"
+    return f"<figure class='case'><figcaption>{caption}</figcaption>{plot}</figure>"
 
 
 def components_section(view: FleetView) -> str:
@@ -167,20 +168,20 @@ def metrics_section(view: FleetView) -> str:
     )  # fmt: skip
     return (
         "<h2 id='metrics'>Metrics: distributions and power</h2><p>Each metric leads to its distribution in "
-        "every class. <i>Finds a loss of</i> is the power of its criterion: the smallest uniform loss that it "
-        "finds in 95 % of cases.</p>"
+        "every class. <i>Finds a loss of</i> is the power of its criterion: the smallest uniform loss that "
+        "it finds in 95 % of cases.</p>"
         + table(heads, rows, numbers=(3, 4, 5, 6, 7, 8), label="metrics")
     )
 
 
 def _metric_rows(one: FleetMetric, drifts: dict[tuple[str, str], MetricDrift]) -> Iterable[str]:
     metric = one.metric
-    name = html.escape(f"{metric.name} ({short(one.benchmark).rpartition('::')[2]})")
+    name = html.escape(one.label)
     linked = f"<a href='{one.link}'>{name}</a>" if one.link else name
     drift = drifts.get((one.benchmark, metric.name))
     moved = "" if drift is None or not drift.moments else drift.size if drift.drifts else "steady"
-    lost = "-" if one.worst is None else loss_text(one.worst, metric.better, metric.unit)
     for part in one.classes:
+        lost = "-" if part.worst is None else loss_text(part.worst, metric.better, metric.unit)
         every = sorted([*part.healthy, *part.bad.values()])
         if every:
             last = len(every) - 1
@@ -197,18 +198,23 @@ def _metric_rows(one: FleetMetric, drifts: dict[tuple[str, str], MetricDrift]) -
             f"<tr><th scope='row'>{linked}</th><td>{html.escape(one.component)}</td>"
             f"<td>{html.escape(part.hardware_class + group)}</td>{blocks.number(typical)}"
             f"{blocks.number(spread)}<td class='n' data-v='{-1 if finds is None else finds:.6g}'>{power}</td>"
-            f"{_number(one.failed)}{_number(one.marginal)}"
-            f"<td class='n' data-v='{-1.0 if one.worst is None else 1 - one.worst:.6g}'>{html.escape(lost)}</td>"
+            f"{_number(part.failed)}{_number(part.marginal)}"
+            f"<td class='n' data-v='{_lost(part):.6g}'>{html.escape(lost)}</td>"
             f"<td>{html.escape(moved)}</td></tr>"
         )
+
+
+def _lost(part: ClassMetric) -> float:
+    """Return by what the largest losses are sorted: those that are not known come first."""
+    return -1.0 if part.worst is None else 1 - part.worst
 
 
 def times_section(view: FleetView) -> str:
     """Return what validating cost, benchmark by benchmark."""
     if not view.times:
         return (
-            "<h2 id='times'>Time spent</h2><p>These runs do not say how long their tests took (imports, tables)."
-            "</p>"
+            "<h2 id='times'>Time spent</h2><p>These runs do not say how long their tests took (imports, "
+            "tables).</p>"
         )
     whole = sum(one.seconds for one in view.times)
     most = max(one.seconds for one in view.times) or 1.0
@@ -221,10 +227,8 @@ def times_section(view: FleetView) -> str:
         for one in view.times
     ]
     heads = ("benchmark", "component", "time", "", "tests", "per node")
-    return (
-        f"<h2 id='times'>Time spent</h2><p>{duration_text(whole)} of tests on {count_text(len(view.nodes), 'node')}."
-        f"</p>{table(heads, rows, numbers=(2, 4, 5), label='time spent by benchmark')}"
-    )
+    told = f"{duration_text(whole)} of tests on {count_text(len(view.nodes), 'node')}"
+    return f"<h2 id='times'>Time spent</h2><p>{told}.</p>{table(heads, rows, numbers=(2, 4, 5), label='time spent by benchmark')}"
 
 
 def table(heads: Sequence[str], rows: Sequence[str], *, numbers: Sequence[int], label: str) -> str:

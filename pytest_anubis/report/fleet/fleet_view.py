@@ -1,4 +1,4 @@
-"""What the pages of a fleet show, as plain values: nodes, metrics, a cell for each pair, and what they share."""
+"""What the pages of a fleet show, as plain values: nodes, metrics, a cell for each pair, what they share."""
 
 from __future__ import annotations
 
@@ -112,7 +112,10 @@ class ClassMetric:
     Attributes:
         hardware_class: The class.
         group: Label of the comparable units; empty if there is none.
-        healthy: Medians of units that passed, in the metric's unit.
+        failed: Nodes of the class that fail by the metric.
+        marginal: Nodes of the class that are MARGINAL by it.
+        worst: Lowest similarity of the class; None where nothing was compared.
+        healthy: Medians of samples that passed, in the metric's unit.
         bad: Unit -> median, of those that are FAIL or MARGINAL, the worst first.
         criterion: What they were held against; None without one.
         limit: Median at which a unit would just be rejected; None where nothing tells.
@@ -120,6 +123,9 @@ class ClassMetric:
 
     hardware_class: str
     group: str = ""
+    failed: int = 0
+    marginal: int = 0
+    worst: float | None = None
     healthy: Sequence[float] = ()
     bad: Mapping[str, float] = field(default_factory=dict)
     criterion: Criterion | None = None
@@ -134,6 +140,7 @@ class FleetMetric:
         benchmark: Benchmark id.
         metric: The metric.
         component: The part of the node that it speaks of.
+        label: What it is called: its name, with its test where another metric has the same name.
         link: Its page's place beside the page of the fleet.
         classes: How it is distributed, by class.
         failed: Nodes that fail by it.
@@ -144,6 +151,7 @@ class FleetMetric:
     benchmark: str
     metric: Metric
     component: str
+    label: str
     link: str = ""
     classes: tuple[ClassMetric, ...] = ()
     failed: int = 0

@@ -1,4 +1,4 @@
-"""The heat map of nodes and metrics: a real table of the worst nodes, and the data of all for the page's script."""
+"""The heat map of nodes and metrics: a real table of the worst nodes, and the data of all."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from pytest_anubis.report.fleet.fleet_view import (
     FINE,
     LEVELS,
     CellKind,
-    FleetMetric,
     FleetNode,
     FleetView,
 )
 from pytest_anubis.report.pages import html_blocks as blocks
-from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.text.numbers import count_text, percent
 
 ROWS = 50
@@ -59,7 +57,7 @@ def data_block(view: FleetView) -> str:
         "columns": len(columns_of(view)),
         "kinds": [[kind.outcome, kind.short, kind.text, kind.level] for kind in view.kinds],
         "metrics": [
-            [name_of(one), f"{one.benchmark} {one.metric.name} {one.component}", one.link]
+            [one.label, f"{one.benchmark} {one.metric.name} {one.component}", one.link]
             for one in view.metrics
         ],
         "nodes": [
@@ -92,18 +90,12 @@ def columns_of(view: FleetView) -> Sequence[str]:
     return view.traits[:COLUMNS]
 
 
-def name_of(metric: FleetMetric) -> str:
-    """Return what a metric is called in a heading: its name, with its test where the name is not enough."""
-    test = short(metric.benchmark).rpartition("::")[2]
-    return f"{metric.metric.name} ({test})" if test else metric.metric.name
-
-
 def _told(view: FleetView) -> str:
     bad = sum(bool(one.failed) for one in view.metrics)
+    counted = f"{count_text(len(view.nodes), 'node')} and {count_text(len(view.metrics), 'metric')}"
     return (
-        f"{count_text(len(view.nodes), 'node')} and {count_text(len(view.metrics), 'metric')}, outliers first: "
-        f"rejected nodes on top, the {bad} metrics that somebody fails on the left. A cell leads to the node's "
-        "dossier, a heading to the metric's distribution. Arrow keys walk from cell to cell."
+        f"{counted}, outliers first: rejected nodes on top, the {bad} metrics that some node fails on the "
+        "left. A cell leads to the node's dossier, a heading to the metric's distribution. Arrow keys walk from cell to cell."
     )
 
 
@@ -127,7 +119,7 @@ def _tools(view: FleetView) -> str:
         f"<option value='t{n}'>{html.escape(t)}</option>" for n, t in enumerate(view.traits)
     )
     groups = "".join(
-        f"<option value='m{n}'>{html.escape(name_of(one))}</option>"
+        f"<option value='m{n}'>{html.escape(one.label)}</option>"
         for n, one in enumerate(view.metrics)
     )
     return (
@@ -171,10 +163,12 @@ def _first(view: FleetView) -> str:
 
 
 def _head(view: FleetView) -> str:
-    traits = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in columns_of(view))
+    traits = "".join(
+        f"<th scope='col' class='t'>{html.escape(name)}</th>" for name in columns_of(view)
+    )
     metrics = []
     for number, one in enumerate(view.metrics):
-        name = html.escape(name_of(one))
+        name = html.escape(one.label)
         linked = f"<a href='{one.link}'>{name}</a>" if one.link else name
         late = " late" if number >= PRINTED else ""
         metrics.append(
@@ -191,7 +185,7 @@ def _rows(view: FleetView) -> Iterable[str]:
         name = html.escape(node.name)
         linked = f"<a href='{node.link}'>{name}</a>" if node.link else name
         traits = "".join(
-            f"<td>{html.escape(node.traits.get(t, ''))}</td>" for t in columns_of(view)
+            f"<td class='t'>{html.escape(node.traits.get(t, ''))}</td>" for t in columns_of(view)
         )
         inner = "".join(_cell(view.kinds, node, number, kind) for number, kind in enumerate(cells))
         badge = blocks.badge(node.row.verdict.decision.value)

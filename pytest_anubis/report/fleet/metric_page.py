@@ -1,4 +1,4 @@
-"""The page of one metric: its distribution in every class, over time, what separates nodes by it, who is slow."""
+"""The page of one metric: its distribution by class, over time, what separates nodes by it, who is slow."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pytest_anubis.report.fleet.fleet_style import FLEET
 from pytest_anubis.report.fleet.fleet_tables import table
 from pytest_anubis.report.fleet.fleet_view import ClassMetric, FleetMetric, FleetView
 from pytest_anubis.report.fleet.glance import drift_text, shift_name
+from pytest_anubis.report.fleet.heat_map import columns_of
 from pytest_anubis.report.pages import html_blocks as blocks
-from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.pages.style_sheets import BLOCKS, LARGE_PLOTS, PAGE
 from pytest_anubis.report.plots.fleet_plots import drift_plot, units_plot
 from pytest_anubis.report.text.numbers import count_text, value_text
@@ -50,7 +50,7 @@ def metric_page(view: FleetView, number: int) -> str:
         _drifts(view, one),
         _slow(view, number),
     ]
-    title = f"{metric.name} ({short(one.benchmark)}) in the fleet"
+    title = f"{one.label} in the fleet"
     return blocks.document(title, BLOCKS + PAGE + FLEET + LARGE_PLOTS, "".join(body))
 
 
@@ -122,7 +122,7 @@ def _slow(view: FleetView, number: int) -> str:
     found.sort(key=lambda pair: pair[0])
     if not found:
         return ""
-    shown = [name for name in view.traits][:3]
+    shown = list(columns_of(view))
     rows = []
     for code, node in found[:ROWS]:
         kind, anchor = view.kinds[code], node.anchors.get(number, "")

@@ -75,7 +75,7 @@ _HELP = (
 
 
 def run_page(
-    record: RunRecord, baseline: Baseline | None = None, *, drawn: int = PLOTS, home: str = ""
+    record: RunRecord, baseline: Baseline | None = None, *, drawn: int | None = None, home: str = ""
 ) -> str:
     """Return the page of one run.
 
@@ -83,11 +83,13 @@ def run_page(
         record: The run, complete or cut short.
         baseline: For the expected distributions in the plots and where they come from; the verdicts
             do not need it.
-        drawn: Measurements with plots, the worst first; the metrics of the others stand in the table only.
+        drawn: Measurements with plots, the worst first; the others stand in the table only. None draws as
+            many as a page can hold.
         home: Place of the page of the whole fleet that this one belongs to; empty if there is none.
     """
     verdict = record.node_verdict
     decision = verdict.decision.value if verdict else "not judged"
+    drawn = PLOTS if drawn is None else min(drawn, PLOTS)
     cases = cases_of(record.measurements, record.told)
     body = [
         f"<nav aria-label='fleet'><a href='{home}'>the whole fleet</a></nav>" if home else "",

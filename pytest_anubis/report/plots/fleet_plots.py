@@ -40,7 +40,7 @@ def units_plot(
     limit: float | None = None,
     label: str = "",
 ) -> str:
-    """Return the medians of units as dots, one above the other by rank; bad ones are diamonds with a name.
+    """Return the medians of samples as dots, one above the other by rank; bad ones are diamonds with a name.
 
     Args:
         healthy: Medians of those that passed, any order.
@@ -99,7 +99,7 @@ def units_plot(
                 f"<path d='M{x} {y}L{x} {at}' stroke='{BAD}' stroke-opacity='.35'/>"
                 + text(x - 10 if near else x + 10, at, name, anchor="end" if near else "")
             )
-    counted = f"{len(good)} units passed" + (f", {len(out)} did not" if out else "")
+    counted = f"{len(good)} samples passed" + (f", {len(out)} did not" if out else "")
     parts.append(text(frame.left, 20, f"{counted}; dashed: expected"))
     return picture(frame.width, frame.height, label or counted, "".join(parts))
 

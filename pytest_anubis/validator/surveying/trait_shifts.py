@@ -1,4 +1,4 @@
-"""Which trait separates nodes of one class: a batch, a rack, a driver whose nodes are slower than the others."""
+"""Which trait separates nodes of one class: a batch, rack or driver whose nodes are slower."""
 
 from __future__ import annotations
 
