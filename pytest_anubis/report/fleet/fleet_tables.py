@@ -228,7 +228,8 @@ def times_section(view: FleetView) -> str:
     ]
     heads = ("benchmark", "component", "time", "", "tests", "per node")
     told = f"{duration_text(whole)} of tests on {count_text(len(view.nodes), 'node')}"
-    return f"<h2 id='times'>Time spent</h2><p>{told}.</p>{table(heads, rows, numbers=(2, 4, 5), label='time spent by benchmark')}"
+    inner = table(heads, rows, numbers=(2, 4, 5), label="time spent by benchmark")
+    return f"<h2 id='times'>Time spent</h2><p>{told}.</p>{inner}"
 
 
 def table(heads: Sequence[str], rows: Sequence[str], *, numbers: Sequence[int], label: str) -> str:

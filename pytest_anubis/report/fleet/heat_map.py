@@ -95,7 +95,8 @@ def _told(view: FleetView) -> str:
     counted = f"{count_text(len(view.nodes), 'node')} and {count_text(len(view.metrics), 'metric')}"
     return (
         f"{counted}, outliers first: rejected nodes on top, the {bad} metrics that some node fails on the "
-        "left. A cell leads to the node's dossier, a heading to the metric's distribution. Arrow keys walk from cell to cell."
+        "left. A cell leads to the node's dossier, a heading to the metric's distribution. "
+        "Arrow keys walk from cell to cell."
     )
 
 
@@ -114,7 +115,7 @@ def _legend() -> str:
 
 def _tools(view: FleetView) -> str:
     decisions = "".join(f"<option>{decision.value}</option>" for decision in Decision)
-    classes = sorted({node.row.hardware_class for node in view.nodes})
+    classes = sorted({node.row.hardware_class for node in view.nodes} - {""})
     orders = "".join(
         f"<option value='t{n}'>{html.escape(t)}</option>" for n, t in enumerate(view.traits)
     )

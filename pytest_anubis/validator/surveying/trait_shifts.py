@@ -43,7 +43,7 @@ def trait_shifts(
     traits: Mapping[str, Mapping[str, str]],
     rejected: Collection[str] = (),
 ) -> list[TraitShift]:
-    """Return the traits whose nodes stand apart, the one that explains most first.
+    """Return the traits whose nodes stand apart, most clearly first.
 
     Every value of every trait is held against the other nodes of the class, metric by metric, by ranks (Mann
     and Whitney 1947), with all comparisons sharing the error rate (Bonferroni). What a trait explains is
