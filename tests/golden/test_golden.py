@@ -180,7 +180,18 @@ FLEETING = {
 """Keys of a run whose values differ from one time to the next."""
 
 NOT_OF_OLD = {
-    *("telemetry", "misuse", "busy", "environment", "left_out", "in_process", "devices", "cause"),
+    *(
+        "around",
+        "waited",
+        "telemetry",
+        "misuse",
+        "busy",
+        "environment",
+        "left_out",
+        "in_process",
+        "devices",
+        "cause",
+    ),
     *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest", "pace"),
     *("quiet_limits", "quiet_wait", "allowed_processes", "waivers"),
     *("brief", "junit", "other_machine", "split", "require", "absent", "part", "exposing", "tools"),

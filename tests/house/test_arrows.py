@@ -57,7 +57,7 @@ MAY_IMPORT = {
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first. A
 # shelf that has shelves of its own is named like a room, by its path.
 SHELVES = {
-    "core": ("field_types", "metric", "verdict", "waivers", "survey", "."),
+    "core": ("field_types", "metric", "verdict", "waivers", "survey", ".", "identity"),
     "validator": (
         "similarity",
         "changes",
@@ -79,7 +79,9 @@ SHELVES = {
         "samples",
         "importers",
         ".",
+        "fleet",
     ),
+    "store/history": ("tables", "engines", "database", "contents", "upkeep", "."),
     "report": ("text", "plots", "pages", "fleet", "export", "."),
     "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),
