@@ -63,7 +63,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fleet",
         nargs="+",
-        type=Path,
         metavar="SOURCE",
         help="write the pages of a whole fleet into the folder --html: imports and folders of runs, judged "
         "as 'anubis judge' does; the page to open is its index.html",
@@ -146,7 +145,7 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
                 f"{name} does not go with --fleet, which writes the pages of all nodes"
             )
     source = fleet_of(
-        options.fleet,
+        [collected_path(name, options.store) for name in options.fleet],
         _baselines(place),
         say,
         required=options.require,

@@ -118,6 +118,12 @@ table.addEventListener('keydown',e=>{
  if(to===next)next.tabIndex=-1;
  to.focus();next.scrollIntoView({block:'nearest',inline:'nearest'});
 });
+const strip=byId('strip');
+const under=e=>N[D.strip[Math.min(N.length-1,Math.max(0,Math.floor(e.offsetX/strip.clientWidth*N.length)))]];
+if(strip){
+ strip.addEventListener('mousemove',e=>{const n=under(e);strip.title=n[0]+' '+n[4].join(' ');});
+ strip.addEventListener('click',e=>{f.q.form.reset();f.q.value=under(e)[0];update();table.scrollIntoView();});
+}
 function goto(){
  const [name,rest]=location.hash.slice(1).split('?');
  if(name!=='map'||rest===undefined)return;

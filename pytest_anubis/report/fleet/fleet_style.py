@@ -62,8 +62,11 @@ cursor:pointer;text-align:inherit}}
 [aria-sort=descending]>button::after{{content:' \\2193'}}
 .fans figure{{margin:0}}
 .names{{columns:12em;font-size:.9em}}
-.map{{width:100%;height:auto;image-rendering:pixelated;border:1px solid var(--line);display:block;
-background:var(--paper)}}
+.whole{{margin:.6em 0}}.whole figcaption{{font-size:.86em}}
+.map{{width:100%;image-rendering:pixelated;border:1px solid var(--line);display:block;cursor:pointer}}
+.groups{{display:flex;list-style:none;padding:0!important;margin:0!important;font-size:.78em}}
+.groups li{{overflow:hidden;white-space:nowrap;text-overflow:ellipsis;border-left:1px solid #767676;
+padding-left:.2em}}
 body.anubis{{--paper:#ffffff}}{_shades(LIGHT, LIGHT_TEXT)}
 @media (prefers-color-scheme:dark){{body.anubis{{--paper:#16181b}}:focus-visible{{outline-color:#8ec7f0}}
 .bar{{background:#5fb3e8}}.bar.bad{{background:#f0894a}}.bar.open{{background:#e0b040}}

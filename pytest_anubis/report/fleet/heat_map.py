@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pytest_anubis.core.verdict import Decision
+from pytest_anubis.report.fleet.fleet_picture import fleet_picture, order_of
 from pytest_anubis.report.fleet.fleet_style import PRINTED
 from pytest_anubis.report.fleet.fleet_view import (
     FINE,
@@ -34,7 +35,8 @@ _ABSENT = "<td class='c h0'><span class='faint'>?</span></td>"
 def heat_section(view: FleetView) -> str:
     """Return the heat map with its tools: search, filters, order, pages."""
     return (
-        f"<h2 id='map'>Nodes and metrics</h2><p>{_told(view)}</p>{_legend()}{_tools(view)}"
+        f"<h2 id='map'>Nodes and metrics</h2><p>{_told(view)}</p>{_legend()}"
+        f"{fleet_picture(view, order_of(view))}{_tools(view)}"
         f"<p id='told' role='status'>{_first(view)}</p>"
         "<div class='grid' role='region' aria-label='heat map of nodes and metrics' tabindex='0'>"
         f"<table class='heat' id='heat'><caption class='skip'>Nodes in rows, metrics in columns, both the "
@@ -72,6 +74,7 @@ def data_block(view: FleetView) -> str:
             ]
             for node in view.nodes
         ],
+        "strip": order_of(view),
         "cells": [list(row) for row in view.cells],
     }
     return f"<script type='application/json' id='fleet'>{json_for_html(document)}</script>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-VOID = {"meta", "br", "input", "img", "link", "hr"}
+VOID = {"meta", "br", "input", "img", "link", "hr", "source"}
 NAMED = {"a", "button", "summary", "th", "label", "caption", "h1", "h2", "h3", "option", "title"}
 """Elements that say nothing without a text."""
 
