@@ -145,7 +145,7 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
                 f"{name} does not go with --fleet, which writes the pages of all nodes"
             )
     source = fleet_of(
-        [collected_path(name, options.store) for name in options.fleet],
+        options.fleet,
         _baselines(place),
         say,
         required=options.require,

@@ -5,25 +5,29 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunEvidence, RunRecord
-from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
 from pytest_anubis.validator.deciding.requirement import Requirement
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import PASS, REASONS
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.verdict import Waiver
 
 Tell = Callable[..., None]
+_WITHIN = REASONS.index(Reason.WITHIN)
+_FAR = 0.5
+"""Share of the allowed loss below which it is certain that what passed has passed."""
 _Unit = tuple[str, str]
 """Node and hardware class."""
 
@@ -123,6 +127,7 @@ class NodeRuns:
             key = columns.population.hardware_class
             for place, node in enumerate(columns.population.nodes):
                 self._places.setdefault((node, key), []).append((columns, place))
+        self._alike: dict[int, dict[str, Any]] = {}  # what all that passed by one criterion share
         self._runs: dict[_Unit, list[RunRecord]] = {}
         for run in runs.runs:
             self._runs.setdefault((run.node, run.hardware_class), []).append(run)
@@ -130,14 +135,22 @@ class NodeRuns:
         for run in runs.journals:
             self._journals.setdefault((run.node, run.hardware_class), []).append(run)
 
-    def run_of(self, row: NodeRow) -> RunRecord:
-        """Return what was collected of one node as one run, with the verdicts that it was given now."""
+    def run_of(self, row: NodeRow, *, brief: bool = False) -> RunRecord:
+        """Return what was collected of one node as one run, with the verdicts that it was given now.
+
+        Args:
+            row: The node.
+            brief: Leave out the sentence and the certainty of what passed far from its limit: a fleet has
+                millions of these.
+        """
         unit = row.verdict.node, row.hardware_class
         measurements: list[Measurement] = []
         verdicts: list[MetricVerdict] = []
         for columns, place in self._places.get(unit, ()):
             population = columns.population
-            verdict = columns.verdict(place, self._judged.baselines.get(unit[1]))
+            verdict = self._passed(columns, place) if brief else None
+            if verdict is None:
+                verdict = columns.verdict(place, self._judged.baselines.get(unit[1]))
             verdicts.append(verdict)
             if verdict.scope == "unit" and len(values := population.sample(place)):
                 measurements.append(
@@ -169,6 +182,32 @@ class NodeRuns:
             node_verdict=row.verdict,
             baseline=row.verdict.baseline,
             exit_status=None,
+        )
+
+    def _passed(self, columns: JudgedColumns, place: int) -> MetricVerdict | None:
+        """Return the verdict on a unit that passed far from its limit; None of any other."""
+        if columns.outcome[place] != PASS or columns.reason[place] != _WITHIN:
+            return None
+        population, alike = columns.population, float(columns.similarity[place])
+        special = (columns.changes, columns.current, columns.waived, columns.beside, columns.paced)
+        near = not 1 - alike < _FAR * (1 - columns.threshold[place])
+        if near or columns.reference is not Reference.FLEET or any(place in one for one in special):
+            return None
+        same = self._alike.get(id(columns))
+        if same is None:
+            full = columns.verdict(place, self._judged.baselines.get(population.hardware_class))
+            own = {"text": "", "certainty": None, "percentile": None}
+            same = {f.name: getattr(full, f.name) for f in dataclasses.fields(full)} | own
+            self._alike[id(columns)] = same
+        return MetricVerdict(
+            **same
+            | {
+                "node": population.nodes[place],
+                "device": population.devices[place],
+                "count": int(population.offsets[place + 1] - population.offsets[place]),
+                "value": float(columns.value[place]),
+                "similarity": alike,
+            }
         )
 
 

@@ -49,7 +49,7 @@ class FleetSource:
 
 
 def fleet_of(
-    places: Sequence[Path],
+    places: Sequence[str],
     baselines: dict[str, Baseline],
     tell: Tell,
     *,
@@ -59,7 +59,7 @@ def fleet_of(
     """Read and judge a fleet.
 
     Args:
-        places: Journals, imports, tables and folders of them.
+        places: Journals, imports, tables and folders of them, as they were typed.
         baselines: Hardware class -> baseline.
         tell: Says a line to people.
         required: What a node must have run.
@@ -68,13 +68,14 @@ def fleet_of(
     Raises:
         CommandError: Nothing is there to be judged, or the register cannot be read.
     """
-    runs = read_collected(places, tell)
+    paths = [Path(place) for place in places]
+    runs = read_collected(paths, tell)
     judged = judge_collected(runs, baselines, required=required)
     rows = rows_of(judged)
     if not rows:
-        raise CommandError(f"{', '.join(map(str, places))}: no node has a sample in there")
+        raise CommandError(f"{', '.join(places)}: no node has a sample in there")
     found: Traits = {}
-    tables = [register] if register is not None else registers(places)
+    tables = [register] if register is not None else registers(paths)
     for table in tables:
         for node, traits in read_register(table).items():
             found.setdefault(node, {}).update(traits)

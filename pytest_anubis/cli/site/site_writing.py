@@ -66,7 +66,7 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
         with Progress("writing") as progress:
             for number, node in enumerate(view.nodes):
                 link = f"nodes/{names[number]}"
-                record = runs.run_of(node.row)
+                record = runs.run_of(node.row, brief=True)
                 drawn = _drawn(record)
                 anchors = {
                     place: f"c{at}"

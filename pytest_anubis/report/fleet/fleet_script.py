@@ -21,7 +21,7 @@ const metricText=M.map(m=>(m[0]+' '+m[1]).toLowerCase());
 const f={q:byId('q'),decision:byId('decision'),cls:byId('class'),trait:byId('trait'),m:byId('m'),
 order:byId('order')};
 const table=byId('heat'),body=table.tBodies[0],told=byId('told');
-let page=0,shown=[],columns=[];
+let page=0,wide=0,shown=N.map((_,i)=>i),columns=M.map((_,j)=>j);
 const words=s=>s.toLowerCase().split(/\s+/).filter(Boolean);
 const has=(t,w)=>w.every(one=>t.includes(one));
 const natural=new Intl.Collator('en',{numeric:true}).compare;
@@ -45,19 +45,20 @@ function chosen(){
 }
 function cell(i,j,late){
  const k=C[i][j],n=N[i];
- if(k<0)return `<td class="c h0${late}" data-n="${i}"><span class="faint">?</span></td>`;
+ if(k<0)return `<td class="c h0${late}"><span class="faint">?</span></td>`;
  const [outcome,short,long,level]=K[k];
  let inner=esc(short);
  if(short!==D.fine&&n[3]){
   const to=n[3]+(n[6][j]?'#'+n[6][j]:'');
   inner=`<a href="${esc(to)}" tabindex="-1" title="${esc(n[0]+', '+M[j][0]+': '+long)}">${inner}</a>`;
  }
- return `<td class="c h${level} ${outcome}${late}" data-n="${i}">${inner}</td>`;
+ return `<td class="c h${level} ${outcome}${late}">${inner}</td>`;
 }
+const part=()=>columns.slice(wide*D.wide,(wide+1)*D.wide);
 function head(){
  let out='<tr><th scope="col">node</th><th scope="col">decision</th>';
  for(let k=0;k<D.columns;k++)out+=`<th scope="col" class="t">${esc(D.traits[k])}</th>`;
- columns.forEach((j,at)=>{
+ part().forEach((j,at)=>{
   const name=esc(M[j][0]),by=f.order.value==='m'+j;
   const linked=M[j][2]?`<a href="${esc(M[j][2])}">${name}</a>`:name;
   out+=`<th scope="col" class="m${at>=D.printed?' late':''}"${by?' aria-sort="ascending"':''} `+
@@ -70,23 +71,30 @@ function head(){
 function rows(){
  const last=Math.max(0,Math.ceil(shown.length/D.rows)-1);
  page=Math.min(Math.max(0,page),last);
- const from=page*D.rows,part=shown.slice(from,from+D.rows);
- body.innerHTML=part.map(i=>{
+ const from=page*D.rows,some=part();
+ body.innerHTML=shown.slice(from,from+D.rows).map(i=>{
   const n=N[i],d=D.decisions[n[1]];
   const name=n[3]?`<a href="${esc(n[3])}">${esc(n[0])}</a>`:esc(n[0]);
   let out=`<tr><th scope="row">${name}</th><td><span class="verdict ${d}">${d}</span></td>`;
   for(let k=0;k<D.columns;k++)out+=`<td class="t">${esc(n[4][k])}</td>`;
-  columns.forEach((j,at)=>{out+=cell(i,j,at>=D.printed?' late':'');});
+  some.forEach((j,at)=>{out+=cell(i,j,at>=D.printed?' late':'');});
   return out+'</tr>';
  }).join('');
  const all=shown.length===N.length?'':` found (of ${N.length})`;
- told.textContent=shown.length?`nodes ${from+1} to ${from+part.length} of ${shown.length}${all}, `+
- `${columns.length} of ${M.length} metrics`:'no node is like this; "show all" takes the filters away';
- byId('before').disabled=page===0;byId('after').disabled=page===last;
+ const to=Math.min(shown.length,from+D.rows),at=wide*D.wide;
+ const less=columns.length===M.length?'':` found (of ${M.length})`;
+ told.textContent=shown.length?`nodes ${from+1} to ${to} of ${shown.length}${all}, metrics `+
+ `${some.length?at+1:0} to ${at+some.length} of ${columns.length}${less}`:
+ 'no node is like this; "show all" takes the filters away';
+ buttons();
+}
+function buttons(){
+ byId('before').disabled=page===0;byId('after').disabled=(page+1)*D.rows>=shown.length;
+ byId('left').disabled=wide===0;byId('right').disabled=(wide+1)*D.wide>=columns.length;
 }
 function update(){
  const began=performance.now(),m=words(f.m.value);
- page=0;shown=chosen();
+ page=wide=0;shown=chosen();
  columns=M.map((_,j)=>j).filter(j=>has(metricText[j],m));
  head();rows();
  table.dataset.took=(performance.now()-began).toFixed(1);
@@ -96,19 +104,21 @@ byId('tools').querySelector('button').addEventListener('click',()=>setTimeout(up
 byId('tools').addEventListener('submit',e=>e.preventDefault());
 byId('before').addEventListener('click',()=>{page--;rows();});
 byId('after').addEventListener('click',()=>{page++;rows();});
+byId('left').addEventListener('click',()=>{wide--;head();rows();});
+byId('right').addEventListener('click',()=>{wide++;head();rows();});
+const nodeAt=td=>N[shown[page*D.rows+td.parentNode.sectionRowIndex]];
+const lead=td=>{const n=nodeAt(td);if(n&&n[3])location.href=(td.querySelector('a')||{href:n[3]}).href;};
 table.addEventListener('click',e=>{
- const by=e.target.closest('button[data-m]'),at=e.target.closest('td[data-n]');
+ const by=e.target.closest('button[data-m]'),at=e.target.closest('td.c');
  if(by){f.order.value=f.order.value==='m'+by.dataset.m?'':'m'+by.dataset.m;update();
   const again=table.querySelector(`button[data-m="${by.dataset.m}"]`);if(again)again.focus();}
- else if(at&&!e.target.closest('a')&&!String(getSelection())&&N[at.dataset.n][3])
-  location.href=(at.querySelector('a')||{href:N[at.dataset.n][3]}).href;
+ else if(at&&!e.target.closest('a')&&!String(getSelection()))lead(at);
 });
 table.addEventListener('keydown',e=>{
  const step={ArrowLeft:[0,-1],ArrowRight:[0,1],ArrowUp:[-1,0],ArrowDown:[1,0]}[e.key];
  const at=e.target.closest('tbody td,tbody th');
  if(!at)return;
- if(e.key==='Enter'&&e.target===at&&at.dataset.n&&N[at.dataset.n][3]){
-  location.href=(at.querySelector('a')||{href:N[at.dataset.n][3]}).href;return;}
+ if(e.key==='Enter'&&e.target===at){lead(at);return;}
  if(!step)return;
  const row=table.rows[at.parentNode.rowIndex+step[0]];
  const next=row&&row.parentNode===body&&row.cells[at.cellIndex+step[1]];
@@ -150,8 +160,8 @@ for(const sorted of document.querySelectorAll('table.sortable')){
   });
  });
 }
-byId('tools').hidden=false;document.querySelector('.pages').hidden=false;
-f.q.form.reset();update();goto();
+for(const one of document.querySelectorAll('.script'))one.hidden=false;
+f.q.form.reset();buttons();goto();
 document.documentElement.dataset.ready=performance.now().toFixed(1);
 })();
 """

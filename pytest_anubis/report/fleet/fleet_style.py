@@ -56,6 +56,7 @@ text-align:left;max-width:14em;overflow:hidden;text-overflow:ellipsis}}
 .legend span{{display:inline-block;padding:.1em .6em;margin:.1em .3em .1em 0;border:1px solid var(--line)}}
 .bar{{display:inline-block;height:.8em;background:#0072b2;vertical-align:baseline;margin-right:.4em}}
 .bar.bad{{background:#b3400b}}.bar.open{{background:#7f5a00}}.bar.good{{background:#00704f}}
+[hidden]{{display:none!important}}
 .sortable button{{font:inherit;font-weight:600;border:0;background:none;color:inherit;padding:0;
 cursor:pointer;text-align:inherit}}
 [aria-sort=ascending]>button::after{{content:' \\2191'}}

@@ -26,6 +26,8 @@ COLUMNS = 3
 """Traits with a column of their own; the others can be searched for."""
 CHOICES = 80
 """Most values of a trait that the filter offers: more are searched for."""
+WIDE = 40
+"""Metrics shown at a time: about two screens' width."""
 NAMED = 3000
 """Nodes in the list of all names; a fleet with more is searched by the page's script."""
 _ABSENT = "<td class='c h0'><span class='faint'>?</span></td>"
@@ -37,13 +39,11 @@ def heat_section(view: FleetView) -> str:
     return (
         f"<h2 id='map'>Nodes and metrics</h2><p>{_told(view)}</p>{_legend()}"
         f"{fleet_picture(view, order_of(view))}{_tools(view)}"
-        f"<p id='told' role='status'>{_first(view)}</p>"
+        f"<div class='pages'><p id='told' role='status'>{_first(view)}</p>{_pages()}</div>"
         "<div class='grid' role='region' aria-label='heat map of nodes and metrics' tabindex='0'>"
         f"<table class='heat' id='heat'><caption class='skip'>Nodes in rows, metrics in columns, both the "
         f"worst first; a cell says how much worse the node is than normal.</caption>{_head(view)}"
-        f"<tbody>{''.join(_rows(view))}</tbody></table></div>"
-        f"<div class='pages' hidden><button type='button' id='before'>previous {ROWS}</button>"
-        f"<button type='button' id='after'>next {ROWS}</button></div>{_names(view)}"
+        f"<tbody>{''.join(_rows(view))}</tbody></table></div>{_names(view)}"
     )
 
 
@@ -52,6 +52,7 @@ def data_block(view: FleetView) -> str:
     decisions = [decision.value for decision in Decision]
     document = {
         "rows": ROWS,
+        "wide": WIDE,
         "printed": PRINTED,
         "fine": FINE,
         "decisions": decisions,
@@ -127,7 +128,7 @@ def _tools(view: FleetView) -> str:
         for n, one in enumerate(view.metrics)
     )
     return (
-        "<form class='tools' id='tools' hidden><label>search nodes<input id='q' type='search' "
+        "<form class='tools script' id='tools' hidden><label>search nodes<input id='q' type='search' "
         "placeholder='name, rack, trouble, part' autocomplete='off'></label>"
         f"<label>decision<select id='decision'><option value=''>any</option>{decisions}</select></label>"
         f"<label>hardware class<select id='class'><option value=''>any</option>{_options(classes)}</select>"
@@ -163,7 +164,21 @@ def _options(values: Iterable[str]) -> str:
 
 def _first(view: FleetView) -> str:
     shown = min(ROWS, len(view.nodes))
-    return f"nodes 1 to {shown} of {len(view.nodes)}, {count_text(len(view.metrics), 'metric')}"
+    metrics = f"metrics 1 to {min(WIDE, len(view.metrics))} of {len(view.metrics)}"
+    return f"nodes 1 to {shown} of {len(view.nodes)}, {metrics}"
+
+
+def _pages() -> str:
+    names = (
+        ("before", f"previous {ROWS} nodes"),
+        ("after", f"next {ROWS} nodes"),
+        ("left", f"previous {WIDE} metrics"),
+        ("right", f"next {WIDE} metrics"),
+    )
+    return "".join(
+        f"<button type='button' class='script' hidden id='{key}'>{name}</button>"
+        for key, name in names
+    )
 
 
 def _head(view: FleetView) -> str:
@@ -171,12 +186,14 @@ def _head(view: FleetView) -> str:
         f"<th scope='col' class='t'>{html.escape(name)}</th>" for name in columns_of(view)
     )
     metrics = []
-    for number, one in enumerate(view.metrics):
+    for number, one in enumerate(view.metrics[:WIDE]):
         name = html.escape(one.label)
         linked = f"<a href='{one.link}'>{name}</a>" if one.link else name
         late = " late" if number >= PRINTED else ""
         metrics.append(
-            f"<th scope='col' class='m{late}' title='{html.escape(one.benchmark)}'><div>{linked}</div></th>"
+            f"<th scope='col' class='m{late}' title='{html.escape(one.benchmark)}'><div>{linked}</div>"
+            f"<button type='button' class='script' hidden tabindex='-1' data-m='{number}' "
+            f"aria-label='worst by {name} first'>\N{WHITE DOWN-POINTING TRIANGLE}</button></th>"
         )
     return (
         f"<thead><tr><th scope='col'>node</th><th scope='col'>decision</th>{traits}{''.join(metrics)}</tr>"
@@ -191,7 +208,9 @@ def _rows(view: FleetView) -> Iterable[str]:
         traits = "".join(
             f"<td class='t'>{html.escape(node.traits.get(t, ''))}</td>" for t in columns_of(view)
         )
-        inner = "".join(_cell(view.kinds, node, number, kind) for number, kind in enumerate(cells))
+        inner = "".join(
+            _cell(view.kinds, node, number, kind) for number, kind in enumerate(cells[:WIDE])
+        )
         badge = blocks.badge(node.row.verdict.decision.value)
         yield f"<tr><th scope='row'>{linked}</th><td>{badge}</td>{traits}{inner}</tr>"
 
