@@ -21,6 +21,8 @@ FIRST = 2
 """Shade from which a cell is drawn: below it lies what healthy nodes scatter by."""
 GROUPS = 16
 """Most groups that are named below the picture: more have no room for a name."""
+LEAST = 30
+"""Nodes from which on there is a picture: fewer stand in the table on one screen."""
 HEIGHT = 260
 """Pixels of the picture's height, about: a third of a screen."""
 
@@ -42,7 +44,7 @@ def fleet_picture(view: FleetView, order: Sequence[int]) -> str:
         view: The fleet.
         order: From `order_of`.
     """
-    if not view.metrics or not view.nodes:
+    if not view.metrics or len(view.nodes) < LEAST:
         return ""
     rows = _rows(view, order)
     light, dark = (_png(rows, colours) for colours in (LIGHT, DARK))

@@ -54,7 +54,7 @@ text-align:left;max-width:14em;overflow:hidden;text-overflow:ellipsis}}
 .heat thead th:first-child{{z-index:3}}
 .heat tr:hover :is(td.h0,th){{background:color-mix(in srgb,var(--paper) 88%,#808080)}}
 .legend span{{display:inline-block;padding:.1em .6em;margin:.1em .3em .1em 0;border:1px solid var(--line)}}
-.bar{{display:inline-block;height:.8em;background:#0072b2;vertical-align:baseline;margin-right:.4em}}
+.b{{white-space:nowrap}}.bar{{display:inline-block;height:.8em;background:#0072b2;vertical-align:baseline;margin-right:.4em}}
 .bar.bad{{background:#b3400b}}.bar.open{{background:#7f5a00}}.bar.good{{background:#00704f}}
 [hidden]{{display:none!important}}
 .sortable button{{font:inherit;font-weight:600;border:0;background:none;color:inherit;padding:0;

@@ -102,7 +102,7 @@ def components_section(view: FleetView) -> str:
     most = max([*nodes.values(), 1])
     rows = [
         f"<tr><th scope='row'><a href='{map_link(q=name, decision='REJECTED')}'>{html.escape(name)}</a></th>"
-        f"<td class='n' data-v='{nodes[name]}'>{nodes[name]}</td><td>{_bar(nodes[name] / most, 'bad')}</td>"
+        f"{_number(nodes[name])}<td class='b'>{_bar(nodes[name] / most, 'bad')}</td>"
         f"{_number(devices[name])}{_number(unusual[name])}</tr>"
         for name in names
     ]
@@ -143,7 +143,7 @@ def _yield(view: FleetView, title: str, values: Sequence[str], *, open_: bool) -
         share = found[Decision.ACCEPTED] / whole
         rows.append(
             f"<tr><th scope='row'>{html.escape(value or '(unknown)')}</th>{_number(whole)}"
-            f"<td class='n' data-v='{share:.4f}'>{100 * share:.1f} %</td><td>{bar}</td>"
+            f"<td class='n' data-v='{share:.4f}'>{100 * share:.1f} %</td><td class='b'>{bar}</td>"
             + "".join(
                 _number(found[d])
                 for d in (Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
@@ -221,7 +221,7 @@ def times_section(view: FleetView) -> str:
     rows = [
         f"<tr><th scope='row'>{html.escape(short(one.benchmark))}</th><td>{html.escape(one.component)}</td>"
         f"<td class='n' data-v='{one.seconds:.6g}'>{duration_text(one.seconds)}</td>"
-        f"<td>{_bar(one.seconds / most, '')}</td>{_number(one.tests)}"
+        f"<td class='b'>{_bar(one.seconds / most, '')}</td>{_number(one.tests)}"
         f"<td class='n' data-v='{one.seconds / max(1, one.nodes):.6g}'>"
         f"{duration_text(one.seconds / max(1, one.nodes))}</td></tr>"
         for one in view.times

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -228,3 +229,23 @@ def test_text_out_of_a_file_stays_text_and_no_other_script_runs() -> None:
     other = metric_page(some, 0)
     assert EVIL not in other
     assert "<script" not in other
+
+
+def test_the_picture_has_the_worst_of_every_column_and_says_so_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    some = view()
+    assert "<img" not in fleet_index(some)  # the table shows them all
+    monkeypatch.setattr("pytest_anubis.report.fleet.fleet_picture.LEAST", 2)
+    monkeypatch.setattr("pytest_anubis.report.fleet.fleet_picture.COLUMNS", 4)
+    page = fleet_index(some)
+    assert Rules(page).wrong == []
+    assert (
+        "alt='8 nodes by class, side by side with those of its batch, 2 metrics: 4 of the" in page
+    )
+    assert "<li style='width:50.000%' title='others'>others</li>" in page
+    text = re.findall(r"src='data:image/png;base64,([^']+)'", page)[0]
+    (content,) = re.findall(rb"IDAT(.*)....\0\0\0\0IEND", base64.b64decode(text), flags=re.DOTALL)
+    # The accepted ones have no batch and come first; of two nodes a column the worse one counts.
+    assert zlib.decompress(content) == b"\0\0\0\5\5" + b"\0\2\0\0\0"
+    assert data_of(page)["strip"] == [4, 5, 6, 7, 0, 1, 2, 3]
