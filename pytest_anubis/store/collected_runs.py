@@ -20,12 +20,12 @@ from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+from pytest_anubis.store.namesakes import Namesakes
 from pytest_anubis.store.run_files import TABLES as TABLES
 from pytest_anubis.store.run_files import RunsError as RunsError
 from pytest_anubis.store.run_files import files_of
 from pytest_anubis.store.run_files import is_superbench as is_superbench
 from pytest_anubis.store.run_filter import RunFilter
-from pytest_anubis.store.namesakes import Namesakes
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
 
 Progress = Callable[[str], None]
