@@ -23,6 +23,8 @@ GROUPS = 16
 """Most groups that are named below the picture: more have no room for a name."""
 LEAST = 30
 """Nodes from which on there is a picture: fewer stand in the table on one screen."""
+THICK = 14
+"""Most pixels of a row: about a line of text."""
 HEIGHT = 260
 """Pixels of the picture's height, about: a third of a screen."""
 
@@ -47,7 +49,6 @@ def fleet_picture(view: FleetView, order: Sequence[int]) -> str:
     if not view.metrics or len(view.nodes) < LEAST:
         return ""
     rows = _rows(view, order)
-    light, dark = (_png(rows, colours) for colours in (LIGHT, DARK))
     trait = _trait(view)
     by = f", side by side with those of its {html.escape(trait)}" if trait else ""
     rejected = len(view.of(Decision.REJECTED))
@@ -55,13 +56,17 @@ def fleet_picture(view: FleetView, order: Sequence[int]) -> str:
         f"{count_text(len(view.nodes), 'node')} by class{by}, {count_text(len(view.metrics), 'metric')}: "
         f"{rejected} of the nodes are rejected; the table below says the same in words"
     )
-    height = max(1, round(HEIGHT / len(rows))) * len(rows)
+    drawn = [row for row in rows if any(row)] or rows[:1]
+    light, dark = (_png(drawn, colours) for colours in (LIGHT, DARK))
+    height = min(THICK, max(1, round(HEIGHT / len(drawn)))) * len(drawn)
+    rest = len(rows) - len(drawn)
+    none = f", which {count_text(rest, 'metric')} have nowhere" if rest else ""
     return (
         f"<figure class='whole'><picture><source media='(prefers-color-scheme:dark)' srcset='{dark}'>"
         f"<img class='map' id='strip' src='{light}' alt='{alt}' style='height:{height}px'></picture>"
         f"{_groups(view, order)}<figcaption class='faint'>The whole fleet: a column is a node{by}, a row a "
-        f"metric, in the order of the table below; drawn from a loss of {percent(LEVELS[FIRST - 1])} on."
-        "</figcaption></figure>"
+        f"metric, in the order of the table below; drawn from a loss of {percent(LEVELS[FIRST - 1])} on"
+        f"{none}.</figcaption></figure>"
     )
 
 

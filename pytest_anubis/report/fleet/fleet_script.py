@@ -140,7 +140,7 @@ function goto(){
  const p=new URLSearchParams(rest);
  byId('tools').reset();
  for(const key of Object.keys(f))if(p.has(key))f[key].value=p.get(key);
- update();byId('map').scrollIntoView();
+ update();byId('map').tabIndex=-1;byId('map').focus();
 }
 addEventListener('hashchange',goto);
 for(const sorted of document.querySelectorAll('table.sortable')){

@@ -10,7 +10,7 @@ LIGHT_TEXT = ("#1d1d1f", "#1d1d1f", "#1d1d1f", "#1d1d1f", "#000000", "#ffffff")
 DARK_TEXT = ("#e4e4e2", "#e4e4e2", "#e4e4e2", "#ffffff", "#000000", "#000000")
 """Text upon it; every pair has a contrast of 4.5 at the least, which a test computes."""
 
-PRINTED = 22
+PRINTED = 14
 """Metrics of the heat map that are printed, those with most failures: as many as an upright page holds."""
 
 
@@ -44,23 +44,23 @@ vertical-align:middle}}
 .anubis .heat td.c{{text-align:center;min-width:3.3em;padding:.18em .2em;cursor:pointer}}
 .heat td.FAIL{{font-weight:700}}.heat td.c a{{text-decoration:none}}
 .heat td.c a:hover{{text-decoration:underline}}
-.heat thead th{{position:sticky;top:0;z-index:2;background:var(--paper);vertical-align:bottom}}
+.anubis .heat thead th{{position:sticky;top:0;z-index:2;background:var(--paper);vertical-align:bottom}}
 .heat thead th.m{{height:13em;font-weight:400}}
 .heat thead th.m div{{writing-mode:vertical-rl;transform:rotate(180deg);max-height:12em;overflow:hidden;
 text-overflow:ellipsis;margin:0 auto;line-height:1.15}}
 .heat thead th.m button{{font:inherit;border:0;background:none;color:inherit;cursor:pointer;padding:0 .3em}}
 .heat :is(tbody th,thead th:first-child){{position:sticky;left:0;z-index:1;background:var(--paper);
 text-align:left;max-width:14em;overflow:hidden;text-overflow:ellipsis}}
-.heat thead th:first-child{{z-index:3}}
+.anubis .heat thead th:first-child{{z-index:3}}
 .heat tr:hover :is(td.h0,th){{background:color-mix(in srgb,var(--paper) 88%,#808080)}}
 .legend span{{display:inline-block;padding:.1em .6em;margin:.1em .3em .1em 0;border:1px solid var(--line)}}
 .b{{white-space:nowrap}}.bar{{display:inline-block;height:.8em;background:#0072b2;vertical-align:baseline;margin-right:.4em}}
 .bar.bad{{background:#b3400b}}.bar.open{{background:#7f5a00}}.bar.good{{background:#00704f}}
-[hidden]{{display:none!important}}
+[hidden]{{display:none!important}}button:disabled{{opacity:.55}}
 .sortable button{{font:inherit;font-weight:600;border:0;background:none;color:inherit;padding:0;
 cursor:pointer;text-align:inherit}}
-[aria-sort=ascending]>button::after{{content:' \\2191'}}
-[aria-sort=descending]>button::after{{content:' \\2193'}}
+.sortable [aria-sort=ascending]>button::after{{content:' \\2191'}}
+.sortable [aria-sort=descending]>button::after{{content:' \\2193'}}
 .fans figure{{margin:0}}
 .names{{columns:12em;font-size:.9em}}
 .whole{{margin:.6em 0}}.whole figcaption{{font-size:.86em}}
@@ -77,7 +77,7 @@ body.anubis{{--paper:#ffffff}}{_shades(LIGHT, LIGHT_TEXT)}
 .heat thead th.m{{height:9em}}.heat thead th.m div{{max-height:8em}}
 .heat :is(tbody th,thead th:first-child){{max-width:8em}}}}
 @media print{{body.anubis{{--paper:#fff}}
-.tools,.pages button,nav,.skip,.heat thead th.m button{{display:none}}
+.tools,.pages button,nav,.skip,.heat thead th.m button,.all{{display:none}}
 .grid{{overflow:visible;max-height:none}}.heat :is(th,td){{position:static!important}}
 .heat .late{{display:none}}
 .heat td.c,.bar{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}

@@ -26,8 +26,8 @@ COLUMNS = 3
 """Traits with a column of their own; the others can be searched for."""
 CHOICES = 80
 """Most values of a trait that the filter offers: more are searched for."""
-WIDE = 40
-"""Metrics shown at a time: about two screens' width."""
+WIDE = 30
+"""Metrics shown at a time: somewhat more than a screen's width, as a browser draws that in no time."""
 NAMED = 3000
 """Nodes in the list of all names; a fleet with more is searched by the page's script."""
 _ABSENT = "<td class='c h0'><span class='faint'>?</span></td>"
@@ -237,6 +237,5 @@ def _names(view: FleetView) -> str:
     if not items:
         return ""
     count = count_text(len(view.nodes), "node")
-    return (
-        f"<details><summary>all {count} by name</summary><ul class='names'>{items}</ul></details>"
-    )
+    names = f"<summary>all {count} by name</summary><ul class='names'>{items}</ul>"
+    return f"<details class='all'>{names}</details>"

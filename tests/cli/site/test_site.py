@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.fleet_page import Planted, found, simulate
 from pytest_anubis.cli.site.site_writing import _node_files
 from tests.cli.command_line import anubis
 from tests.cli.test_untrusted_text import EVIL
 from tests.report.fleet.page_rules import Rules
 
+fleets: Any = importlib.import_module("benchmarks.fleet_page")
+
 HEAD = "node,class,benchmark,metric,unit,better,component,value\n"
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Planted]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     folder = tmp_path_factory.mktemp("fleet")
-    planted = simulate(folder, nodes=240, metrics=6)
+    planted = fleets.simulate(folder, nodes=240, metrics=6)
     assert anubis("learn", str(folder / "healthy"), "-o", str(folder / "base")).returncode == 0
     given = ("--baseline", str(folder / "base"), "--html", str(folder / "site"))
     done = anubis("report", "--fleet", str(folder / "runs"), *given)
@@ -31,14 +34,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Planted]:
 
 
 def test_sick_nodes_their_batch_and_the_drifting_metric_stand_on_top(
-    fleet: tuple[Path, Planted],
+    fleet: tuple[Path, Any],
 ) -> None:
     site, planted = fleet
-    facts = found((site / "index.html").read_text("utf-8"), planted)
+    facts = fleets.found((site / "index.html").read_text("utf-8"), planted)
     assert [name for name, true in facts if not true] == []
 
 
-def test_every_link_leads_to_a_page_and_its_place(fleet: tuple[Path, Planted]) -> None:
+def test_every_link_leads_to_a_page_and_its_place(fleet: tuple[Path, Any]) -> None:
     site, _ = fleet
     pages = {page.relative_to(site): page.read_text("utf-8") for page in site.rglob("*.html")}
     assert len(pages) == 1 + 6 + 240
@@ -60,7 +63,7 @@ def test_every_link_leads_to_a_page_and_its_place(fleet: tuple[Path, Planted]) -
         assert "the whole fleet</a>" in text or "id='fleet'" in text
 
 
-def test_the_pages_keep_the_rules(fleet: tuple[Path, Planted]) -> None:
+def test_the_pages_keep_the_rules(fleet: tuple[Path, Any]) -> None:
     site, _ = fleet
     for page in [site / "index.html", *sorted((site / "metrics").iterdir())[:3]]:
         assert Rules(page.read_text("utf-8")).wrong == [], page.name
