@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import re
@@ -11,13 +12,19 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.cli.shared.collected_judging import NodeRuns
+from pytest_anubis.cli.site.fleet_source import fleet_of
 from pytest_anubis.cli.site.site_writing import _node_files
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.report.fleet.fleet_view import MARKS
+from pytest_anubis.store.baselines.baseline_files import load_baselines
 from tests.cli.command_line import anubis
 from tests.cli.test_untrusted_text import EVIL
 from tests.report.fleet.page_rules import Rules
 
 fleets: Any = importlib.import_module("benchmarks.fleet_page")
 
+RECORDED = Path(__file__).parents[2] / "golden" / "recordings" / "store" / "runs"
 HEAD = "node,class,benchmark,metric,unit,better,component,value\n"
 
 
@@ -67,6 +74,38 @@ def test_the_pages_keep_the_rules(fleet: tuple[Path, Any]) -> None:
     site, _ = fleet
     for page in [site / "index.html", *sorted((site / "metrics").iterdir())[:3]]:
         assert Rules(page.read_text("utf-8")).wrong == [], page.name
+
+
+def test_what_passed_far_from_its_limit_is_told_in_short_and_alike(fleet: tuple[Path, Any]) -> None:
+    folder = fleet[0].parent
+    source = fleet_of([str(folder / "runs")], load_baselines(folder / "base"), lambda *_: None)
+    runs = NodeRuns(source.runs, source.judged)
+    short = 0
+    for row in source.rows[::40]:
+        full, brief = runs.run_of(row), runs.run_of(row, brief=True)
+        assert full.measurements == brief.measurements
+        for one, other in zip(full.verdicts, brief.verdicts, strict=True):
+            left_out = {"text": one.text, "certainty": one.certainty, "percentile": one.percentile}
+            assert dataclasses.replace(other, **left_out) == one
+            short += not other.text
+            assert other.text or (one.outcome is Outcome.PASS and (one.loss or 0) < 0.03)
+    assert short > 40
+
+
+def test_journals_tell_what_the_tests_cost_and_failures_without_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("slow", "accepted", "cards-gate"):
+        shutil.copytree(RECORDED / name, f"runs/{name}")
+    assert anubis("report", "--fleet", "runs", "--html", "site").returncode == 0
+    page = Path("site/index.html").read_text("utf-8")
+    assert Rules(page).wrong == []
+    times = page[page.index("id='times'") :]
+    assert "aria-label='time spent by benchmark'" in times
+    assert f"{MARKS[Outcome.FAIL]} wrong</a>" in page
+    for node in Path("site/nodes").iterdir():
+        assert "href='../index.html'" in node.read_text("utf-8")
 
 
 def table(folder: Path, *names: str) -> Path:
