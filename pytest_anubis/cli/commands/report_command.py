@@ -132,7 +132,8 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
     Raises:
         CommandError: Something was asked for that the pages of a fleet are not, or they cannot be made.
     """
-    from pytest_anubis.cli.site.fleet_source import fleet_of
+    from pytest_anubis.cli.shared.collected_judging import read_collected
+    from pytest_anubis.cli.site.fleet_source import fleet_of, registers
     from pytest_anubis.cli.site.site_writing import write_site
 
     if options.html is None:
@@ -144,13 +145,9 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
             raise CommandError(
                 f"{name} does not go with --fleet, which writes the pages of all nodes"
             )
-    source = fleet_of(
-        options.fleet,
-        _baselines(place),
-        say,
-        required=options.require,
-        register=options.nodes_file,
-    )
+    tables = registers(options.fleet) if options.nodes_file is None else [options.nodes_file]
+    runs = read_collected([Path(name) for name in options.fleet], say)
+    source = fleet_of(runs, _baselines(place), say, required=options.require, tables=tables)
     index = write_site(options.html, source, dict(source.judged.baselines))
     counts = Counter(row.verdict.decision for row in source.rows)
     told = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)

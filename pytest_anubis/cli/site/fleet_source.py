@@ -1,4 +1,4 @@
-"""Where a fleet's page gets its nodes from: the one function that yields judged nodes, and their traits."""
+"""What a fleet's pages rest on: the one function that yields judged nodes, and what is known of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.class_split import facts_of
-from pytest_anubis.cli.shared.collected_judging import judge_collected, read_collected, rows_of
+from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import RunSet
@@ -49,33 +49,30 @@ class FleetSource:
 
 
 def fleet_of(
-    places: Sequence[str],
+    runs: RunSet,
     baselines: dict[str, Baseline],
     tell: Tell,
     *,
     required: Sequence[str] = (),
-    register: Path | None = None,
+    tables: Sequence[Path] = (),
 ) -> FleetSource:
-    """Read and judge a fleet.
+    """Judge a fleet, wherever its runs were read from, and gather what is known of its nodes.
 
     Args:
-        places: Journals, imports, tables and folders of them, as they were typed.
+        runs: Everything that was read.
         baselines: Hardware class -> baseline.
         tell: Says a line to people.
         required: What a node must have run.
-        register: Table of nodes; None takes every ``nodes.csv`` in the folders named.
+        tables: Tables of nodes: racks, batches and the like.
 
     Raises:
-        CommandError: Nothing is there to be judged, or the register cannot be read.
+        CommandError: Nothing is there to be judged, or a table cannot be read.
     """
-    paths = [Path(place) for place in places]
-    runs = read_collected(paths, tell)
     judged = judge_collected(runs, baselines, required=required)
     rows = rows_of(judged)
     if not rows:
-        raise CommandError(f"{', '.join(places)}: no node has a sample in there")
+        raise CommandError("no node has a sample in there; give other runs or imports")
     found: Traits = {}
-    tables = [register] if register is not None else registers(paths)
     for table in tables:
         for node, traits in read_register(table).items():
             found.setdefault(node, {}).update(traits)
@@ -88,9 +85,9 @@ def fleet_of(
     return FleetSource(runs=runs, judged=judged, rows=rows, traits=found)
 
 
-def registers(places: Sequence[Path]) -> list[Path]:
+def registers(places: Sequence[str]) -> list[Path]:
     """Return the tables of nodes that lie in the folders that were named."""
-    return [place / REGISTER for place in places if (place / REGISTER).is_file()]
+    return [path for place in places if (path := Path(place, REGISTER)).is_file()]
 
 
 def read_register(path: Path) -> Traits:

@@ -18,6 +18,7 @@ from pytest_anubis.cli.site.site_writing import _node_files
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.fleet.fleet_view import MARKS
 from pytest_anubis.store.baselines.baseline_files import load_baselines
+from pytest_anubis.store.collected_runs import read_runs
 from tests.cli.command_line import anubis
 from tests.cli.test_untrusted_text import EVIL
 from tests.report.fleet.page_rules import Rules
@@ -78,7 +79,8 @@ def test_the_pages_keep_the_rules(fleet: tuple[Path, Any]) -> None:
 
 def test_what_passed_far_from_its_limit_is_told_in_short_and_alike(fleet: tuple[Path, Any]) -> None:
     folder = fleet[0].parent
-    source = fleet_of([str(folder / "runs")], load_baselines(folder / "base"), lambda *_: None)
+    read = read_runs([folder / "runs"])
+    source = fleet_of(read, load_baselines(folder / "base"), lambda *_: None)
     runs = NodeRuns(source.runs, source.judged)
     short = 0
     for row in source.rows[::40]:
