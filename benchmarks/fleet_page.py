@@ -165,6 +165,7 @@ def _write(
             hardware_class=key,
             profile="standard",
             started=(BEGIN + datetime.timedelta(days=day)).isoformat(timespec="seconds"),
+            ended=(BEGIN + datetime.timedelta(days=day)).isoformat(timespec="seconds"),
             attributes={"driver": DRIVER if planted and node in planted.driver else "580.82"},
         )
         for node, key, day in visits

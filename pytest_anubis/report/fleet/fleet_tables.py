@@ -12,6 +12,7 @@ from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.report.fleet.fleet_view import ClassMetric, FleetMetric, FleetView
 from pytest_anubis.report.fleet.glance import (
     NO_DATES,
+    STEADY,
     drift_text,
     map_link,
     shift_link,
@@ -79,7 +80,7 @@ def drift_section(view: FleetView) -> str:
 
 def _drift(drift: MetricDrift) -> str:
     name = f"{drift.metric.name}, {drift.hardware_class or 'no class'}"
-    words = drift_text(drift) if drift.drifts else "does not drift"
+    words = drift_text(drift) if drift.drifts else STEADY
     plot = drift_plot(drift.moments, label=f"{name}: {words}")
     caption = f"<b>{html.escape(name)}</b>: {html.escape(words)}"
     return f"<figure class='case'><figcaption>{caption}</figcaption>{plot}</figure>"

@@ -213,6 +213,7 @@ def _drift_item(view: FleetView, same: Sequence[MetricDrift], several: bool) -> 
     )
 
 
+STEADY = "no drift beyond chance"
 NO_DATES = "the runs have no dates, or are of one day: nothing can be said about time"
 
 

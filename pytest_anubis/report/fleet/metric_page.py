@@ -9,7 +9,7 @@ from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.fleet.fleet_style import FLEET
 from pytest_anubis.report.fleet.fleet_tables import table
 from pytest_anubis.report.fleet.fleet_view import ClassMetric, FleetMetric, FleetView
-from pytest_anubis.report.fleet.glance import drift_text, shift_name
+from pytest_anubis.report.fleet.glance import STEADY, drift_text, shift_name
 from pytest_anubis.report.fleet.heat_map import columns_of
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, LARGE_PLOTS, PAGE
@@ -103,7 +103,7 @@ def _drifts(view: FleetView, one: FleetMetric) -> str:
         same = (drift.benchmark, drift.metric.name) == (one.benchmark, one.metric.name)
         if not same or len(drift.moments) < 2:
             continue
-        words = drift_text(drift) if drift.drifts else "does not drift"
+        words = drift_text(drift) if drift.drifts else STEADY
         plot = drift_plot(drift.moments, label=f"{drift.metric.name} over time: {words}")
         parts.append(
             f"<figure class='case'><figcaption><b>{html.escape(drift.hardware_class or 'no class')}</b>: "
