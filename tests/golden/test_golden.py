@@ -205,7 +205,11 @@ def timeless(value: Any) -> Any:
         return {
             key: "<fleeting>" if key in FLEETING else timeless(item)
             for key, item in value.items()
-            if key not in NOT_OF_OLD and not (key == "question" and "metrics" in value)
+            if key not in NOT_OF_OLD
+            and not (key == "question" and "metrics" in value)
+            and not (
+                key == "node" and item == ""
+            )  # the setting of this name, which old runs had not
         }
     return [timeless(item) for item in value] if isinstance(value, list) else value
 
