@@ -124,9 +124,10 @@ def _groups(view: FleetView, order: Sequence[int]) -> str:
     several = len({key[0] for key, _ in runs}) > 1
     items = []
     for (key, value), count in runs:
-        name = f"{trait} {value}" if value else "others"
+        name = value or "others"
         words = html.escape(f"{name}, {key}" if several else name)
+        full = html.escape(f"{trait} {name}")
         items.append(
-            f"<li style='width:{100 * count / len(order):.3f}%' title='{words}'>{words}</li>"
+            f"<li style='width:{100 * count / len(order):.3f}%' title='{full}'>{words}</li>"
         )
     return f"<ul class='groups'>{''.join(items)}</ul>"

@@ -243,7 +243,7 @@ def test_the_picture_has_the_worst_of_every_column_and_says_so_in_words(
     assert (
         "alt='8 nodes by class, side by side with those of its batch, 2 metrics: 4 of the" in page
     )
-    assert "<li style='width:50.000%' title='others'>others</li>" in page
+    assert "<li style='width:50.000%' title='batch others'>others</li>" in page
     text = re.findall(r"src='data:image/png;base64,([^']+)'", page)[0]
     (content,) = re.findall(rb"IDAT(.*)....\0\0\0\0IEND", base64.b64decode(text), flags=re.DOTALL)
     # The accepted ones have no batch and come first; of two nodes a column the worse one counts.
