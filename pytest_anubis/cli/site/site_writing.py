@@ -21,7 +21,7 @@ from pytest_anubis.cli.site.view_building import fleet_view
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.fleet.fleet_index import MARK, fleet_index
-from pytest_anubis.report.fleet.fleet_view import FleetMetric, FleetNode
+from pytest_anubis.report.fleet.fleet_view import FleetMetric, FleetNode, FleetView
 from pytest_anubis.report.fleet.metric_page import HOME, metric_page
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.metric_sections import Case, cases_of
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 DRAWN = 12
 """Most measurements drawn in a node's page, those that are no plain PASS: a fleet has thousands of pages."""
+PAGES = 5000
+"""Nodes with a page, the worst first: what a folder on a file share holds without making people wait."""
 _HEAD = 4096
 """Bytes of a page in which its mark stands."""
 _NAME = 80
@@ -64,7 +66,7 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
         for name in ("nodes", "metrics"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         with Progress("writing") as progress:
-            for number, node in enumerate(view.nodes):
+            for number, node in enumerate(view.nodes[:PAGES]):
                 link = f"nodes/{names[number]}"
                 record = runs.run_of(node.row, brief=True)
                 drawn = _drawn(record)
@@ -77,7 +79,9 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
                 _place(folder / link, run_page(record, baseline, drawn=len(drawn), home=HOME))
                 nodes.append(dataclasses.replace(node, link=link, anchors=anchors))
                 progress.count(number + 1, len(view.nodes))
-        view = dataclasses.replace(view, nodes=tuple(nodes))
+        view = dataclasses.replace(
+            view, nodes=(*nodes, *view.nodes[PAGES:]), notes=(*view.notes, *_without_page(view))
+        )
         for number, one in enumerate(view.metrics):
             _place(folder / one.link, metric_page(view, number))
         write_atomically(index, fleet_index(view))
@@ -86,6 +90,16 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
             f"{error.filename or folder}: cannot be written ({error.strerror})"
         ) from error
     return index
+
+
+def _without_page(view: FleetView) -> list[str]:
+    left = len(view.nodes) - PAGES
+    if left <= 0:
+        return []
+    return [
+        f"the {PAGES} worst nodes have a page here, {left} have none: 'anubis report SOURCE --node NAME "
+        "--html FILE' writes one"
+    ]
 
 
 def _refuse_others(index: Path) -> None:

@@ -214,3 +214,17 @@ def test_a_node_has_its_file_whatever_other_nodes_there_are() -> None:
     assert _node_files([("a", "c"), ("n 1", "c")])[1] == one
     assert _node_files([("a", "c")]) == ["node-a.html"]
     assert len(set(_node_files([("a", "c"), ("a", "d"), ("A", "c")]))) == 3
+
+
+def test_of_very_many_nodes_the_worst_have_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pytest_anubis.cli.site.site_writing.PAGES", 1)
+    runs = table(tmp_path, "n1", "n2")
+    assert anubis("report", "--fleet", str(runs), "--html", "site").returncode == 0
+    page = Path("site/index.html").read_text("utf-8")
+    assert Rules(page).wrong == []
+    assert "the 1 worst nodes have a page here, 1 have none" in page
+    assert [one.name for one in Path("site/nodes").iterdir()] == ["node-n1.html"]
+    assert "<th scope='row'>n2</th>" in page
