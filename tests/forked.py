@@ -44,9 +44,6 @@ COLD = "suites.compute.cold"
 AT_START = ("LD_", "OMP_", "GOMP_", "MKL_", "KMP_", "OPENBLAS_", "TORCH_", "CUDA_", "PYTHON")
 """Variables that count at the start of a process, so that a fork is none where they differ."""
 
-LOOK = 0.005
-"""Seconds between two looks at whether a process has ended, where it is waited for a while only."""
-
 LENGTH = 8
 """Bytes in which a process id and an exit status are told."""
 
@@ -160,13 +157,12 @@ class Forked:
         Raises:
             subprocess.TimeoutExpired: It did not end in `timeout` seconds.
         """
-        if timeout is None and self.returncode is None:
-            os.set_blocking(self._ends.fileno(), True)
-        until = time.monotonic() + (timeout or 0.0)
+        until = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
-            if timeout is not None and time.monotonic() > until:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if timeout is not None and left == 0.0:
                 raise subprocess.TimeoutExpired(self.args, timeout)
-            time.sleep(LOOK)
+            select.select([self._ends], [], [], left)  # which a signal's handler may interrupt
         return code
 
     def communicate(self, _: None = None, timeout: float | None = None) -> tuple[Any, Any]:
@@ -187,9 +183,10 @@ class Forked:
                 file.close()
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        """Send it a signal, unless it has ended; also from the handler of a signal during `wait`."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Ask it to end."""
