@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,6 +100,8 @@ class _Api:
     """The API server as a pod reaches it."""
 
     def __init__(self, account: Path) -> None:
+        import ssl  # half of the start of a health check, which seldom calls
+
         host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
         try:
             self._token = (account / "token").read_text(encoding="ascii").strip()
@@ -116,6 +115,9 @@ class _Api:
         self._base = f"https://{f'[{host}]' if ':' in host else host}:{port or 443}"
 
     def call(self, method: str, path: str, body: Any = None, patch: str = "") -> dict[str, Any]:
+        import urllib.error
+        import urllib.request
+
         request = urllib.request.Request(  # noqa: S310  # always https
             self._base + path,
             method=method,

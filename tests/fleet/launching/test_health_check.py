@@ -38,7 +38,7 @@ def ask(standing: NodeStanding | None, max_age: float | None = 86400.0) -> tuple
         (replace(GOOD, ended=NOW + 7200), Decision.UNDECIDED, "ANB:CLOCK accepted 2 h in the future"),
         (replace(GOOD, running="r2", since=NOW - 60, boot="b2"), Decision.ACCEPTED, "ANB:ACCEPTED 2 h ago"),
         (replace(GOOD, running="r2", since=NOW - 60, boot="b1"), Decision.UNDECIDED, "ANB:CUT-SHORT the"),
-        (replace(GOOD, running="r2", since=NOW - 1e5, boot="b2"), Decision.UNDECIDED, "ANB:CUT-SHORT run r2 "),
+        (replace(GOOD, running="r2", since=NOW - 1e5, boot="b2"), Decision.UNDECIDED, "ANB:CUT-SHORT run"),
     ],
 )  # fmt: skip
 def test_answers(standing: NodeStanding | None, decision: Decision, text: str) -> None:
@@ -96,7 +96,6 @@ def test_kubernetes_is_told_by_labels_and_a_condition() -> None:
     before = {"status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     (again,) = cluster.condition_patch(health, now=NOW, before=before)["status"]["conditions"]
     assert again["lastTransitionTime"] == "2026-01-01T00:00:00Z" != again["lastHeartbeatTime"]
-    (fit,) = cluster.condition_patch(Health(Decision.ACCEPTED, ""), now=NOW, before=before)[
-        "status"
-    ]["conditions"]
+    fit = Health(Decision.ACCEPTED, "")
+    (fine,) = cluster.condition_patch(fit, now=NOW, before=before)["status"]["conditions"]
     assert (fine["status"], fine["lastTransitionTime"]) == ("False", fine["lastHeartbeatTime"])

@@ -16,6 +16,9 @@ from pytest_anubis.cli.shared.printing import say, terminal_width, write_file, w
 from pytest_anubis.durations import seconds
 from pytest_anubis.fleet import launching
 from pytest_anubis.fleet.launching.host_list import Host, HostListError, read_hosts
+from pytest_anubis.fleet.launching.ssh_hosts import SSH, Launch
+from pytest_anubis.report.pages.fleet_page import fleet_page
+from pytest_anubis.report.text.node_text import fleet_lines
 
 if TYPE_CHECKING:
     from pytest_anubis.fleet.launching.fleet_verdict import FleetVerdict
@@ -54,7 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path(),
         metavar="DIR",
-        help="where KIND/ is to be (default: here)",
+        help="where it is to be (default: here)",
     )
     two = add_action(
         actions, "run", _run, "run the tests on hosts by ssh, bring the journals here, say what they decided",
@@ -133,8 +136,6 @@ def _verdict(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from pytest_anubis.fleet.launching.ssh_hosts import SSH, Launch
-
     hosts = _hosts("--hosts", options.hosts)
     if options.parallel < 1:
         raise CommandError("--parallel: at least 1")
@@ -178,8 +179,6 @@ def _tell(
     why: Mapping[str, str],
 ) -> int:
     from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
-    from pytest_anubis.report.pages.fleet_page import fleet_page
-    from pytest_anubis.report.text.node_text import fleet_lines
     from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 
     try:

@@ -14,7 +14,10 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.durations import seconds
+from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
+from pytest_anubis.fleet.launching.slurm_node import SlurmError, act
+from pytest_anubis.hardware.inventory.node_name import NodeNameError, node_name
 from pytest_anubis.report.export.drain_reason import LEADER, line
 from pytest_anubis.store.node_standing import StandingError, boot_id, read_standing
 
@@ -65,8 +68,6 @@ def run(options: argparse.Namespace) -> int:
     node, now = _node(options.node), time.time()
     health = _health(options, node, now)
     if options.patch:
-        from pytest_anubis.fleet.launching import kubernetes_node as cluster
-
         prefix = options.prefix or cluster.PREFIX
         labels = options.patch == "labels"
         patch = (
@@ -95,8 +96,6 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
 
 
 def _node(given: str | None) -> str:
-    from pytest_anubis.hardware.inventory.node_name import NodeNameError, node_name
-
     try:
         return node_name(os.environ, given or "", where="--node")
     except NodeNameError as error:
@@ -105,15 +104,11 @@ def _node(given: str | None) -> str:
 
 def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> None:
     if options.act == "label":
-        from pytest_anubis.fleet.launching import kubernetes_node as cluster
-
         try:
             cluster.apply_patches(node, health, now=now, prefix=options.prefix or cluster.PREFIX)
         except cluster.KubernetesError as error:
             raise CommandError(f"--act label: {error}") from error
         return
-    from pytest_anubis.fleet.launching.slurm_node import SlurmError, act
-
     try:
         done = act(node, health.decision, health.text, resume=options.act == "drain-resume")
     except SlurmError as error:

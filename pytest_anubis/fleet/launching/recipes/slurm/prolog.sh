@@ -5,6 +5,8 @@
 #
 #   Prolog=/etc/anubis/prolog.sh
 set -u
+PATH=${PATH:-/usr/sbin:/usr/bin:/sbin:/bin} # slurmd gives none
+export PATH
 conf=${ANUBIS_CONF:-/etc/anubis/launch.conf}
 [ -r "$conf" ] || exit 0
 # shellcheck source=/dev/null
