@@ -56,7 +56,8 @@ class HostEnd:
     def text(self) -> str:
         """One line."""
         if self.trouble:
-            return f"{self.host.name}: {self.trouble}"
+            left = "; what there is stays on the host" if self.journal is None else ""
+            return f"{self.host.name}: {self.trouble}{left}"
         said = _VERDICTS.get(self.code or 0, f"exit code {self.code}")
         return f"{self.host.name}: {said}, {self.seconds:.0f} s"
 
@@ -135,8 +136,8 @@ class Launch:
         except OSError as error:  # this machine's: the disk is full, ssh is not installed
             trouble = f"{error.filename or 'ssh'}: {error.strerror}"
             return HostEnd(host, None, time.monotonic() - begun, trouble, None)
-        if lost:
-            trouble = f"{trouble}; {lost}" if trouble else lost
+        if lost and not trouble:
+            trouble = f"no journal ({lost}); it said: {_last_line(log) or 'nothing'}"
         return HostEnd(host, code, time.monotonic() - begun, trouble, journal)
 
     def _command(self, host: Host) -> str:
@@ -166,10 +167,7 @@ class Launch:
             return here, ""
         part.unlink()
         here.parent.rmdir()
-        return (
-            None,
-            f"no journal: {trouble or _last_line(log)}; what there is stays in {self.folder}/{there}",
-        )
+        return None, trouble or _last_line(log) or f"exit code {code}"
 
     def _ssh(
         self,

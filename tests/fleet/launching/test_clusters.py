@@ -1,4 +1,4 @@
-"""The recipes on a real Slurm of one machine, and real sshd, where they are installed; else this says why not."""
+"""The recipes on a real Slurm of one machine, and real sshd, where they are installed; else it says why."""
 
 from __future__ import annotations
 

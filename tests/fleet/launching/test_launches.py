@@ -85,7 +85,8 @@ def test_each_host_has_its_end_and_none_is_held_up(tmp_path: Path) -> None:
     assert found["n4"] == (255, "ssh: ssh: connect to host gone port 22: No route to host", False)
     code, trouble, arrived = found["n3"]
     assert (code, arrived) == (1, False)
-    assert trouble.startswith("no journal: ")
+    assert trouble.startswith("no journal (cat: ")
+    assert trouble.endswith("; it said: Segmentation fault")
     # What the shells there read was quoted: nothing of it was carried out.
     made = [place / name for place in (tmp_path, there) for name in ("x", "y")]
     assert not [path for path in made if path.exists()]

@@ -1,4 +1,4 @@
-"""The files for launchers are what they say: manifests that Kubernetes takes, an image recipe that is sound."""
+"""The files for launchers are what they say: manifests that Kubernetes takes, a sound image recipe."""
 
 from __future__ import annotations
 
