@@ -1,9 +1,9 @@
-"""The image recipe, built and run where a container tool works: a toy test in it must be accepted.
+"""The image recipe, built and run where a container tool works: a toy test in it must pass.
 
     python benchmarks/launchers/image.py [--base IMAGE]
 
-Needs docker or podman with a running daemon and a base image with Python; where there is none it says why not.
-The wheel is built from this clone with ``pip wheel``.
+Needs docker or podman with a running daemon and a base image with Python; where there is none it says why
+not. The wheel is built from this clone with ``pip wheel``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def tool() -> tuple[str, str]:
 
 
 def main() -> int:
-    """Build and run; 0 if the toy node is accepted in the image, or nothing can be tried here."""
+    """Build and run; 0 if the toy test passes in the image, or nothing can be tried here."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--base", help="base image in place of the recipe's")
     options = parser.parse_args()
@@ -57,20 +57,12 @@ def main() -> int:
         context = Path(place)
         write_fleet(context / "suites", {"pod-node": HEALTHY})
         (context / "suites" / "baselines").rename(context / "baselines")
-        wheel = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "-q",
-            "--no-deps",
-            "-w",
-            str(context / "dist"),
-            str(ROOT),
-        ]
+        dist = ["-w", str(context / "dist"), str(ROOT)]
+        wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", *dist]
         build = [name, "build", "-q", *base, "-f", str(RECIPE), "-t", TAG, str(context)]
-        run = [name, "run", "--rm", "-e", "PYTEST_ANUBIS_NODE=pod-node", TAG, "--anubis-store=/var/lib/anubis",
-               "--anubis-mode=measure", "suites"]  # fmt: skip  # this machine's class is not the container's
+        # This machine's hardware class is not the container's: so there it is only measured.
+        tests = ["--anubis-store=/var/lib/anubis", "--anubis-mode=measure", "suites"]
+        run = [name, "run", "--rm", "-e", "PYTEST_ANUBIS_NODE=pod-node", TAG, *tests]
         try:
             for command in (wheel, build, run):
                 print(" ".join(command[:4]), flush=True)

@@ -20,7 +20,8 @@ PREFIX = "pytest-anubis.io"
 CONDITION = "AnubisHardwareProblem"
 """As node-problem-detector has it: True is a problem."""
 
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its own account."""
 _SECONDS = 10.0
 """Seconds for the API server, which answers in well under one or is gone."""
 _LABEL = 63  # characters of a label's value
@@ -81,7 +82,7 @@ def condition_reason(text: str) -> str:
 
 
 def apply_patches(
-    node: str, health: Health, *, now: float, prefix: str = PREFIX, account: Path = _ACCOUNT
+    node: str, health: Health, *, now: float, prefix: str = PREFIX, account: Path
 ) -> None:
     """Label this node and set its condition, with the pod's own service account.
 

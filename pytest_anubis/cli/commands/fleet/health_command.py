@@ -16,6 +16,7 @@ from pytest_anubis.core.verdict import Decision
 from pytest_anubis.durations import seconds
 from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
+from pytest_anubis.fleet.launching.kubernetes_node import ACCOUNT
 from pytest_anubis.fleet.launching.slurm_node import SlurmError, act
 from pytest_anubis.hardware.inventory.node_name import NodeNameError, node_name
 from pytest_anubis.report.export.drain_reason import LEADER, line
@@ -105,7 +106,8 @@ def _node(given: str | None) -> str:
 def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> None:
     if options.act == "label":
         try:
-            cluster.apply_patches(node, health, now=now, prefix=options.prefix or cluster.PREFIX)
+            prefix = options.prefix or cluster.PREFIX
+            cluster.apply_patches(node, health, now=now, prefix=prefix, account=ACCOUNT)
         except cluster.KubernetesError as error:
             raise CommandError(f"--act label: {error}") from error
         return
