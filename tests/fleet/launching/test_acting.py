@@ -21,6 +21,7 @@ from pytest_anubis.store.node_standing import NodeStanding, keep_standing
 
 REASON = "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"
 DRAINED = "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason={} [root@2026-11-22T20:00:00]"
+DRAIN = f"update NodeName=n1 State=DRAIN Reason={REASON}"
 IDLE = "NodeName=n1 State=IDLE ThreadsPerCore=1"
 
 
@@ -47,10 +48,10 @@ def health(folder: Path, decision: Decision, *more: str) -> int:
 @pytest.mark.parametrize(
     ("state", "decision", "how", "done"),
     [
-        (IDLE, Decision.REJECTED, "drain", f"update NodeName=n1 State=DRAIN Reason={REASON}"),
+        (IDLE, Decision.REJECTED, "drain", DRAIN),
         (DRAINED.format("bad DIMM, ask Kim"), Decision.REJECTED, "drain", ""),
         (DRAINED.format(REASON), Decision.REJECTED, "drain", ""),
-        (DRAINED.format("ANB:OLD x"), Decision.REJECTED, "drain", f"update NodeName=n1 State=DRAIN Reason={REASON}"),
+        (DRAINED.format("ANB:OLD x"), Decision.REJECTED, "drain", DRAIN),
         (IDLE, Decision.UNDECIDED, "drain", ""),
         (IDLE, Decision.REJECTED, "", ""),
     ],
