@@ -8,6 +8,7 @@ import shutil
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import (
     add_baseline,
@@ -19,9 +20,16 @@ from pytest_anubis.cli.shared.arguments import (
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
+from pytest_anubis.cli.shared.stored.stored_sources import (
+    add_sources,
+    read_history,
+    read_history_run,
+    wanted_of,
+)
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
@@ -36,6 +44,10 @@ from pytest_anubis.store.baselines.baseline_files import (
     load_baseline,
     load_baselines,
 )
+from pytest_anubis.store.run_filter import RunFilter
+
+if TYPE_CHECKING:
+    from pytest_anubis.store.collected_runs import RunSet
 
 NAMED = 8
 """Nodes or classes named where the one that was asked for is not there."""
@@ -53,10 +65,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         nargs="*",
-        default=["latest"],
+        default=[],
         metavar="RUN",
         help="folder, journal or id of the run, or imports and folders of runs; default: the latest run",
     )
+    add_sources(parser, with_class=False)
     parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
     parser.add_argument(
         "--class",
@@ -84,12 +97,14 @@ def run(options: argparse.Namespace) -> int:
     """Rebuild what was asked for."""
     place = baseline_place(options)
     one_of_many = options.node is not None or options.hardware_class is not None
-    if one_of_many or len(options.name) > 1 or is_collection(options.name[0]):
-        record, baseline = _collected(options)
+    record: RunRecord | None
+    found = _named_run(options, one_of_many)
+    if not isinstance(found, RunRecord):
+        record, baseline = _collected(options, found)
         if record is None:
             return 0
     else:
-        record = read_run(options.name[0], options.store)
+        record = found
         baseline = _baseline(place, record)
         record = completed(record, baseline)
     if options.json is not None:
@@ -103,7 +118,27 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline | None]:
+def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | RunSet | None:
+    """Return the run that is named, as it was; else what is to be judged: None where files hold it.
+
+    Raises:
+        CommandError: There is no such run.
+    """
+    chosen = one_of_many or wanted_of(options) != RunFilter()
+    options.name = options.name or ([] if options.history and chosen else ["latest"])
+    if not options.history:
+        several = chosen or len(options.name) > 1 or is_collection(options.name[0])
+        return None if several else read_run(options.name[0], options.store)
+    if len(options.name) > 1:
+        raise CommandError("--history: name one run, or none with --nodes, --class or --since")
+    if options.node is not None:
+        options.nodes = [*options.nodes, options.node]
+    return read_history_run(options, options.name[0]) if options.name else None
+
+
+def _collected(
+    options: argparse.Namespace, runs: RunSet | None
+) -> tuple[RunRecord | None, Baseline | None]:
     """Judge what was collected; return the one node's record, or None once several were shown.
 
     Raises:
@@ -124,7 +159,12 @@ def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline 
         baselines = load_baselines(place) if place.exists() else {}
     except (OSError, BaselineError) as error:
         raise CommandError(str(error)) from error
-    runs = read_collected([collected_path(name, options.store) for name in options.name], tell)
+    if runs is None and options.history:
+        runs = read_history(options, tell)
+    elif runs is None:
+        paths = [collected_path(name, options.store) for name in options.name]
+        every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # told below
+        runs = read_collected(paths, tell, every_class)
     judged = judge_collected(runs, baselines, required=options.require)
     rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})
@@ -135,8 +175,9 @@ def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline 
     if not rows:
         known = sorted({v.node for v in judged.nodes})
         if options.node is None or not known:
+            names = ", ".join(options.name) or shown_place(options.history)
             raise CommandError(
-                f"{', '.join(options.name)}: no node has a sample in there; give other runs or imports"
+                f"{names}: no node has a sample in there; give other runs or imports"
             )
         raise CommandError(f"--node {options.node}: not among these; there is {_some(known)}")
     if len(rows) == 1:

@@ -53,7 +53,14 @@ def stored_runs(
         run: Only those of this id; empty takes all.
     """
     runs, nodes, contents = schema.runs, schema.nodes, schema.contents
-    columns = (runs.c.id, runs.c.run, runs.c.started, nodes.c.name, contents.c.kind, contents.c.digest)
+    columns = (
+        runs.c.id,
+        runs.c.run,
+        runs.c.started,
+        nodes.c.name,
+        contents.c.kind,
+        contents.c.digest,
+    )
     query = (
         sa.select(*columns)
         .join(nodes, nodes.c.id == runs.c.node_id)
