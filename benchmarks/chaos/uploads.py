@@ -181,7 +181,7 @@ def write_runs(
                 )  # fmt: skip
                 journal.write(Judged(verdict=verdict))
             decided = NodeVerdict(node=node, decision=Decision.ACCEPTED, headline="accepted")
-            journal.write(NodeDecided(node_verdict=decided))
+            journal.write(NodeDecided(verdict=decided))
             journal.write(RunFinished(exit_status=0, ended=began))
 
 

@@ -20,6 +20,7 @@ from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+from pytest_anubis.store.namesakes import Namesakes
 from pytest_anubis.store.run_files import TABLES as TABLES
 from pytest_anubis.store.run_files import RunsError as RunsError
 from pytest_anubis.store.run_files import files_of
@@ -157,6 +158,7 @@ class RunReader:
         default_factory=dict
     )  # of the files that runs are from
     _digest: str = ""  # of the file that is being read
+    _namesakes: Namesakes = field(default_factory=Namesakes)
 
     def file(self, path: Path, progress: Progress | None) -> None:
         """Take what a file holds; one that cannot be read is refused."""
@@ -209,6 +211,7 @@ class RunReader:
             record: The run.
             digest: SHA-256 of the journal, which tells a copy from another run of the same name.
         """
+        record = self._namesakes.told_apart(record, self.warnings)
         if not self.wanted.wants_run(record):
             return
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
@@ -336,10 +339,7 @@ class RunReader:
 
 
 def _kind(result: TestResult) -> Literal["failed", "missing", "invalid"]:
-    """Return the kind of problem of a test that did not end well, as the run itself judges it.
-
-    A death is no failure of the hardware; where something speaks for one, the run has a verdict of its own.
-    """
+    """Return the kind of problem of a test that did not end well; a death alone is no failure of hardware."""
     if result.misuse or result.environment:
         return "invalid"
     return "missing" if result.outcome in ("not reported", "crashed") else "failed"

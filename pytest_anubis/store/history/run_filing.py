@@ -1,4 +1,4 @@
-"""Filing a finished run in the history: summary, benchmarks, verdicts, durations, and its defect."""
+"""Filing a finished run in the history: summary, benchmarks, verdicts, what they took, and its defect."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
+from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.store.history import tables as schema
@@ -311,21 +312,29 @@ def _verdict(run: int, item: MetricVerdict) -> dict[str, Any]:
 
 
 def _durations(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield each benchmark's duration: that of its longest test, for devices are tested side by side.
+    """Yield what one test of each benchmark takes: its setup, call and teardown, as a node has to pay for it.
 
+    Waiting for a quiet machine is left out, which is the neighbours' time, and waiting for a free lane is in
+    none of them. Tests side by side count once, and what is set up once for all tests of a worker is shared
+    by them: what the busiest worker spent on the benchmark, over the most of its tests that one worker had.
     A brief run, of which learning makes many, says nothing about how long an acceptance takes.
     """
     if record.settings.get("brief"):
         return
-    longest: dict[str, float] = {}
+    workers = {event.test: event.worker for event in record.events if isinstance(event, TestRan)}
+    spent: dict[str, dict[str, list[float]]] = {}
     for result in record.results:
         if (
             result.benchmark
             and result.outcome in ("passed", "failed", "skipped")
             and result.metrics
         ):
-            longest[result.benchmark] = max(longest.get(result.benchmark, 0.0), result.seconds)
-    for benchmark, seconds in longest.items():
+            took = result.seconds + result.around - result.waited
+            of_worker = spent.setdefault(result.benchmark, {})
+            of_worker.setdefault(workers.get(result.test, ""), []).append(max(0.0, took))
+    for benchmark, shares in spent.items():
+        busiest = max(sum(share) for share in shares.values())
+        seconds = busiest / max(len(share) for share in shares.values())
         yield {"run_id": run, "benchmark": benchmark, "seconds": seconds}
 
 
