@@ -7,18 +7,19 @@ module ends in `serve`.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_anubis.benchmarking.children import Child, Handler, Message, answer, receive_all
+from pytest_anubis.benchmarking.children import Child, ChildError, Group, Handler, Message, answer
 from pytest_anubis.benchmarking.placement import stay_near
 
 if TYPE_CHECKING:
     import torch
+
+R = TypeVar("R", bound="Ranks")
 
 START = 120.0
 """Seconds that the ranks have to import torch and find each other."""
@@ -35,7 +36,7 @@ SETTLE = 2.0
 may be a neighbour that was waiting for it."""
 
 
-class Ranks:
+class Ranks(Group):
     """Connected processes; a context manager that ends all of them.
 
     Args:
@@ -49,7 +50,7 @@ class Ranks:
 
     Attributes:
         world: How many ranks there are.
-        processes: The ranks.
+        failed: A request to all has failed, so that nobody knows what they still wait for.
     """
 
     def __init__(
@@ -63,16 +64,17 @@ class Ranks:
         environment: Mapping[str, str] | None = None,
         within: Sequence[Sequence[str]] = (),
     ) -> None:
+        super().__init__(timeout=ROUND, settle=SETTLE)
         self.world = world
-        self._stack = ExitStack()
-        try:
+        self.failed = False
+        with self._starting():
             folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-ranks-"))
             store = str(Path(folder) / "store")
             common = [str(world), backend, store, str(threads), *arguments]
             # gloo would look up the host's name, which many containers cannot.
             variables = {"GLOO_SOCKET_IFNAME": "lo", **(environment or {})}
-            self.processes = [
-                self._stack.enter_context(
+            for number in range(world):
+                self._start(
                     Child(
                         module,
                         [str(number), *common],
@@ -81,24 +83,6 @@ class Ranks:
                         within=within[number] if within else (),
                     )
                 )
-                for number in range(world)
-            ]
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for rank in self.processes:
-            rank.dismiss()
-        self._stack.close()
 
     def join(self) -> None:
         """Wait until every rank has loaded torch and is connected to the others.
@@ -108,22 +92,48 @@ class Ranks:
         """
         self.ask_all("join", timeout=START)
 
-    def ask_all(self, do: str, *, timeout: float = ROUND, **arguments: object) -> list[Message]:
-        """Ask all ranks the same and return their answers, by rank.
+    def rest(self) -> None:
+        """Let all ranks give back their memory: others measure before they are asked again.
 
-        All are listened to at once: who is gone is heard of before those that wait for it.
-
-        Args:
-            do: The name of a handler.
-            timeout: Seconds to wait for the last answer.
-            **arguments: What else the request says; JSON's types.
+        Needs a handler ``rest``.
 
         Raises:
-            ChildError: A rank is gone, failed or took too long; those that are gone are named first.
+            ChildError: A rank failed or took too long.
         """
-        for rank in self.processes:
-            rank.send({"do": do, **arguments})
-        return receive_all(self.processes, timeout=timeout, settle=SETTLE)
+        self.ask_all("rest", timeout=START)
+
+    def ask_all(
+        self, do: str, *, timeout: float | None = None, **arguments: object
+    ) -> list[Message]:
+        """Ask all ranks the same (`Group.ask_all`); whether that ever failed is remembered."""
+        try:
+            return super().ask_all(do, timeout=timeout, **arguments)
+        except ChildError:
+            self.failed = True
+            raise
+
+
+@contextmanager
+def sharing(shared: R, start: Callable[[], R]) -> Iterator[R]:
+    """Give ranks that several tests share; some of this test's own where a request to those has failed.
+
+    To start ranks takes longer than many a test measures: each of them loads torch and finds the others.
+
+    Args:
+        shared: Started by a fixture of a wider scope; they rest when the block has ended.
+        start: Starts ranks of the same kind.
+
+    Raises:
+        ChildError: The test's own failed or took too long.
+    """
+    if shared.failed or any(rank.gone or rank.late for rank in shared.processes):
+        with start() as own:
+            own.join()
+            yield own
+        return
+    yield shared
+    with suppress(ChildError):  # the next test starts its own
+        shared.rest()
 
 
 def serve(

@@ -14,8 +14,30 @@ PURPOSES: tuple[str, ...] = get_args(Purpose)
 NOT_INSTALLED = "not installed: "
 """How the reason of a skip begins where a tool is missing, before its name: many are told in one line."""
 
+LOOKS_SPENT = "the time of this run for looking closer was spent on other metrics"
+"""Said as a disturbance of a measurement whose call was close and which could not be looked at to the end."""
+
 TOOL_PROPERTY = "anubis_tool"
 """Name of the test's properties (pytest's ``record_property``) that say which tools it ran, with version."""
+
+
+SET = "suites"
+"""The folder and package of the benchmark set that comes with this project."""
+
+
+def portable_id(test: str, module: str) -> str:
+    """Return a node id that does not depend on where pytest was started, for tests of the benchmark set.
+
+    pytest names a file from its root folder, from a folder that was given, or not at all (``--pyargs``).
+
+    Args:
+        test: The node id.
+        module: Full name of its module.
+    """
+    if not module.startswith(f"{SET}."):
+        return test
+    _, separator, rest = test.partition("::")
+    return f"{module.replace('.', '/')}.py{separator}{rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +121,8 @@ class TestResult:
         text: First line of the failure or the reason of the skip.
         seconds: Duration of its call.
         metrics: How many metrics it recorded.
+        around: Duration of its setup and teardown, with the fixtures that it was the first to use.
+        waited: Seconds of all this for which it waited for a quiet machine, which is its neighbours' time.
         busy: Seconds of its call for which what it measures was running, warm-ups included.
         misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
             if nothing is.
@@ -117,6 +141,8 @@ class TestResult:
     outcome: str = "not reported"
     text: str = ""
     seconds: NotNegative = 0.0
+    around: NotNegative = 0.0
+    waited: NotNegative = 0.0
     metrics: Count = 0
     busy: NotNegative = 0.0
     misuse: str = ""
@@ -126,8 +152,13 @@ class TestResult:
 
     @property
     def duty(self) -> float | None:
-        """Share of its call for which what it measures was running; None where nobody knows."""
-        return min(1.0, self.busy / self.seconds) if self.busy and self.seconds else None
+        """Share of its call, waits left out, for which what it measures was running; None where unknown."""
+        return min(1.0, self.busy / self.at_work) if self.busy and self.at_work else None
+
+    @property
+    def at_work(self) -> float:
+        """Seconds of its call for which it did not wait for a quiet machine."""
+        return max(0.0, self.seconds - self.waited)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

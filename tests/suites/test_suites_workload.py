@@ -21,6 +21,7 @@ from suites.workload import test_same_bits as bits
 from suites.workload import test_training_steps as training
 from suites.workload.catalogue import BY_NAME, CATALOGUE, Sizes, Workload, runs
 from suites.workload.data_parallel import TrainingGroup
+from suites.workload.models.language import LanguageModel
 from suites.workload.running import draw, forward_error, loss, network, training_step
 from suites.workload.serving import Serving
 from suites.workload.trajectory import NotDeterministicError, deterministic, follow, follow_exactly
@@ -285,13 +286,14 @@ def test_loss_of_a_network_that_fills_a_card_is_checked_layer_by_layer() -> None
     assert not forward_error(step.model, workload, CPU) < training.LOSS_TOLERANCE
 
 
-def test_smoke_holds_one_decode_step() -> None:
+def test_smoke_of_accelerators_holds_one_decode_step() -> None:
     steps: list[Any] = ["training", "bits", "inference", "prefill", "decode", "token", "parallel"]
     smoke = {
         f"{step} {one.id}"
         for step in steps
         for one in runs(step, cost="1s")
-        if not one.marks[0].kwargs.get("profiles")
+        if isinstance(profiles := one.marks[0].kwargs["profiles"], dict)
+        and "smoke" in profiles["accelerator"]
     }
     assert smoke == {"token llama-small-float32"}
 
@@ -315,3 +317,8 @@ def test_ranks_learn_the_same_and_a_flipped_bit_on_one_is_caught(
         fault.write_text("weight")
         with pytest.raises(AssertionError, match=r"rank \d ended with other weights"):
             parallel.same_weights(ranks)
+
+
+def test_language_model_says_how_places_enter_and_what_is_made_of_vectors() -> None:
+    with pytest.raises(TypeError, match=r"abstract methods '?_begin'?,? (and )?'?_scores"):
+        LanguageModel()  # type: ignore[abstract]
