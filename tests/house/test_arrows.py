@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "solver_output": set(),
     "options": set(),
     "passwords": set(),
-    "settings": {"options", "passwords"},
+    "durations": set(),
+    "settings": {"options", "passwords", "durations"},
     "hookspecs": {"core"},
     "fixture_types": {"core"},
     "validator": {"core"},
@@ -34,6 +35,7 @@ MAY_IMPORT = {
     "store": {"core", "codec", "passwords", "tool_outputs"},
     "report": {"core", "codec"},
     "hardware": {"core", "codec"},
+    "fleet": {"core", "codec", "store", "report", "durations"},
     "session": {
         "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
         "solver_output",
@@ -43,7 +45,7 @@ MAY_IMPORT = {
     },
     "cli": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "solver_output",
-        "distributed", "passwords",
+        "distributed", "passwords", "fleet", "durations",
     },
     "__main__": {"cli"},
     "start": {
