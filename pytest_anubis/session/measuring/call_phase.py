@@ -233,7 +233,7 @@ def _without_traceback(
     if told.reprcrash is not None:
         told.reprcrash.message = text  # pytest's summary is narrow: the cause first
     for entry in told.reprtraceback.reprentries:
-        entry.lines[:] = [f"INCONCLUSIVE: {text}", f"next step: {environment.partition('; ')[2]}"]
+        entry.lines = [f"INCONCLUSIVE: {text}", f"next step: {environment.partition('; ')[2]}"]
     report.longrepr = told
 
 
