@@ -140,14 +140,10 @@ def new_name() -> str:
     return f"{PREFIX}{_namespace()}-{pid}-{_started(pid)}-{_made}"
 
 
-def shaper(rate: float) -> str:
+def shaper(rate: float, least: int = LEAST_BURST) -> str:
     """Return the words of ``tc`` for a rate in bytes a second, headers included."""
-    return f"tbf rate {int(rate * 8)}bit burst {burst_of(rate)}b limit {QUEUE}b"
-
-
-def burst_of(rate: float) -> int:
-    """Return the bytes of a shaper's bucket at a rate in bytes a second."""
-    return max(LEAST_BURST, int(rate * BURST_SECONDS))
+    burst = max(least, int(rate * BURST_SECONDS))
+    return f"tbf rate {int(rate * 8)}bit burst {burst}b limit {QUEUE}b"
 
 
 def sweep(ip: str = "") -> None:

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol, Self
 
 from pytest_anubis.benchmarking.children import Child, receive_all
+from pytest_anubis.fleet.links.attribution import (
+    Accusation,
+    attribute,
+    expected_by_distance,
+    typical_rates,
+)
 from pytest_anubis.fleet.links.pair_plans import Round, check_rounds, ways
 
 MODULE = "pytest_anubis.benchmarking.hosts.pair_rank"
@@ -187,6 +193,45 @@ class PairGroup:
             wrong=tuple(tuple(row) for row in answer["wrong"]),
         )
 
+    def find_guilty(
+        self,
+        rounds: Sequence[Round],
+        *,
+        size: int,
+        repeats: int,
+        hops: Sequence[Sequence[int]] | None = None,
+        good: Sequence[int] = (),
+    ) -> tuple[PairRates, list[Accusation]]:
+        """Measure, and say who is to blame for slow pairs; whoever is accused is measured again first.
+
+        All hosts come to the same answer.
+
+        Args:
+            rounds: As for `measure`.
+            size: As for `measure`.
+            repeats: As for `measure`; there are twice as many where somebody is accused.
+            hops: The hosts' distances in links, where those far apart are expected to be slower.
+            good: Hosts that are known to be good.
+
+        Raises:
+            ChildError: A host failed or is gone.
+            PlanError: The plan is none for these hosts.
+        """
+        rates = self.measure(rounds, size=size, repeats=repeats)
+        found = _guilty(rates, hops, good)
+        if found:
+            again = self.measure(rounds, size=size, repeats=repeats)
+            rates = replace(
+                again,
+                rates=(*rates.rates, *again.rates),
+                wrong=tuple(
+                    tuple(a + b for a, b in zip(*rows, strict=True))
+                    for rows in zip(rates.wrong, again.wrong, strict=True)
+                ),
+            )
+            found = _guilty(rates, hops, good)
+        return rates, found
+
     def _start(self, place: Place) -> Child:
         return Child(
             MODULE,
@@ -195,3 +240,11 @@ class PairGroup:
             environment=place.environment,
             within=place.within,
         )
+
+
+def _guilty(
+    rates: PairRates, hops: Sequence[Sequence[int]] | None, good: Sequence[int]
+) -> list[Accusation]:
+    typical = typical_rates(rates.rates)
+    expected = None if hops is None else expected_by_distance(typical, hops)
+    return attribute(typical, expected=expected, good=good)

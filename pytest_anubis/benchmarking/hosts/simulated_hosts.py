@@ -15,10 +15,11 @@ from typing import Self
 
 from pytest_anubis.benchmarking.hosts.pair_group import PORT, Place
 from pytest_anubis.benchmarking.shaped_link import (
+    BURST_SECONDS,
     INTERFACE,
+    LEAST_BURST,
     QUEUE,
     NotPossible,
-    burst_of,
     new_name,
     run,
     shaper,
@@ -34,6 +35,10 @@ MOST = 250
 
 UNSHAPED = 12.5e9
 """Rate of a shaper that only carries others: 100 Gbit/s, more than namespaces pass on."""
+
+BUCKET = 80 << 10
+"""Bytes of a shaper's bucket at least: the largest packet that offloading makes. A smaller bucket cuts each
+into packets of the wire, and the processors of one machine were too busy with those of eight hosts."""
 
 QUANTUM = 60_000
 """Bytes that one class of ``htb`` may send in its turn: a packet as large as offloading makes them."""
@@ -210,7 +215,7 @@ def _shaped(
     lines = [f"qdisc replace dev {interface} root handle 9: pfifo"]
     if not ways:
         if rate is not None:
-            lines.append(f"qdisc replace dev {interface} root handle 1: {shaper(rate)}")
+            lines.append(f"qdisc replace dev {interface} root handle 1: {shaper(rate, BUCKET)}")
         return lines
     whole = UNSHAPED if rate is None else rate
     lines.append(f"qdisc replace dev {interface} root handle 1: htb default 2")
@@ -224,7 +229,7 @@ def _shaped(
 
 
 def _htb_class(interface: str, parent: str, name: str, rate: float) -> list[str]:
-    burst = burst_of(rate)
+    burst = max(LEAST_BURST, int(rate * BURST_SECONDS))  # and it may overdraw by a packet
     shape = f"htb rate {int(rate * 8)}bit burst {burst}b cburst {burst}b quantum {QUANTUM}"
     lines = [f"class add dev {interface} parent {parent} classid {name} {shape}"]
     if parent != "1:":

@@ -139,7 +139,11 @@ class Judge:
         return report
 
     def _judge(self, item: pytest.Item, recorder: Recorder) -> tuple[MetricVerdict, ...]:
-        verdicts = [self._judge_one(measurement) for measurement in recorder.measurements]
+        verdicts = [
+            _excused(self._judge_one(measurement), recorder.excuses.get(measurement.device))
+            for measurement in recorder.measurements
+        ]
+        verdicts += recorder.conclusions
         recorded = {measurement.metric.name for measurement in recorder.measurements}
         mark = benchmark_mark(item)
         for name in mark.metrics:
@@ -218,6 +222,14 @@ class Judge:
         if Outcome.INCONCLUSIVE in outcomes or outcomes == {Outcome.NOT_TESTED}:
             item.stash[_undecided_key] = text = inconclusive_text(verdicts)
             pytest.skip(text)
+
+
+def _excused(verdict: MetricVerdict, blame: str | None) -> MetricVerdict:
+    """Return a verdict that rejects nothing where another unit than this node's is to blame."""
+    if blame is None or verdict.outcome is not Outcome.FAIL:
+        return verdict
+    text = f"{verdict.text}; not this node's: {blame}"
+    return replace(verdict, outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text=text)
 
 
 def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:
