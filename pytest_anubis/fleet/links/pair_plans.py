@@ -7,6 +7,7 @@ itself, one after the other (`ways`).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 Pair = tuple[int, int]
 """Two nodes by number. In a round the order says nothing; in a way the first one sends."""
@@ -75,9 +76,9 @@ def by_distance(
 ) -> dict[int, tuple[Round, ...]]:
     """Return rounds of pairs of equal distance, so that each layer of the network is loaded by itself.
 
-    A round takes pairs greedily, those first whose nodes have most partners left at that distance: at most
-    2 D - 1 rounds where a node has up to D partners, and mostly D (Vizing 1964: no plan needs more than
-    D + 1, none less than D).
+    Where a node has up to D partners at a distance no plan has fewer than D rounds. Between two sides, as
+    across a spine, there are exactly D here; in other graphs some more may be (D + 1 is always enough,
+    Vizing 1964).
 
     Args:
         hops: Symmetric matrix of the nodes' distances in links; 0 or less: not reachable, never paired.
@@ -97,31 +98,60 @@ def by_distance(
         raise PlanError("the matrix of hops is not square")
     if any(hops[a][b] != hops[b][a] for a in range(count) for b in range(a)):
         raise PlanError("the matrix of hops is not symmetric: hops[a][b] differs from hops[b][a]")
-    left: dict[int, set[Pair]] = {}
+    left: dict[int, list[Pair]] = {}
     for a in range(count):
         for b in range(a + 1, count):
             if max(1, least) <= hops[a][b] <= (hops[a][b] if most is None else most):
-                left.setdefault(hops[a][b], set()).add((a, b))
-    return {distance: _matchings(left[distance], rounds) for distance in sorted(left)}
+                left.setdefault(hops[a][b], []).append((a, b))
+    return {distance: _matchings(left[distance])[:rounds] for distance in sorted(left)}
 
 
-def _matchings(pairs: set[Pair], most: int | None) -> tuple[Round, ...]:
-    """Return rounds that hold all of the pairs, or as many rounds as are wanted."""
-    found: list[Round] = []
-    while pairs and (most is None or len(found) < most):
-        partners: dict[int, int] = {}
-        for pair in pairs:
-            for node in pair:
-                partners[node] = partners.get(node, 0) + 1
-        busy: set[int] = set()
-        chosen = []
-        for a, b in sorted(pairs, key=lambda p: (-partners[p[0]] - partners[p[1]], p)):
-            if a not in busy and b not in busy:
-                chosen.append((a, b))
-                busy |= {a, b}
-        pairs = pairs.difference(chosen)
-        found.append(tuple(chosen))
-    return tuple(found)
+def _matchings(pairs: Sequence[Pair]) -> tuple[Round, ...]:
+    """Return rounds that hold all of the pairs, the fullest first.
+
+    Rounds are colours of the graph's edges: an edge gets a colour that neither end has yet. Where there is
+    none, the two colours that are free at one end each are exchanged along the path of them that begins at
+    the second end (König 1916; Kempe's chain), which frees the first one's there too; in a graph that is not
+    bipartite the path may lead back, and another round begins.
+    """
+    partner: list[dict[int, int]] = []  # by round: node -> the node that it meets
+
+    def free_at(node: int) -> list[int]:
+        return [number for number, one in enumerate(partner) if node not in one]
+
+    for a, b in pairs:
+        at_a, at_b = free_at(a), free_at(b)
+        both = set(at_a) & set(at_b)
+        if both:
+            chosen = min(both)
+        elif at_a and at_b and _exchange(partner[at_a[0]], partner[at_b[0]], b, a):
+            chosen = at_a[0]
+        else:
+            chosen = len(partner)
+            partner.append({})
+        partner[chosen].update({a: b, b: a})
+    rounds = (tuple(sorted(pair for pair in one.items() if pair[0] < pair[1])) for one in partner)
+    return tuple(sorted(rounds, key=lambda one: -len(one)))
+
+
+def _exchange(first: dict[int, int], second: dict[int, int], node: int, avoid: int) -> bool:
+    """Free a node of the first round by exchanging both rounds along the path that begins there.
+
+    Returns:
+        False, and nothing is changed, if the path ends at the node to avoid.
+    """
+    path, here = [node], first
+    while path[-1] in here:
+        path.append(here[path[-1]])
+        here = second if here is first else first
+    if path[-1] == avoid:
+        return False
+    for index, ends in enumerate(pairwise(path)):
+        for end in ends:
+            (second if index % 2 else first).pop(end, None)
+    for index, (one, other) in enumerate(pairwise(path)):
+        (first if index % 2 else second).update({one: other, other: one})
+    return True
 
 
 def ways(rounds: Sequence[Round]) -> tuple[Round, ...]:
