@@ -16,6 +16,7 @@ ENV_STORE = "PYTEST_ANUBIS_STORE"
 ENV_HISTORY = "PYTEST_ANUBIS_HISTORY"
 ENV_QUIET_LIMIT = "PYTEST_ANUBIS_QUIET_LIMIT"
 ENV_ALLOW_PROCESS = "PYTEST_ANUBIS_ALLOW_PROCESS"
+ENV_NODE = "PYTEST_ANUBIS_NODE"
 ENV_WAIVERS = "PYTEST_ANUBIS_WAIVERS"
 
 QUIET_LIMITS = ("steal", "others", "cpu", "memory", "io")
@@ -100,6 +101,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="NAME",
         ini=False,
         help="Name of this run; default: date, time and node",
+    ),
+    Option(
+        flag="--anubis-node",
+        metavar="NAME",
+        env=ENV_NODE,
+        help="Name of this node; default: Slurm's (SLURMD_NODENAME), in a pod Kubernetes' (NODE_NAME), else "
+        "the host name",
     ),
     Option(
         flag="--anubis-fail-on",

@@ -59,6 +59,7 @@ class Settings:
         baselines: Folder of baseline files, or one baseline file.
         store: Folder of runs, and of the history unless that is elsewhere.
         history: Folder or database URL of the history; empty: the store.
+        node: Name of this node; empty: what the platform calls it.
         run_id: Name of this run; empty: one is made from the date and the node's name.
         fail_on: The mildest verdict that fails a test: ``fail`` or ``marginal``.
         require_all: What has no criterion blocks acceptance too.
@@ -96,6 +97,7 @@ class Settings:
     baselines: Path = Path("baselines")
     store: Path = Path(".anubis")
     history: str = field(default="", repr=False)  # may hold a password
+    node: str = ""
     run_id: str = ""
     fail_on: Literal["fail", "marginal"] = "fail"
     require_all: bool = False
@@ -176,6 +178,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         baselines=base / raw["anubis_baseline"],
         store=base / raw["anubis_store"],
         history=_history(raw["anubis_history"], base),
+        node=raw["anubis_node"],
         run_id=_run_id(raw["anubis_run_id"]),
         fail_on=raw["anubis_fail_on"],
         require_all=bool(raw["anubis_require_all"]),

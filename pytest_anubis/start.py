@@ -6,7 +6,6 @@ A worker is told all this and starts in ``start_worker.py``.
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,6 +39,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     redact,
 )
 from pytest_anubis.hardware.inventory.node_attributes import node_facts
+from pytest_anubis.hardware.inventory.node_name import NodeNameError, node_name
 from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
 from pytest_anubis.report.export.junit_export import JUnitDecision
@@ -207,7 +207,7 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         other = ALONE if lanes == SIDE_BY_SIDE else SIDE_BY_SIDE
         if baseline is None and attributes.get("lanes"):
             note = note_of_way(settings, extended_key(attributes | {"lanes": other}, added)) or note
-    node = inventory.node or platform.node()
+    node = _node(settings, inventory)
     return RunContext(
         settings=settings,
         run_id=settings.run_id or new_run_id(node),
@@ -223,6 +223,16 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         baseline_note=note,
         waivers=tuple(one for one in _waivers(settings) if concerns(one, node)),
     )
+
+
+def _node(settings: Settings, inventory: Inventory) -> str:
+    """Return the node's name; a recorded inventory has that of its node, unless one is named."""
+    try:
+        if settings.inventory is not None and not settings.node:
+            return inventory.node
+        return node_name(os.environ, settings.node, where="--anubis-node")
+    except NodeNameError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _waivers(settings: Settings) -> tuple[Waiver, ...]:

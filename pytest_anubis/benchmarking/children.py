@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -265,6 +265,70 @@ def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.
     if late:
         raise ChildError("; ".join(c._said(f"did not answer within {timeout:g} s") for c in late))
     return [answers[child] for child in children]
+
+
+class Group:
+    """Children that are asked together; a context manager that ends all of them. For subclasses.
+
+    Args:
+        timeout: Seconds that one request may take.
+        settle: As in `receive_all`.
+
+    Attributes:
+        processes: The children.
+    """
+
+    def __init__(self, *, timeout: float, settle: float = 0.0) -> None:
+        self._timeout, self._settle = timeout, settle
+        self._stack = ExitStack()
+        self.processes: list[Child] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for child in self.processes:
+            child.dismiss()
+        self._stack.close()
+
+    def ask_all(
+        self, do: str, *, timeout: float | None = None, **arguments: object
+    ) -> list[Message]:
+        """Ask all children the same and return their answers, in order.
+
+        All are listened to at once: who is gone is heard of before those that wait for it.
+
+        Args:
+            do: The name of a handler.
+            timeout: Seconds to wait for the last answer; by default the group's.
+            **arguments: What else the request says; JSON's types.
+
+        Raises:
+            ChildError: A child is gone, failed or took too long; those that are gone are named first.
+        """
+        for child in self.processes:
+            child.send({"do": do, **arguments})
+        limit = self._timeout if timeout is None else timeout
+        return receive_all(self.processes, timeout=limit, settle=self._settle)
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """End what was started if not all can be."""
+        try:
+            yield
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _start(self, child: Child) -> Child:
+        """Keep a child until the group ends."""
+        self.processes.append(self._stack.enter_context(child))
+        return child
 
 
 def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from pytest_anubis.benchmarking.children import Child, Handler, Message, answer, receive_all
+from pytest_anubis.benchmarking.children import Child, Group, Handler, Message, answer
 from pytest_anubis.benchmarking.placement import stay_near
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ SETTLE = 2.0
 may be a neighbour that was waiting for it."""
 
 
-class Ranks:
+class Ranks(Group):
     """Connected processes; a context manager that ends all of them.
 
     Args:
@@ -49,7 +47,6 @@ class Ranks:
 
     Attributes:
         world: How many ranks there are.
-        processes: The ranks.
     """
 
     def __init__(
@@ -63,16 +60,16 @@ class Ranks:
         environment: Mapping[str, str] | None = None,
         within: Sequence[Sequence[str]] = (),
     ) -> None:
+        super().__init__(timeout=ROUND, settle=SETTLE)
         self.world = world
-        self._stack = ExitStack()
-        try:
+        with self._starting():
             folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-ranks-"))
             store = str(Path(folder) / "store")
             common = [str(world), backend, store, str(threads), *arguments]
             # gloo would look up the host's name, which many containers cannot.
             variables = {"GLOO_SOCKET_IFNAME": "lo", **(environment or {})}
-            self.processes = [
-                self._stack.enter_context(
+            for number in range(world):
+                self._start(
                     Child(
                         module,
                         [str(number), *common],
@@ -81,24 +78,6 @@ class Ranks:
                         within=within[number] if within else (),
                     )
                 )
-                for number in range(world)
-            ]
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for rank in self.processes:
-            rank.dismiss()
-        self._stack.close()
 
     def join(self) -> None:
         """Wait until every rank has loaded torch and is connected to the others.
@@ -107,23 +86,6 @@ class Ranks:
             ChildError: A rank failed or took too long.
         """
         self.ask_all("join", timeout=START)
-
-    def ask_all(self, do: str, *, timeout: float = ROUND, **arguments: object) -> list[Message]:
-        """Ask all ranks the same and return their answers, by rank.
-
-        All are listened to at once: who is gone is heard of before those that wait for it.
-
-        Args:
-            do: The name of a handler.
-            timeout: Seconds to wait for the last answer.
-            **arguments: What else the request says; JSON's types.
-
-        Raises:
-            ChildError: A rank is gone, failed or took too long; those that are gone are named first.
-        """
-        for rank in self.processes:
-            rank.send({"do": do, **arguments})
-        return receive_all(self.processes, timeout=timeout, settle=SETTLE)
 
 
 def serve(

@@ -19,6 +19,7 @@ COMMANDS = {
     "judge": "judge collected runs against baselines, without pytest",
     "report": "rebuild the report of a run from its journal",
     "history": "show a node's runs; keep incidents, defects and states of nodes",
+    "push": "file runs and imports in a fleet's history, each once",
     "select": "choose the benchmarks that are worth their time on a node now",
     "risk": "show how likely each node is to have an incident, and fit the risk model",
     "simulate": "compare policies of validation on a simulated fleet",
@@ -29,7 +30,7 @@ COMMANDS = {
     "doctor": "show this machine's inventory and what is missing to validate it",
 }
 
-SHELVES = {"suites": "starting."}
+SHELVES = {"push": "storing.", "suites": "starting."}
 """Command -> the shelf of its module below ``cli/commands``, where it has one."""
 
 UNREAD = 141

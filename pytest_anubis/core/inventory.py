@@ -286,6 +286,7 @@ class Inventory:
 
     Attributes:
         node: Host name.
+        machine: Digest of the operating system's machine id, of which an image has one for many machines.
         taken: When it was read, ISO 8601, UTC; empty for a golden inventory.
         system: Chassis and board.
         processor: CPUs.
@@ -304,6 +305,7 @@ class Inventory:
     """
 
     node: str
+    machine: str | None = None
     taken: str = ""
     system: System = System()
     processor: Processor = Processor()

@@ -99,6 +99,8 @@ class TestResult:
         text: First line of the failure or the reason of the skip.
         seconds: Duration of its call.
         metrics: How many metrics it recorded.
+        around: Duration of its setup and teardown, with the fixtures that it was the first to use.
+        waited: Seconds of all this for which it waited for a quiet machine, which is its neighbours' time.
         busy: Seconds of its call for which what it measures was running, warm-ups included.
         misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
             if nothing is.
@@ -117,6 +119,8 @@ class TestResult:
     outcome: str = "not reported"
     text: str = ""
     seconds: NotNegative = 0.0
+    around: NotNegative = 0.0
+    waited: NotNegative = 0.0
     metrics: Count = 0
     busy: NotNegative = 0.0
     misuse: str = ""
@@ -126,8 +130,13 @@ class TestResult:
 
     @property
     def duty(self) -> float | None:
-        """Share of its call for which what it measures was running; None where nobody knows."""
-        return min(1.0, self.busy / self.seconds) if self.busy and self.seconds else None
+        """Share of its call, waits left out, for which what it measures was running; None where unknown."""
+        return min(1.0, self.busy / self.at_work) if self.busy and self.at_work else None
+
+    @property
+    def at_work(self) -> float:
+        """Seconds of its call for which it did not wait for a quiet machine."""
+        return max(0.0, self.seconds - self.waited)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,9 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waivers.waiving import WaiversRead, with_waiver
 
+NEVER_FINISHED = "started and never finished"
+NEVER_STARTED = "never started"
+
 
 class RunState:
     """What is known of one run; empty until its first event.
@@ -60,6 +63,7 @@ class RunState:
         self.node_verdict: NodeVerdict | None = None
         self.expected: PlanPredicted | None = None
         self.waits: dict[str, QuietWait] = {}
+        self._waited: dict[str, float] = {}  # running test -> seconds
         self.warnings: list[str] = []
         self._head: RunStarted | None = None
         self._running: dict[str, None] = {}
@@ -107,6 +111,7 @@ class RunState:
             case TestFinished(result=result):
                 self._running.pop(result.test, None)
                 self.waits.pop(result.test, None)
+                self._waited.pop(result.test, None)
                 self._failing.pop(result.test, None)
                 self._attempts.pop(result.test, None)
                 self.results[result.test] = result
@@ -122,6 +127,7 @@ class RunState:
             self._failed_before.setdefault(test, "its end was never reported")
         self._cut.discard(test)
         self.waits.pop(test, None)
+        self._waited.pop(test, None)
         self._running[test] = None
         self._attempts.pop(test, None)
         # Of a test that is repeated the last attempt counts; what the others measured is kept.
@@ -164,6 +170,8 @@ class RunState:
             self.waits.pop(event.test, None)
             if event.seconds is None:
                 self.waits[event.test] = event
+            else:
+                self._waited[event.test] = self.waited(event.test) + event.seconds
         elif isinstance(event, Attempted):
             self._attempts.setdefault(event.measurement.test, []).append(event.measurement)
         elif isinstance(event, Resumed):
@@ -205,6 +213,10 @@ class RunState:
     def measured(self, test: str) -> list[Measurement]:
         """Return what the last attempt of a test has measured so far."""
         return list(self._latest.get(test, ()))
+
+    def waited(self, test: str) -> float:
+        """Return for how many seconds the last attempt of a running test has waited for a quiet machine."""
+        return self._waited.get(test, 0.0)
 
     def attempts(self, test: str) -> list[Measurement]:
         """Return what a running test has measured so far that did not count."""
@@ -260,7 +272,7 @@ class RunState:
         for test in (*self.planned, *self._running):
             if test not in results:
                 plan = self.planned.get(test, PlannedTest(test=test))
-                text = "started and never finished" if test in self._running else "never started"
+                text = NEVER_FINISHED if test in self._running else NEVER_STARTED
                 results[test] = TestResult(
                     test=test, benchmark=plan.benchmark, component=plan.component, text=text
                 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -21,16 +20,19 @@ from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+from pytest_anubis.store.namesakes import Namesakes
+from pytest_anubis.store.run_files import TABLES as TABLES
+from pytest_anubis.store.run_files import RunsError as RunsError
+from pytest_anubis.store.run_files import files_of
+from pytest_anubis.store.run_files import is_superbench as is_superbench
+from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
 
 Progress = Callable[[str], None]
 
-TABLES = (".csv", ".tsv", ".parquet", ".pq")
+EVERYTHING = RunFilter()
+
 _BROKEN = ("failed", "error", "crashed")
-
-
-class RunsError(ValueError):
-    """There is nothing to read; the message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ def read_runs(
     learning: bool = False,
     profile: str = "",
     progress: Progress | None = None,
+    wanted: RunFilter = EVERYTHING,
 ) -> RunSet:
     """Read journals, imports, tables and folders of them.
 
@@ -102,12 +105,13 @@ def read_runs(
             disturbed throughout, with a report of the hardware itself, or under acceptance and not accepted.
         profile: Take only runs of this profile; empty takes all.
         progress: Called with one short line now and then.
+        wanted: Which runs and samples are taken.
 
     Raises:
         RunsError: A path does not exist, or there is no run in any of them.
     """
-    reader = _Reader(learning, profile)
-    for i, path in enumerate(_files(paths)):
+    reader = RunReader(learning, profile, wanted)
+    for i, path in enumerate(files_of(paths)):
         if progress is not None:
             progress(f"{i + 1}: {path}")
         reader.file(path, progress)
@@ -131,11 +135,18 @@ def refusal(record: RunRecord) -> str:
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Collects what the files hold."""
+class RunReader:
+    """Collects what runs hold, from files or from wherever else they are kept.
+
+    Args:
+        learning: As in `read_runs`.
+        profile: As in `read_runs`.
+        wanted: As in `read_runs`.
+    """
 
     learning: bool
     profile: str
+    wanted: RunFilter = EVERYTHING
     gather: Gather = field(default_factory=Gather)
     # by run, node and class: a table may hold a node in two classes
     runs: dict[tuple[str, str, str], RunRecord] = field(default_factory=dict)
@@ -147,8 +158,10 @@ class _Reader:
         default_factory=dict
     )  # of the files that runs are from
     _digest: str = ""  # of the file that is being read
+    _namesakes: Namesakes = field(default_factory=Namesakes)
 
     def file(self, path: Path, progress: Progress | None) -> None:
+        """Take what a file holds; one that cannot be read is refused."""
         try:
             with path.open("rb") as content:
                 self._digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -160,35 +173,51 @@ class _Reader:
                     f"{path}: no {JOURNAL_NAME}; unpack it or put it back, or remove the folder"
                 )
             if path.suffix == SUFFIX:
-                self._columns(path, load_columns(path))
+                self.columns(path, load_columns(path), self._digest)
             elif path.suffix.lower() in TABLES:
                 table = import_table(path, progress=progress)
                 self.warnings += [f"{path} {line}" for line in (*table.wrong, *table.notes)]
-                self._columns(path, Columns(populations=table.populations, runs=table.runs))
+                columns = Columns(populations=table.populations, runs=table.runs)
+                self.columns(path, columns, self._digest)
             elif is_superbench(path):
                 summary = import_superbench(path, progress=progress)
                 self.warnings += [f"{path} {line}" for line in (*summary.wrong, *summary.notes)]
-                self._columns(path, Columns(populations=summary.populations, runs=summary.runs))
+                columns = Columns(populations=summary.populations, runs=summary.runs)
+                self.columns(path, columns, self._digest)
             else:
-                self._journal(path, read_journal(path))
+                self.journal(path, read_journal(path), self._digest)
         except (JournalError, ColumnsError, ImportFileError) as error:
-            self.refused.append(
-                RefusedRun(run="", node="", path=str(path), reason=str(error), damaged=True)
-            )
+            self.damaged(path, str(error))
 
-    def _known_already(self, path: Path, run: str, node: str) -> RefusedRun:
+    def damaged(self, path: Path, reason: str) -> None:
+        """Take note of what cannot be read."""
+        self.refused.append(
+            RefusedRun(run="", node="", path=str(path), reason=reason, damaged=True)
+        )
+
+    def _known_already(self, path: Path, run: str, node: str, digest: str) -> RefusedRun:
         """Return the refusal of a run that was read before; another one under its name is no copy of it."""
-        same = self._digest == self.digests.get((run, node))
+        same = digest == self.digests.get((run, node))
         reason = "a run of this id and node was read already"
         if not same:
             reason += ", and this one differs: which counts? Give every run its id, or remove one"
         return RefusedRun(run=run, node=node, path=str(path), reason=reason, damaged=not same)
 
-    def _journal(self, path: Path, record: RunRecord) -> None:
+    def journal(self, path: Path, record: RunRecord, digest: str) -> None:
+        """Take the run of a journal.
+
+        Args:
+            path: Where it is kept, for messages.
+            record: The run.
+            digest: SHA-256 of the journal, which tells a copy from another run of the same name.
+        """
+        record = self._namesakes.told_apart(record, self.warnings)
+        if not self.wanted.wants_run(record):
+            return
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
         reason = ""
         if (record.run, record.node) in self.digests:
-            self.refused.append(self._known_already(path, record.run, record.node))
+            self.refused.append(self._known_already(path, record.run, record.node, digest))
             return
         if self.profile and record.profile != self.profile:
             reason = f"profile {record.profile or 'unknown'}, not {self.profile}"
@@ -199,7 +228,7 @@ class _Reader:
                 RefusedRun(run=record.run, node=record.node, path=str(path), reason=reason)
             )
             return
-        self.digests[record.run, record.node] = self._digest
+        self.digests[record.run, record.node] = digest
         self.runs[record.run, record.node, record.hardware_class] = dataclasses.replace(
             record, measurements=(), verdicts=(), events=()
         )
@@ -222,6 +251,8 @@ class _Reader:
         recorded = {measurement.test for measurement in record.measurements}
         excused = dict.fromkeys(record.excused, record.heat_of_the_room)
         for measurement in record.measurements:
+            if not self.wanted.wants_metric(measurement.metric.name, measurement.benchmark):
+                continue
             self.gather.add(
                 hardware_class=record.hardware_class,
                 benchmark=measurement.benchmark,
@@ -243,19 +274,28 @@ class _Reader:
             and (result.outcome in _BROKEN or result.outcome == "not reported")
         ]
 
-    def _columns(self, path: Path, columns: Columns) -> None:
+    def columns(self, path: Path, columns: Columns, digest: str) -> None:
+        """Take imported samples; as `journal`."""
         known = {(run.run, run.node) for run in columns.runs} & self.digests.keys()
         if known:
             run, node = min(known)
-            self.refused.append(self._known_already(path, run, node))
+            self.refused.append(self._known_already(path, run, node, digest))
             return
-        self.digests.update(((run.run, run.node), self._digest) for run in columns.runs)
-        self.runs.update(((run.run, run.node, run.hardware_class), run) for run in columns.runs)
-        for population in columns.populations:
+        self.digests.update(((run.run, run.node), digest) for run in columns.runs)
+        runs = self.wanted.runs(columns.runs)
+        self.runs.update(((run.run, run.node, run.hardware_class), run) for run in runs)
+        for population in self.wanted.populations(columns.populations, columns.runs):
             self.gather.add_population(population)
 
     def result(self) -> RunSet:
+        """Return all that was taken.
+
+        Raises:
+            RunsError: There was nothing.
+        """
         if not self.runs and not self.refused:
+            if self.wanted != EVERYTHING:
+                raise RunsError("none of these runs is of the nodes, class and time asked for")
             raise RunsError("no run in any of these; expected journals, imports (.npz) or tables")
         return RunSet(
             unmeasured=self._place_silent(),
@@ -299,10 +339,7 @@ class _Reader:
 
 
 def _kind(result: TestResult) -> Literal["failed", "missing", "invalid"]:
-    """Return the kind of problem of a test that did not end well, as the run itself judges it.
-
-    A death is no failure of the hardware; where something speaks for one, the run has a verdict of its own.
-    """
+    """Return the kind of problem of a test that did not end well; a death alone is no failure of hardware."""
     if result.misuse or result.environment:
         return "invalid"
     return "missing" if result.outcome in ("not reported", "crashed") else "failed"
@@ -351,49 +388,3 @@ def _problem(
         what = (*measurement.disturbance, *([heat] if heat else []))
         return Problem(kind="disturbed", text="; ".join(what))
     return None
-
-
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    seen: set[Path] = set()
-    for path in paths:
-        if path.is_dir():
-            found = sorted(_below(path))
-        elif path.exists():
-            found = [path]
-        else:
-            raise RunsError(f"{path}: no such file or folder")
-        for file in found:
-            real = file.resolve()
-            if real not in seen:
-                seen.add(real)
-                yield file
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """Return the runs below a folder, linked ones too, and what was a run's but cannot be read as one."""
-    seen = set()
-    for name, folders, files in os.walk(folder, followlinks=True):
-        place = Path(name)
-        real = place.resolve()
-        if real in seen or "pyvenv.cfg" in files:  # a circle of links; libraries' own data
-            folders.clear()
-            continue
-        seen.add(real)
-        yield from (place / file for file in files if file.endswith(SUFFIX))
-        if JOURNAL_NAME in files:
-            yield place / JOURNAL_NAME
-        elif place.parent.name == "runs" or any(
-            file.casefold().startswith(JOURNAL_NAME) for file in files
-        ):
-            yield place  # of a run, but its journal is gone, packed or renamed
-
-
-def is_superbench(path: Path) -> bool:
-    """Tell a SuperBench summary from a journal, whatever its name, by how its first line begins."""
-    if path.suffix != ".jsonl" or path.name == JOURNAL_NAME:
-        return False
-    try:
-        with path.open("rb") as lines:
-            return b'"node"' in (head := lines.read(4096)) and b'"event"' not in head
-    except OSError:
-        return False

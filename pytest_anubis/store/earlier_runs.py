@@ -51,7 +51,7 @@ def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, An
         node: Name of the node.
         before: Id of this run, which is left out.
     """
-    heads = [_head(path) for path in (store / "runs").glob(f"*/{JOURNAL_NAME}")]
+    heads = [head_of(path) for path in (store / "runs").glob(f"*/{JOURNAL_NAME}")]
     known = [
         (str(head.get("started", "")), inventory)
         for head in heads
@@ -73,7 +73,7 @@ def latest_journals(store: Path, *, hardware_class: str, most: int) -> list[Path
     found = [
         (str(head.get("started", "")), str(path), path)
         for path in (store / "runs").glob(f"*/{JOURNAL_NAME}")
-        if (head := _head(path)).get("hardware_class") == hardware_class
+        if (head := head_of(path)).get("hardware_class") == hardware_class
     ]
     return [path for _, _, path in sorted(found, reverse=True)[:most]]
 
@@ -82,7 +82,7 @@ def _journals(
     store: Path, node: str, hardware_class: str, profile: str, before: str
 ) -> Iterator[tuple[str, Path]]:
     for path in (store / "runs").glob(f"*/{JOURNAL_NAME}"):
-        head = _head(path)
+        head = head_of(path)
         same = (
             head.get("node") == node
             and head.get("hardware_class") == hardware_class
@@ -92,7 +92,7 @@ def _journals(
             yield str(head.get("started", "")), path
 
 
-def _head(path: Path) -> dict[str, Any]:
+def head_of(path: Path) -> dict[str, Any]:
     """Return the first event of a journal, empty if it cannot be read."""
     try:
         with path.open("rb") as lines:

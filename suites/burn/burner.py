@@ -16,7 +16,10 @@ SHORT_BATCH = 0.002
 EVERY = 16
 """Products of which one is compared, besides the first and the last of a load: comparing moves so many bytes
 that it takes 8 to 15 % of a product's time on an H100, and a rate in which it is would not be that of the
-matrix units. So it is 1 % at most, and a fault that stays is found at once: one comparison in 25 ms."""
+matrix units. So it is 1 % at most, and a fault that stays is found at once: one comparison in 25 ms. Of
+faults that strike once one in sixteen is found. A running sum or fingerprint of all results would find each,
+but has to read them: 128 MiB of a bfloat16 product of size 8,192 at 3.3 TB/s are 40 us of its 1.6 ms, 2.5 %
+at the best."""
 
 AT_LEAST = 1.0
 """Seconds in which one is compared at least, where products take long; it takes the smaller share of them."""

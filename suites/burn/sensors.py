@@ -7,6 +7,7 @@ import importlib
 import statistics
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
 
 
 EVERY = 0.2
-"""Seconds between two readings: one takes a millisecond, and cards count their energy ten times a second."""
+"""Seconds between two readings of clock, power and temperature: one takes a millisecond."""
+
+MOVES = 3
+"""Times that a counter of energy has to move for its power to be told: a line through two is their error."""
 
 
 class Watch:
-    """Reads a card's sensors now and then while it is under load.
+    """Reads a card's sensors now and then while it is under load, and its counter of energy at every look.
 
     Args:
         device: The card.
@@ -27,33 +31,38 @@ class Watch:
 
     def __init__(self, device: torch.device, now: Callable[[], float] = time.monotonic) -> None:
         self._device, self._now = device, now
-        self._readings: list[tuple[float, dict[str, float]]] = []
+        self._last: float | None = None
+        self._readings: list[dict[str, float]] = []
+        self._counted: float | None = None
+        self._moved: list[tuple[float, float]] = []
 
     def look(self) -> None:
-        """Read, unless that was just done."""
+        """Read the counter; the other sensors too, unless that was just done."""
         moment = self._now()
-        if not self._readings or moment - self._readings[-1][0] >= EVERY:
-            self._readings.append((moment, read_card(self._device)))
+        counted = read_energy(self._device)
+        if counted is not None:
+            if self._counted is not None and counted > self._counted:
+                self._moved.append((moment, counted))
+            self._counted = counted
+        if self._last is None or moment - self._last >= EVERY:
+            self._last = moment
+            self._readings.append(read_card(self._device))
 
     def told(self) -> dict[str, float]:
         """Return ``clock`` (median, MHz), ``temperature`` (highest, °C), ``power`` (mean, W), as far as told.
 
-        The power is that of the counted energy where there are two readings of it: what drivers call the
-        power is often the mean of some past second.
+        The power is that of the counted energy where the card counts it: what drivers call the power is often
+        the mean of some past second. A counter moves ten times a second, so that a reading between two moves
+        is old by up to a tenth of the second under load. The moments at which a look found it moved are late
+        by less than a batch each, and the line through them by far less.
         """
-        series: dict[str, list[tuple[float, float]]] = {}
-        for moment, reading in self._readings:
-            for name, value in reading.items():
-                series.setdefault(name, []).append((moment, value))
         told = {
-            name: summary([value for _, value in series[name]])
+            name: summary([reading[name] for reading in self._readings if name in reading])
             for name, summary in SUMMARIES.items()
-            if name in series
+            if any(name in reading for reading in self._readings)
         }
-        counted = series.get("energy", [])
-        if len(counted) > 1 and counted[-1][1] > counted[0][1]:
-            (begin, first), (end, last) = counted[0], counted[-1]
-            told["power"] = (last - first) / (end - begin)
+        if len(self._moved) >= MOVES:
+            told["power"] = statistics.linear_regression(*zip(*self._moved, strict=True)).slope
         return told
 
 
@@ -66,7 +75,7 @@ SUMMARIES: dict[str, Callable[[list[float]], float]] = {
 
 
 def read_card(device: torch.device) -> dict[str, float]:
-    """Return what a card tells: ``clock`` (MHz), ``power`` (W), ``temperature`` (°C), ``energy`` (J so far).
+    """Return what a card tells: ``clock`` (MHz), ``power`` (W), ``temperature`` (°C).
 
     What it does not tell is left out: all of it on a device that is none of `torch.cuda`'s.
     """
@@ -78,7 +87,6 @@ def read_card(device: torch.device) -> dict[str, float]:
         "clock": lambda: torch.cuda.clock_rate(device),
         "power": lambda: _power(device),
         "temperature": lambda: torch.cuda.temperature(device),
-        "energy": lambda: _energy(device),
     }
     told: dict[str, float] = {}
     for name, ask in questions.items():
@@ -102,12 +110,23 @@ def _power(device: torch.device) -> float:
     return drawn if torch.version.hip is not None else drawn / 1e3  # AMD's is in W, NVIDIA's in mW
 
 
-def _energy(device: torch.device) -> float:
-    """Return the joules that NVIDIA's driver has counted for a card."""
+def read_energy(device: torch.device) -> float | None:
+    """Return the joules that NVIDIA's driver has counted for a card; None where nobody counts or tells."""
+    if device.type != "cuda":
+        return None
+    try:
+        library, card = _counter(device)
+        return float(library.nvmlDeviceGetTotalEnergyConsumption(card)) / 1e3  # in mJ
+    except Exception:  # a library that is missing, a driver that refuses: each its own error
+        return None
+
+
+@cache
+def _counter(device: torch.device) -> tuple[Any, Any]:
+    """Return the library and its handle of a card: looked up once, as the counter is read at every look."""
     import torch
 
     library: Any = importlib.import_module("pynvml")
     library.nvmlInit()
     uuid: Any = torch.cuda.get_device_properties(device).uuid
-    card = library.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-    return float(library.nvmlDeviceGetTotalEnergyConsumption(card)) / 1e3  # in mJ
+    return library, library.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")

@@ -71,7 +71,7 @@ def short_type() -> str:
 
     from pytest_anubis.benchmarking.applicability import supports
 
-    for dtype in ("float8_e4m3fn", "int8"):
+    for dtype in ("float8_e4m3fn", "float8_e4m3fnuz", "int8"):  # fnuz: AMD's MI300
         if supports(torch.device("cuda", 0), dtype):
             return dtype
     pytest.skip("not applicable: these accelerators have no units for 8 bits")

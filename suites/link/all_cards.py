@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
 
-from pytest_anubis.benchmarking.children import Child, receive_all
+from pytest_anubis.benchmarking.children import Child, Group
 
 MODULE = "suites.link.copier"
 
@@ -30,7 +27,7 @@ WAYS = {"to_device": 1, "to_host": 1, "both_ways": 2}
 """What a round may be, and how many copies go on at once in it."""
 
 
-class AllCards:
+class AllCards(Group):
     """One process for each card; a context manager that ends all of them.
 
     Args:
@@ -48,36 +45,14 @@ class AllCards:
     """
 
     def __init__(self, kind: str, count: int, size: int, *, module: str = MODULE) -> None:
+        super().__init__(timeout=ROUND)
         self.kind = kind
-        self._stack = ExitStack()
-        try:
-            self._children = [
-                self._stack.enter_context(
-                    Child(module, [kind, str(n)], name=f"copies of {kind}:{n}")
-                )
-                for n in range(count)
-            ]
-            self.size = min(one["bytes"] for one in self._all("prepare", START, bytes=size))
-            if any(
-                one["bytes"] != self.size for one in self._all("prepare", START, bytes=self.size)
-            ):
+        with self._starting():
+            for number in range(count):
+                self._start(Child(module, [kind, str(number)], name=f"copies of {kind}:{number}"))
+            self.size = min(self._prepared(size))
+            if set(self._prepared(self.size)) != {self.size}:
                 raise RuntimeError("the cards have no room for buffers of one size")
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for child in self._children:
-            child.dismiss()
-        self._stack.close()
 
     def rates(self, way: str, times: int) -> list[float]:
         """Copy on all cards at once; return the bytes a second of each, both ways together counted twice.
@@ -90,7 +65,7 @@ class AllCards:
             ChildError: A process failed or took too long.
         """
         at = time.monotonic() + TOGETHER
-        answers = self._all("copy", ROUND, way=way, times=times, at=at)
+        answers = self.ask_all("copy", way=way, times=times, at=at)
         return [WAYS[way] * self.size * times / one["seconds"] for one in answers]
 
     def times_within(self, way: str, seconds: float) -> int:
@@ -106,12 +81,11 @@ class AllCards:
         Raises:
             ChildError: A process failed or took too long.
         """
-        return [one["wrong"] for one in self._all("check", ROUND)]
+        return [one["wrong"] for one in self.ask_all("check")]
 
-    def _all(self, do: str, limit: float, **arguments: object) -> list[dict[str, Any]]:
-        for child in self._children:
-            child.send({"do": do, **arguments})
-        return receive_all(self._children, timeout=limit)
+    def _prepared(self, size: int) -> list[int]:
+        """Let every card make its buffers of `size` bytes, or of less; return how large they are."""
+        return [one["bytes"] for one in self.ask_all("prepare", timeout=START, bytes=size)]
 
 
 class Slowest:

@@ -72,6 +72,11 @@ def shifted(devices: Sequence[torch.device], way: Way) -> list[Way]:
     ]
 
 
+def named(way: Way) -> str:
+    """Return a way as it is named: ``cuda:0>cuda:3``, as torch numbers the devices."""
+    return f"{way[0]}>{way[1]}"
+
+
 @dataclass(slots=True)
 class _Flow:
     """One way with its buffers, and streams of its own: nothing waits for another flow's copies."""
@@ -95,6 +100,7 @@ class PeerCopies:
 
     Attributes:
         bytes: Bytes that one copy moves.
+        ways: As given.
     """
 
     def __init__(
@@ -104,6 +110,7 @@ class PeerCopies:
             raise ValueError(f"a copy from {ways[0][0]} to itself is none between two devices")
         rows = max(1, size // (ROW * WORD))
         self.bytes = rows * ROW * WORD
+        self.ways = list(ways)
         self._gap = GAP if by == "kernel" else 0
         self._move = move
         self._flows = [
@@ -159,7 +166,7 @@ class PeerCopies:
         for flow in self._flows:
             self._copy(flow)
         self._synchronize()
-        found = {f"{flow.way[0]}>{flow.way[1]}": self._wrong(flow) for flow in self._flows}
+        found = {named(flow.way): self._wrong(flow) for flow in self._flows}
         return {way: wrong for way, wrong in found.items() if wrong}
 
     def _wrong(self, flow: _Flow) -> int:
@@ -207,3 +214,53 @@ class PeerCopies:
     def _synchronize(self) -> None:
         for device in {end for flow in self._flows for end in flow.way}:
             torch.accelerator.synchronize(device)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What one way reached while all those of its permutation were in use.
+
+    Attributes:
+        rates: GB/s, round by round.
+        wrong: Its name and how many words arrived changed, if any did.
+    """
+
+    rates: list[float]
+    wrong: dict[str, int]
+
+
+class Permutation:
+    """Rounds of copies along all ways at the same time, in which the rate of each is kept.
+
+    Args:
+        copies: The copies.
+        seconds: That a round of the first way takes.
+    """
+
+    def __init__(self, copies: PeerCopies, seconds: float) -> None:
+        self._copies, self._calls = copies, copies.calls_for(seconds)
+        self._rounds: dict[float, list[float]] = {}
+
+    def rate(self) -> float:
+        """Do one round; return the rate of the first way in GB/s."""
+        took = self._copies.seconds(self._calls)
+        rates = [self._copies.bytes / seconds / 1e9 for seconds in took]
+        self._rounds[rates[0]] = rates
+        return rates[0]
+
+    def others(self, kept: Sequence[float], wrong: dict[str, int]) -> dict[Way, Loaded]:
+        """Return what the other ways reached.
+
+        Args:
+            kept: The rates of the first way that count: rounds that were disturbed and taken again do not.
+            wrong: `PeerCopies.wrong_words`.
+        """
+        rounds = [self._rounds[rate] for rate in kept]
+        return {
+            way: Loaded(
+                [rates[number] for rates in rounds],
+                {name: count for name, count in wrong.items() if name == named(way)},
+            )
+            for number, way in enumerate(self._copies.ways)
+            if number
+        }

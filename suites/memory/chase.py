@@ -15,6 +15,9 @@ SOURCE = Path(__file__).with_name("chase.c")
 LINE = 64
 """Bytes between two elements of the chain: one cache line."""
 
+LEAST = 16 << 10
+"""Bytes of a sweep's smallest footprint: half of the smallest first-level cache that servers have."""
+
 _HUGE = 2 << 20
 _SEED = 20240224
 
@@ -34,6 +37,12 @@ def footprint(level: str, caches: Caches) -> int:
         "dram": max(4 * caches.last, 64 << 20),
     }
     return bytes_of[level]
+
+
+def sweep(most: int) -> dict[str, int]:
+    """Return a sweep's footprints by their names: bytes, powers of two from `LEAST` up to `most`."""
+    sizes = (LEAST << step for step in range((most // LEAST).bit_length()))
+    return {f"{size >> 20}MiB" if size >> 20 else f"{size >> 10}KiB": size for size in sizes}
 
 
 class Chase:

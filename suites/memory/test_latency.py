@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import statistics
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
 from pytest_anubis import MetricFixture
+from suites.memory import chase, native, numa
+from suites.memory.caches import memory_size, read_caches
 
 STEPS = {"l2": 5_000_000, "llc": 1_500_000, "dram": 250_000}
 """Loads a round: a few tens of milliseconds each."""
 
+WARM = 4
+"""Rounds whose loads bring the lines where they belong; memory's own lines have no such place."""
+
 ROUNDS = 11
-"""Values of each pair of NUMA nodes."""
+"""Values of each pair of NUMA nodes, and of each footprint."""
+
+SWEPT = 64 << 20
+"""Bytes up to which every machine's sweep goes."""
+
+
+def compiled() -> ctypes.CDLL:
+    """Return the compiled chain; without a compiler the test is left out."""
+    compiler = native.find_compiler()
+    if compiler is None:
+        pytest.skip("no C compiler found: install one, e.g. apt install gcc")
+    return native.load(chase.SOURCE, compiler, native.cache_folder())
+
+
+def right(chain: chase.Chase, where: str) -> None:
+    """Assert that the last loads arrived where they lead, and that every line holds what was written."""
+    assert chain.arrived(), f"the last loads {where} led astray: one brought what was not written"
+    wrong = chain.wrong_links()
+    assert wrong == 0, (
+        f"{wrong} of {chain.lines} lines of the chain {where} do not hold what was written"
+    )
 
 
 @pytest.mark.anubis(
@@ -30,28 +57,64 @@ ROUNDS = 11
 @pytest.mark.parametrize("level", ["l2", "llc", "dram"])
 def test_load_latency(anubis_metric: MetricFixture, level: str) -> None:
     """Loads come back in time and right, and every line of the chain holds what was written."""
-    from suites.memory import chase, native
-    from suites.memory.caches import memory_size, read_caches
-
     caches = read_caches()
     if level == "llc" and caches.last <= caches.level2:
         pytest.skip("not applicable: no cache behind the second level")
-    compiler = native.find_compiler()
-    if compiler is None:
-        pytest.skip("no C compiler found: install one, e.g. apt install gcc")
     size = min(chase.footprint(level, caches), memory_size() // 8)
-    library = native.load(chase.SOURCE, compiler, native.cache_folder())
     steps = STEPS[level]
-    with chase.Chase(library, size) as chain:
-        chain.run(min(chain.lines, 4 * steps))  # brings the lines where they belong
+    with chase.Chase(compiled(), size) as chain:
+        chain.run(min(chain.lines, WARM * steps))
         anubis_metric.collect(
             "load_latency", lambda: chain.latency(steps), unit="ns", better="lower"
         )
-        assert chain.arrived(), "the last loads led astray: one brought what was not written"
-        wrong = chain.wrong_links()
-        assert wrong == 0, (
-            f"{wrong} of {chain.lines} lines of the chain do not hold what was written"
+        right(chain, f"through {size} bytes")
+
+
+@pytest.mark.anubis(
+    component="memory.latency",
+    scope="node",
+    cost="20s",
+    profiles=("standard", "soak"),
+    metrics=[f"latency_{name}" for name in chase.sweep(SWEPT)],
+    goal="The CPU gets at its data as quickly as its class does, however much of it there is",
+    question="How long does one load take out of so many bytes?",
+    action="The footprint from which on loads are slow tells the cache, or the pages, that are: compare its "
+    "size, ways that are taken away (resctrl), huge pages and neighbours with a healthy node",
+)
+def test_latency_by_footprint(anubis_metric: MetricFixture) -> None:
+    """Loads out of each power of two of bytes up to four times the last cache come back in time and right."""
+    caches = read_caches()
+    # Half of the memory's eighth: a chain of the largest is as large as all the others together.
+    sizes = chase.sweep(max(SWEPT, min(chase.footprint("dram", caches), memory_size() // 16)))
+    library = compiled()
+    with ExitStack() as stack:
+        chains = {
+            name: stack.enter_context(chase.Chase(library, size)) for name, size in sizes.items()
+        }
+        *others, largest = sizes
+        rounds: dict[float, dict[str, float]] = {}
+
+        def through(name: str) -> float:
+            """Return the latency of one footprint, whose lines the others have pushed out before."""
+            steps = STEPS[
+                "l2" if sizes[name] <= caches.level2 else "dram"
+            ]  # ten milliseconds and more
+            chains[name].run(min(chains[name].lines, WARM * steps))
+            return chains[name].latency(steps)
+
+        def once() -> float:
+            found = {name: through(name) for name in sizes}
+            rounds[found[largest]] = found
+            return found[largest]
+
+        kept = anubis_metric.collect(
+            f"latency_{largest}", once, unit="ns", better="lower", rounds=ROUNDS
         )
+        for name in others:
+            values = [rounds[value][name] for value in kept]  # not of rounds that were disturbed
+            anubis_metric.record(f"latency_{name}", values, unit="ns", better="lower")
+        for name, chain in chains.items():
+            right(chain, f"through {name}")
 
 
 @pytest.mark.anubis(
@@ -69,9 +132,6 @@ def test_numa_latency(
     anubis_metric: MetricFixture, record_property: Callable[[str, object], None]
 ) -> None:
     """Loads from each node's CPUs to each node's memory come back in time and right."""
-    from suites.memory import chase, native, numa
-    from suites.memory.caches import memory_size, read_caches
-
     nodes = numa.read_nodes()
     starts = {node: cpus & os.sched_getaffinity(0) for node, cpus in nodes.items()}
     starts = {node: cpus for node, cpus in starts.items() if cpus}
@@ -80,7 +140,7 @@ def test_numa_latency(
     compiler = native.find_compiler()
     if compiler is None:
         pytest.skip("no C compiler found: install one, e.g. apt install gcc")
-    library = native.load(chase.SOURCE, compiler, native.cache_folder())
+    library = compiled()
     size = min(chase.footprint("dram", read_caches()), memory_size() // (8 * len(nodes)))
     latencies: dict[bool, list[float]] = {True: [], False: []}
     for start, cpus in starts.items():
@@ -89,11 +149,9 @@ def test_numa_latency(
                 with numa.place(cpus, end), chase.Chase(library, size) as chain:
                     chain.run(STEPS["dram"])
                     values = [chain.latency(STEPS["dram"]) for _ in range(ROUNDS)]
-                    assert chain.arrived(), f"loads from node {start} to node {end} led astray"
-                    wrong = chain.wrong_links()
+                    right(chain, f"from node {start} to node {end}")
             except numa.NotPossible as error:
                 pytest.skip(str(error))
-            assert wrong == 0, f"{wrong} lines of the chain in node {end}'s memory are wrong"
             record_property(f"node {start} to node {end}", f"{statistics.median(values):.1f} ns")
             latencies[start == end] += values
     for near, name in ((True, "local_latency"), (False, "remote_latency")):

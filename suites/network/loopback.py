@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from pytest_anubis.benchmarking.children import Child
+from pytest_anubis.benchmarking.children import Child, Group
 
 MODULE = "suites.network.peer"
 ADDRESS = "127.0.0.1"
@@ -19,7 +17,7 @@ ROUND = 120.0
 """Seconds that one transfer may take."""
 
 
-class Loopback:
+class Loopback(Group):
     """Sender and receiver, connected; a context manager that ends both.
 
     Both run on one CPU, the last that this process may use. What is measured is then what the network
@@ -31,36 +29,20 @@ class Loopback:
         address: Address of the interface to go through.
         through: Takes the receiver's port and returns the port to connect to: a place for a relay
             that is slow or faulty.
-
-    Attributes:
-        processes: Receiver and sender.
     """
 
     def __init__(
         self, address: str = ADDRESS, *, through: Callable[[int], int] = lambda port: port
     ) -> None:
-        self._cpu = max(os.sched_getaffinity(0))
-        self._stack = ExitStack()
-        try:
-            receiver = self._start("receive", address)
-            self._sender = self._start("send", address)
-            self.processes = (receiver, self._sender)
+        super().__init__(timeout=ROUND)
+        cpu = str(max(os.sched_getaffinity(0)))
+        with self._starting():
+            receiver, self._sender = (
+                self._start(Child(MODULE, [role, cpu, address], name=f"TCP {role} process"))
+                for role in ("receive", "send")
+            )
             port = through(receiver.receive(timeout=START)["port"])
             self._sender.ask({"do": "connect", "address": address, "port": port}, timeout=START)
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def rate(self, size: int) -> float:
         """Send `size` bytes and return bytes a second until the receiver had counted them all.
@@ -93,7 +75,3 @@ class Loopback:
 
     def _ask(self, **request: Any) -> dict[str, Any]:
         return self._sender.ask(request, timeout=ROUND)
-
-    def _start(self, role: str, address: str) -> Child:
-        child = Child(MODULE, [role, str(self._cpu), address], name=f"TCP {role} process")
-        return self._stack.enter_context(child)

@@ -58,9 +58,7 @@ class SmallFiles:
     def create(self) -> float:
         """Make all files, each with its own content; return how many a second."""
         self._remove()
-        begin = time.perf_counter()
-        self._make()
-        return self._count / (time.perf_counter() - begin)
+        return self._rate(self._make)
 
     def look(self) -> float:
         """Ask for the size of every file; return how many a second.
@@ -69,10 +67,7 @@ class SmallFiles:
             OSError: One is missing.
         """
         self._make_missing()
-        begin = time.perf_counter()
-        for path in self._files:
-            path.stat()
-        return self._count / (time.perf_counter() - begin)
+        return self._rate(lambda: [path.stat() for path in self._files])
 
     def unlink(self) -> float:
         """Remove all files; return how many a second.
@@ -81,10 +76,7 @@ class SmallFiles:
             OSError: One is missing.
         """
         self._make_missing()
-        begin = time.perf_counter()
-        for path in self._files:
-            path.unlink()
-        return self._count / (time.perf_counter() - begin)
+        return self._rate(lambda: [path.unlink() for path in self._files])
 
     def wrong_files(self) -> int:
         """Make all files; return how many lack their content, or are still there when they were removed."""
@@ -93,6 +85,12 @@ class SmallFiles:
         wrong += len(set(self._place.iterdir()) - set(self._files))
         self.unlink()
         return wrong + len(list(self._place.iterdir()))
+
+    def _rate(self, work: Callable[[], object]) -> float:
+        """Do something to all files; return to how many a second."""
+        begin = time.perf_counter()
+        work()
+        return self._count / (time.perf_counter() - begin)
 
     def _make(self) -> None:
         for number, path in enumerate(self._files):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.benchmarking import children
-from pytest_anubis.benchmarking.children import Child, ChildError, receive_all
+from pytest_anubis.benchmarking.children import Child, ChildError, Group, receive_all
 from tests.places import ROOT
 
 START = 60.0
@@ -151,3 +151,20 @@ def test_child_ends_when_its_parent_is_killed() -> None:
     while not gone(pid):
         assert time.monotonic() < deadline, f"child {pid} outlived its parent"
         time.sleep(0.05)
+
+
+def test_group_that_cannot_be_started_leaves_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(Child, "__init__", lambda child, name: setattr(child, "name", name))
+    monkeypatch.setattr(Child, "close", lambda child: closed.append(child.name))
+
+    class Two(Group):
+        def __init__(self) -> None:
+            super().__init__(timeout=1.0)
+            with self._starting():
+                self._start(Child("first"))
+                raise ChildError("the second is gone")
+
+    with pytest.raises(ChildError, match="the second is gone"):
+        Two()
+    assert closed == ["first"]

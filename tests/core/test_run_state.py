@@ -407,6 +407,17 @@ def test_a_body_that_failed_is_remembered_though_its_teardown_was_cut_short() ->
     assert whole.repeats == ()
 
 
+def test_waits_add_up_until_a_test_begins_again() -> None:
+    def waits(seconds: float) -> tuple[QuietWait, QuietWait]:
+        return QuietWait(test="t", most=10.0), QuietWait(test="t", most=10.0, seconds=seconds)
+
+    state = started(TestStarted(test="t"), *waits(3.0), *waits(4.0))
+    assert state.waited("t") == 7.0
+    for event in (TestStarted(test="t"), *waits(2.0)):
+        state.apply(event)
+    assert state.waited("t") == 2.0
+
+
 def test_a_planned_test_that_never_ended_is_not_reported() -> None:
     state = started(
         TestsPlanned(tests=tuple(PlannedTest(test=t, benchmark="b") for t in TESTS[:3])),

@@ -180,7 +180,18 @@ FLEETING = {
 """Keys of a run whose values differ from one time to the next."""
 
 NOT_OF_OLD = {
-    *("telemetry", "misuse", "busy", "environment", "left_out", "in_process", "devices", "cause"),
+    *(
+        "around",
+        "waited",
+        "telemetry",
+        "misuse",
+        "busy",
+        "environment",
+        "left_out",
+        "in_process",
+        "devices",
+        "cause",
+    ),
     *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest", "pace"),
     *("quiet_limits", "quiet_wait", "allowed_processes", "waivers"),
     *("brief", "junit", "other_machine", "split", "require", "absent", "part", "exposing", "tools"),
@@ -194,7 +205,11 @@ def timeless(value: Any) -> Any:
         return {
             key: "<fleeting>" if key in FLEETING else timeless(item)
             for key, item in value.items()
-            if key not in NOT_OF_OLD and not (key == "question" and "metrics" in value)
+            if key not in NOT_OF_OLD
+            and not (key == "question" and "metrics" in value)
+            and not (
+                key == "node" and item == ""
+            )  # the setting of this name, which old runs had not
         }
     return [timeless(item) for item in value] if isinstance(value, list) else value
 

@@ -58,7 +58,7 @@ MAY_IMPORT = {
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first. A
 # shelf that has shelves of its own is named like a room, by its path.
 SHELVES = {
-    "core": ("field_types", "metric", "verdict", "waivers", "."),
+    "core": ("field_types", "metric", "verdict", "waivers", ".", "identity"),
     "validator": ("similarity", "changes", "limits", "learning", "judging", "deciding"),
     "selector": (".", "risk", "choice", "simulation"),
     "selector/risk": ("models", "choosing", "."),
@@ -74,7 +74,9 @@ SHELVES = {
         "samples",
         "importers",
         ".",
+        "fleet",
     ),
+    "store/history": ("tables", "engines", "database", "contents", "upkeep", "."),
     "report": ("text", "plots", "pages", "export", "."),
     "session": (".", "collecting", "measuring", "pairing", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),

@@ -14,12 +14,12 @@ import torch
 
 from pytest_anubis.benchmarking.children import Message
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites.burn import sensors, test_cards, test_cores, test_device, traffic
+from suites.burn import test_cards, test_cores, test_device, traffic
 from suites.burn.burner import BATCH, EVERY, SHORT_BATCH, Burner
 from suites.burn.cards import CardLoad, Cards
 from suites.compute.units import CoreLoad
 from tests.suites import burning_rank
-from tests.suites.stand_in_card import CARD, stand_in
+from tests.suites.stand_in_card import stand_in
 from tests.suites.test_suites_on_a_card import Node, Taken
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -274,38 +274,6 @@ def test_card_whose_first_result_is_another_is_named() -> None:
         "card 2: its first result is not that of the other cards",
         "card 3: does not notice a flipped bit, so no result of it is believed",
     ]
-
-
-def test_sensors_say_clock_heat_and_the_power_of_the_counted_energy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    moments = iter((0.0, 0.1, 0.5, 1.0))  # the second look comes too soon
-    told = iter(
-        {"clock": clock, "temperature": heat, "energy": energy, "power": 1.0}
-        for clock, heat, energy in ((1500, 50, 100), (1400, 60, 450), (1300, 58, 800))
-    )
-    monkeypatch.setattr(sensors, "read_card", lambda _: next(told))
-    watch = sensors.Watch(torch.device("cpu"), now=lambda: next(moments))
-    for _ in range(4):
-        watch.look()
-    assert watch.told() == {"clock": 1400, "temperature": 60, "power": 700.0}
-
-
-def test_card_that_tells_nothing_is_none_the_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> float:
-        raise RuntimeError("not supported")
-
-    monkeypatch.setattr(torch.cuda, "clock_rate", refuse)
-    monkeypatch.setattr(torch.cuda, "temperature", refuse)
-    monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 512_000)
-    monkeypatch.setattr(sensors, "_energy", refuse)
-    assert sensors.read_card(CARD) == {"power": 512.0}
-    monkeypatch.setattr(torch.version, "hip", "6.4")
-    monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 512)  # AMD's in W
-    assert sensors.read_card(CARD) == {"power": 512.0}
-    monkeypatch.setattr(torch.cuda, "power_draw", lambda _: 0)  # its word for "not known"
-    assert sensors.read_card(CARD) == {}
-    assert sensors.read_card(torch.device("cpu")) == {}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "float8_e4m3fn"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,12 +74,18 @@ class Kept(Taken):
         self.values[name] = super().collect(name, fn, **asked)
         return self.values[name]
 
+    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
+        """Keep them."""
+        super().record(name, value, **asked)
+        self.values[name] = tuple(value)
+        return self.values[name]
+
 
 @pytest.mark.parametrize(
     ("test", "flows"),
     [
         (test_peer.test_peer_copy, {"peer_rate": 1}),
-        (test_peer.test_peer_kernel, {"peer_kernel_rate": 1}),
+        (test_peer.test_peer_kernel, {"peer_kernel_rate": 1, "peer_kernel_both_ways_rate": 1}),
         (test_peer.test_peer_permutation, {"peer_loaded_rate": 8}),
     ],
 )
@@ -86,6 +93,8 @@ def test_hidden_rate_of_a_link_is_read_back(
     test: Callable[..., None], flows: dict[str, int], link: Link
 ) -> None:
     taken = Kept()
+    if test is test_peer.test_peer_permutation:
+        test = partial(test, loaded={})
     test(taken, PAIR, Node())
     assert list(taken.values) == list(flows)
     for name, sharing in flows.items():  # one clock for all: what goes on meanwhile takes its turn
@@ -156,10 +165,48 @@ def test_wrong_bit_fails_each_test_of_a_pair(link: Link, monkeypatch: pytest.Mon
     for test in (
         test_peer.test_peer_copy,
         test_peer.test_peer_kernel,
-        test_peer.test_peer_permutation,
+        partial(test_peer.test_peer_permutation, loaded={}),
     ):
-        with pytest.raises(AssertionError, match=r"arrived changed: \{'cuda:2>cuda:6': 1"):
+        with pytest.raises(AssertionError, match=r"arrived changed: \{'cuda:2>cuda:6': \d"):
             test(Taken(), PAIR, Node())
+
+
+def test_wrong_words_of_copies_one_way_do_not_hide_those_both_ways() -> None:
+    with pytest.raises(AssertionError, match=r"\{'cuda:2>cuda:6': 3, 'cuda:6>cuda:2': 4\}"):
+        test_peer.intact({"cuda:2>cuda:6": 1}, {"cuda:2>cuda:6": 2, "cuda:6>cuda:2": 4})
+
+
+def test_permutation_is_measured_once_and_each_pair_gets_its_own_way(
+    link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, torn = (CARDS[5], CARDS[1]), (CARDS[0], CARDS[4])
+    seconds, wrong_words = PeerCopies.seconds, PeerCopies.wrong_words
+
+    def one_slow(copies: PeerCopies, calls: int) -> list[float]:
+        took = seconds(copies, calls)
+        return [took[0] * (4 if way == slow else 1) for way in copies.ways]
+
+    monkeypatch.setattr(PeerCopies, "seconds", one_slow)
+    monkeypatch.setattr(
+        PeerCopies, "wrong_words", lambda copies: wrong_words(copies) | {"cuda:0>cuda:4": 7}
+    )
+    loaded: dict[Any, Any] = {}
+    values: list[tuple[float, ...]] = []
+    copied: list[int] = []
+    for number in (2, 5, 0, 2):  # the last one again, as in a soak
+        source, target = (f"cuda:{one}" for one in (number, (number + 4) % 8))
+        link.copied, taken = 0, Kept()
+        pair = Pair(Device(source, number), Device(target, (number + 4) % 8))
+        if CARDS[number] in (CARDS[2], torn[0]):  # one finds it, the other one is it
+            with pytest.raises(AssertionError, match="'cuda:0>cuda:4': 7"):
+                test_peer.test_peer_permutation(taken, pair, Node(), loaded)
+        else:
+            test_peer.test_peer_permutation(taken, pair, Node(), loaded)
+        values.append(taken.values["peer_loaded_rate"])
+        copied.append(link.copied)
+    assert [bool(count) for count in copied] == [True, False, False, True]
+    assert values[1] == pytest.approx([value / 4 for value in values[0]])
+    assert values[2] == values[0]
 
 
 def test_kernel_moves_rows_that_no_copy_engine_would_take(cards: Any) -> None:
@@ -179,7 +226,7 @@ def test_cards_that_cannot_reach_each_other_have_no_kernel_copy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda *_: False)
-    with pytest.raises(pytest.skip.Exception, match="not applicable: neither"):
+    with pytest.raises(pytest.skip.Exception, match="not applicable: the cards cannot"):
         test_peer.test_peer_kernel(Taken(), PAIR, Node())
 
 

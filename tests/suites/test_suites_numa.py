@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from suites.memory import chase, native, numa, test_latency
+from suites.memory.caches import Caches
 from tests.suites.test_suites_on_a_card import Taken
 
 needs_compiler = pytest.mark.skipif(native.find_compiler() is None, reason="no C compiler found")
@@ -61,8 +62,35 @@ def test_every_pair_is_measured_and_named(monkeypatch: pytest.MonkeyPatch) -> No
         return 2
 
     monkeypatch.setattr(chase.Chase, "wrong_links", lost)
-    with pytest.raises(AssertionError, match="2 lines of the chain in node 0's memory are wrong"):
+    with pytest.raises(
+        AssertionError, match="2 of 64 lines of the chain from node 0 to node 0 do not"
+    ):
         test_latency.test_numa_latency(Taken(), said.__setitem__)
+
+
+@needs_compiler
+def test_latency_of_every_footprint_is_told_and_a_wrong_line_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caches = Caches(level2=1 << 20, last=1 << 20, last_total=1 << 20)
+    monkeypatch.setattr(test_latency, "read_caches", lambda: caches)
+    monkeypatch.setattr(test_latency, "SWEPT", 128 << 10)
+    monkeypatch.setattr(chase, "footprint", lambda *_: 256 << 10)
+    monkeypatch.setattr(test_latency, "STEPS", {"l2": 100, "llc": 100, "dram": 100})
+    taken = Taken()
+    test_latency.test_latency_by_footprint(taken)
+    names = ["latency_16KiB", "latency_32KiB", "latency_64KiB", "latency_128KiB", "latency_256KiB"]
+    assert sorted(taken.asked) == sorted(names)
+    assert set(chase.sweep(1 << 20)) == {
+        *(name.removeprefix("latency_") for name in names),
+        "512KiB",
+        "1MiB",
+    }
+    assert {asked["unit"] for asked in taken.asked.values()} == {"ns"}
+    astray = chase.Chase.arrived
+    monkeypatch.setattr(chase.Chase, "arrived", lambda c: c.lines != 1024 and astray(c))
+    with pytest.raises(AssertionError, match="the last loads through 64KiB led astray"):
+        test_latency.test_latency_by_footprint(Taken())
 
 
 def test_one_node_has_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

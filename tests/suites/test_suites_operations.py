@@ -10,6 +10,7 @@ import torch
 from pytest_anubis.benchmarking.children import ChildError
 from suites.collective import test_operations
 from suites.collective.group import RankGroup
+from suites.collective.operations import Exchange
 from tests.suites.test_suites_on_a_card import Node, Taken
 
 
@@ -51,3 +52,16 @@ def test_all_reduce_is_measured_by_each_of_its_algorithms(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(pytest.skip.Exception, match="not applicable: fewer than two"):
         test_operations.test_all_reduce_by(Taken(), Node(), "ring")
+
+
+def test_rank_that_does_not_notice_an_error_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def alone(_operation: str, _sent: torch.Tensor, _due: torch.Tensor) -> None:
+        """Do nothing: what one rank alone sends to all is there already."""
+
+    exchange = Exchange("broadcast", 1 << 12, 0, 1, torch.device("cpu"), alone)
+    assert exchange.wrong_elements() == 0
+    monkeypatch.setattr(exchange, "_differing", lambda: 0)
+    with pytest.raises(AssertionError, match="does not notice an error"):
+        exchange.wrong_elements()

@@ -21,6 +21,7 @@ from suites.workload import test_same_bits as bits
 from suites.workload import test_training_steps as training
 from suites.workload.catalogue import BY_NAME, CATALOGUE, Sizes, Workload, runs
 from suites.workload.data_parallel import TrainingGroup
+from suites.workload.models.language import LanguageModel
 from suites.workload.running import draw, forward_error, loss, network, training_step
 from suites.workload.serving import Serving
 from suites.workload.trajectory import NotDeterministicError, deterministic, follow, follow_exactly
@@ -315,3 +316,8 @@ def test_ranks_learn_the_same_and_a_flipped_bit_on_one_is_caught(
         fault.write_text("weight")
         with pytest.raises(AssertionError, match=r"rank \d ended with other weights"):
             parallel.same_weights(ranks)
+
+
+def test_language_model_says_how_places_enter_and_what_is_made_of_vectors() -> None:
+    with pytest.raises(TypeError, match=r"abstract methods '?_begin'?,? (and )?'?_scores"):
+        LanguageModel()  # type: ignore[abstract]

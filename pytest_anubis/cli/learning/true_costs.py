@@ -18,6 +18,7 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
     """Return a line for every benchmark that took more than `TOO_LONG` times what its mark declares.
 
     The median over runs and devices counts, the lower one of two: one run that others disturbed says nothing.
+    Waiting for a quiet machine is no part of it.
     Costs are declared for ``smoke`` at full length; short rounds to learn from take less, never more.
 
     Args:
@@ -35,7 +36,7 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
             if cost and result.metrics and result.seconds:  # else it has measured nothing
                 expected = cost * PROFILE_FACTOR.get(run.profile, 1.0)
                 declared[result.benchmark] = expected
-                taken.setdefault(result.benchmark, []).append(result.seconds)
+                taken.setdefault(result.benchmark, []).append(result.at_work)
     found = [
         (seconds / declared[name], name, seconds)
         for name, seconds in ((name, median_low(some)) for name, some in taken.items())

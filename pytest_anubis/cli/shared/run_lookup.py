@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.run_state import NEVER_FINISHED, NEVER_STARTED
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_file import is_written, journal_path
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+
+_NOT_YET = {NEVER_FINISHED: "is running now", NEVER_STARTED: "has not begun yet: the run goes on"}
 
 
 def read_run(name: str, store: Path) -> RunRecord:
@@ -30,9 +34,22 @@ def read_run(name: str, store: Path) -> RunRecord:
                 f"{name}: no such run; give its folder, its journal, its id in {store}, or 'latest'"
             )
     try:
-        return read_journal(path)
+        record = read_journal(path)
     except JournalError as error:
         raise CommandError(str(error)) from error
+    journal = path / JOURNAL_NAME if path.is_dir() else path
+    return _while_it_runs(record) if not record.ended and is_written(journal) else record
+
+
+def _while_it_runs(record: RunRecord) -> RunRecord:
+    """Return a run that is still going on, whose tests without an end have not failed to come to one."""
+    results = tuple(
+        replace(one, text=_NOT_YET.get(one.text, one.text))
+        if one.outcome == "not reported"
+        else one
+        for one in record.results
+    )
+    return replace(record, results=results)
 
 
 def is_collection(name: str) -> bool:

@@ -21,6 +21,7 @@ from pytest_anubis.hardware.inventory.host_inventory import (
     read_processor,
     read_system,
 )
+from pytest_anubis.hardware.inventory.node_name import machine_id
 from pytest_anubis.hardware.inventory.nvidia_inventory import Cards, NvidiaReading
 from pytest_anubis.hardware.inventory.periphery import read_disks, read_nics
 from pytest_anubis.hardware.text_files import Files, key_values
@@ -61,6 +62,7 @@ def read_inventory(
     release = key_values(files.text("/etc/os-release"), "=")
     return Inventory(
         node=platform.node() or "unknown",
+        machine=machine_id(files),
         taken=datetime.now(UTC).isoformat(timespec="seconds"),
         system=read_system(files),
         processor=read_processor(files),
@@ -123,6 +125,7 @@ def redact(inventory: Inventory) -> Inventory:
 
     return replace(
         inventory,
+        machine=hide(inventory.machine),
         system=replace(inventory.system, serial=hide(inventory.system.serial)),
         accelerators=tuple(
             replace(

@@ -97,7 +97,8 @@ class ChoiceInputs:
         horizon: Seconds ahead that the risks are for.
         kinds: Node -> kind of incident -> probability that its next incident is of it.
         defects: Known defects.
-        durations: Benchmark -> measured seconds of one of its tests.
+        durations: Benchmark -> measured seconds of one of its tests, setup and teardown included, waiting for
+            a quiet machine or a free lane not.
         experience: Benchmark -> how often it has run.
         basis: What the risks rest on, in words.
         notes: What was filled in or only assumed, in words.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ class EndsOfTests:
         self._state = state
         self._sink = sink
         self._ending: dict[str, TestResult] = {}  # how tests stand that are not torn down yet
+        self._around: dict[str, float] = {}  # seconds of setup and teardown of the last attempt
         self._left_out: dict[str, str] = {}  # test -> why a subtest of it was not run, or waived
         self._uncollected: set[str] = set()
 
@@ -59,6 +61,9 @@ class EndsOfTests:
         if report.when not in ("setup", "call", "teardown"):
             self._finish(self._result(report, data, "crashed"))
             return
+        if report.when != "call":  # a setup begins an attempt
+            before = self._around.get(report.nodeid, 0.0) if report.when == "teardown" else 0.0
+            self._around[report.nodeid] = before + report.duration
         if data.get("raised") and not report.failed and not hasattr(report, "wasxfail"):
             what = f"{report.nodeid} failed ({data['raised']}), but a plugin reports it as {report.outcome}"
             self._sink(BlockerFound(text=what))
@@ -113,4 +118,6 @@ class EndsOfTests:
     def _finish(self, result: TestResult) -> None:
         self._ending.pop(result.test, None)
         self._left_out.pop(result.test, None)
-        self._sink(TestFinished(result=result))
+        around = round(self._around.pop(result.test, 0.0), 6)
+        waited = round(self._state.waited(result.test), 6)
+        self._sink(TestFinished(result=replace(result, around=around, waited=waited)))

@@ -105,6 +105,7 @@ _HARMLESS = frozenset(
             "allowed_processes",
         ),  # what was disturbed then says so itself
         *("baselines", "inventory"),  # compared by what they hold, wherever that lies
+        "node",  # compared by itself
         *("waivers", "other_machine", "require"),  # they change no verdict, only how it counts
     )
 )

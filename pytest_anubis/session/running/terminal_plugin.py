@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import pytest
 
 from pytest_anubis.core.events import Event
+from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.goal_tree import OPEN_SHOWN, questions_text
@@ -19,7 +20,7 @@ from pytest_anubis.report.text.summary_text import elsewhere_lines, summary_line
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.selecting.pruning import stands_down
-from pytest_anubis.validator.deciding.machine_identity import machine_marks, strange_to
+from pytest_anubis.validator.deciding.machine_identity import strange_to
 
 _SKIPPED = "Skipped: "
 """How the reason of a skip begins in pytest's reports."""

@@ -1,4 +1,4 @@
-"""Filing a finished run in the history: summary, benchmarks, verdicts, durations, and its defect."""
+"""Filing a finished run in the history: summary, benchmarks, verdicts, what they took, and its defect."""
 
 from __future__ import annotations
 
@@ -6,23 +6,45 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from pytest_anubis.codec import without_surrogates
+from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import WHOLE, use_history
-from pytest_anubis.store.history.database import History, HistoryError, moment_of, node_number
+from pytest_anubis.store.history.contents.content_rows import (
+    Content,
+    content_row,
+    journal_content,
+    put_content,
+    remove_content,
+)
+from pytest_anubis.store.history.database import (
+    History,
+    HistoryError,
+    moment_of,
+    node_number,
+    shown_time,
+)
 from pytest_anubis.store.history.engines import retried
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, journal_path
-from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+from pytest_anubis.store.journal.journal_reading import (
+    JOURNAL_NAME,
+    journal_file,
+    read_journal,
+)
 
 _HALF = WHOLE / 2
 """Seconds after which no further run that waits is begun: what is begun has as long to end."""
+
+News = Literal["new", "known", "changed"]
+"""What filing a run did: it was not in the history, all of it was, or it is now as it was given."""
 
 
 def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal: Path | str) -> str:
@@ -43,15 +65,17 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
     problem = ""
     begin = time.monotonic()
 
+    content = _content(place, store, Path(journal))
+
     def file(history: History) -> list[str]:
-        record_run(history, record)
+        record_run(history, record, content)
         filed.append(name)
         forget(store, name)
         due = waiting_for(store, place)
         return [
             trouble
             for one in takewhile(lambda _: time.monotonic() - begin < _HALF, due)
-            if (trouble := _file_waiting(history, store, one))
+            if (trouble := _file_waiting(history, place, store, one))
         ]
 
     try:
@@ -73,33 +97,49 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
     return f"this run is in the history, but: {problem}" if problem else ""
 
 
-def _file_waiting(history: History, store: Path, name: str) -> str:
+def _content(place: Path | str, store: Path, journal: Path) -> Content | None:
+    """Return what a history keeps of a journal: nothing if it lies beside it, in the same store.
+
+    A journal that cannot be read is none: whoever reads its events says why.
+    """
+    if not isinstance(place, str) and place.resolve() == store.resolve():
+        return None
+    try:
+        return journal_content(journal_file(journal))
+    except OSError:
+        return None
+
+
+def _file_waiting(history: History, place: Path | str, store: Path, name: str) -> str:
     """File a run that waits; return what went wrong in one line."""
     journal = journal_path(store, name)
     if not journal.exists():  # there is nothing left that could be filed
         forget(store, name)
         return ""
     try:
-        record_run(history, read_journal(journal))
+        record_run(history, read_journal(journal), _content(place, store, journal))
     except (JournalError, HistoryError) as error:
         return str(error)
     forget(store, name)
     return ""
 
 
-def file_run(store: Path | str, journal: Path | str) -> str:
+def file_run(place: Path | str, journal: Path | str, *, store: Path | None = None) -> str:
     """Read a journal and record its run in the history.
 
     Args:
-        store: The store's folder or a database URL.
+        place: The folder of a store or a database URL.
         journal: The journal or its run's folder.
+        store: The store that keeps the journal; default `place`, if it is a folder.
 
     Returns:
         What went wrong in one line, empty when all is well.
     """
     try:
         record = read_journal(Path(journal))
-        use_history(store, lambda history: record_run(history, record))
+        beside = store or (place if isinstance(place, Path) else Path(journal).parent)
+        content = _content(place, beside, Path(journal))
+        use_history(place, lambda history: record_run(history, record, content))
     except (JournalError, HistoryError) as error:
         return f"this run is not in the history: {error}"
     return ""
@@ -133,7 +173,7 @@ def file_all(
         journal = journal_path(store, name)
         if progress is not None:
             progress(str(journal))
-        if trouble := file_run(place, journal):
+        if trouble := file_run(place, journal, store=store):
             said.append(trouble)
             use_history(place, _nothing)  # it is the run's own trouble
         elif name in due:  # what waits for another history still does
@@ -145,46 +185,92 @@ def _nothing(_: History) -> None:
     """Only open the history."""
 
 
-def record_run(history: History, record: RunRecord) -> int:
-    """Record a run; recording it again replaces what was known of it.
+def record_run(history: History, record: RunRecord, content: Content | None = None) -> News:
+    """Record a run. Recording it again, also at the same moment from elsewhere, leaves one run.
 
-    A rejected run opens a defect with the benchmarks that failed; one that the operator has closed
-    already stays as it is.
+    A run is known by its node, its id and the moment at which it began. What is known of it is replaced,
+    unless its content is given and the history has that already, or more of it: a run that was resumed. A
+    rejected run opens a defect with the benchmarks that failed; one that the operator has closed already
+    stays as it is.
 
     Args:
         history: The history.
         record: The run.
-
-    Returns:
-        The run's number in the history.
+        content: Its journal or samples in full, for a history that is not beside them.
 
     Raises:
-        HistoryError: The database refuses, or the node's name is not valid.
+        HistoryError: The database refuses, the node's name is not valid, or another run of this id and node
+            is there.
     """
-    return retried(lambda: _record(history, record))
+    return retried(lambda: _record(history, record, content))
 
 
-def _record(history: History, record: RunRecord) -> int:
+def _record(history: History, record: RunRecord, content: Content | None) -> News:
     started = _moment(record.started)
     started = time.time() if started is None else started
     with history.writing() as connection:
         node = node_number(
             connection, record.node, hardware_class=record.hardware_class, since=started
         )
-        run = _put_run(connection, node, record, started)
+        known = _known_run(connection, node, record, content)
+        if known is not None and known[1]:
+            return "known"
+        run = _put_run(connection, node, known and known[0], record, started)
         for table, rows in (
             (schema.benchmarks, list(_benchmarks(run, record))),
             (schema.verdicts, [_verdict(run, item) for item in record.told]),
             (schema.durations, list(_durations(run, record))),
         ):
-            connection.execute(table.delete().where(table.c.run_id == run))
+            if known is not None:  # a role that may only append has nothing to take out
+                connection.execute(table.delete().where(table.c.run_id == run))
             if rows:
                 connection.execute(table.insert(), rows)
-        _put_defect(connection, node, run, record, started)
-    return run
+        _put_defect(connection, node, run, record, started, new=known is None)
+        if content is not None:
+            if known is not None:
+                remove_content(connection, run)
+            put_content(connection, run, content)
+    return "new" if known is None else "changed"
 
 
-def _put_run(connection: sa.Connection, node: int, record: RunRecord, started: float) -> int:
+def _known_run(
+    connection: sa.Connection, node: int, record: RunRecord, content: Content | None
+) -> tuple[int, bool] | None:
+    """Return the number of a run that is there already, and whether all of it is; None: it is new.
+
+    Raises:
+        HistoryError: Another run is there under its name.
+    """
+    table = schema.runs
+    row = connection.execute(
+        sa.select(table.c.id, table.c.started).where(
+            table.c.node_id == node, table.c.run == without_surrogates(record.run)
+        )
+    ).first()
+    if row is None:
+        return None
+    there = content_row(connection, row.id) if content is not None else None
+    if content is not None and there is not None and there.digest == content.digest:
+        return row.id, True
+    began = _moment(record.started)
+    if began is not None and began != row.started and not (content and content.kind == "columns"):
+        raise HistoryError(
+            f"another run {record.run} of {record.node} is in the history, begun {shown_time(row.started)}, "
+            f"this one {shown_time(began)}: are these two hosts of one name? Nothing was filed"
+        )
+    if content is None or there is None:
+        return row.id, False
+    if there.kind != content.kind or content.kind == "columns":
+        raise HistoryError(
+            f"another import of run {record.run} of {record.node} is in the history, and this one differs: "
+            "import it as a run of its own (--run ID)"
+        )
+    return row.id, there.events >= content.events
+
+
+def _put_run(
+    connection: sa.Connection, node: int, known: int | None, record: RunRecord, started: float
+) -> int:
     table = schema.runs
     decision = record.node_verdict
     values = {
@@ -199,12 +285,9 @@ def _put_run(connection: sa.Connection, node: int, record: RunRecord, started: f
         "headline": decision.headline if decision else "",
         "baseline": (decision.baseline if decision else "") or record.baseline,
     }
-    known = connection.execute(
-        sa.select(table.c.id).where(table.c.node_id == node, table.c.run == record.run)
-    ).scalar()
     if known is not None:
         connection.execute(table.update().where(table.c.id == known).values(values))
-        return int(known)
+        return known
     key = connection.execute(table.insert().values(values)).inserted_primary_key
     return int(key[0]) if key else 0
 
@@ -229,30 +312,45 @@ def _verdict(run: int, item: MetricVerdict) -> dict[str, Any]:
 
 
 def _durations(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield each benchmark's duration: that of its longest test, for devices are tested side by side.
+    """Yield what one test of each benchmark takes: its setup, call and teardown, as a node has to pay for it.
 
+    Waiting for a quiet machine is left out, which is the neighbours' time, and waiting for a free lane is in
+    none of them. Tests side by side count once, and what is set up once for all tests of a worker is shared
+    by them: what the busiest worker spent on the benchmark, over the most of its tests that one worker had.
     A brief run, of which learning makes many, says nothing about how long an acceptance takes.
     """
     if record.settings.get("brief"):
         return
-    longest: dict[str, float] = {}
+    workers = {event.test: event.worker for event in record.events if isinstance(event, TestRan)}
+    spent: dict[str, dict[str, list[float]]] = {}
     for result in record.results:
         if (
             result.benchmark
             and result.outcome in ("passed", "failed", "skipped")
             and result.metrics
         ):
-            longest[result.benchmark] = max(longest.get(result.benchmark, 0.0), result.seconds)
-    for benchmark, seconds in longest.items():
+            took = result.seconds + result.around - result.waited
+            of_worker = spent.setdefault(result.benchmark, {})
+            of_worker.setdefault(workers.get(result.test, ""), []).append(max(0.0, took))
+    for benchmark, shares in spent.items():
+        busiest = max(sum(share) for share in shares.values())
+        seconds = busiest / max(len(share) for share in shares.values())
         yield {"run_id": run, "benchmark": benchmark, "seconds": seconds}
 
 
 def _put_defect(
-    connection: sa.Connection, node: int, run: int, record: RunRecord, started: float
+    connection: sa.Connection,
+    node: int,
+    run: int,
+    record: RunRecord,
+    started: float,
+    *,
+    new: bool,
 ) -> None:
     verdict = record.node_verdict
     table = schema.defects
-    known = connection.execute(sa.select(table).where(table.c.run_id == run)).first()
+    query = sa.select(table).where(table.c.run_id == run)
+    known = None if new else connection.execute(query).first()
     if verdict is None or verdict.decision is not Decision.REJECTED:
         if known is not None and known.state == "open":
             connection.execute(table.delete().where(table.c.id == known.id))

@@ -9,11 +9,13 @@ from math import isfinite
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     Double,
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -89,14 +91,18 @@ class Time(Number):
         return number
 
 
+Count = BigInteger().with_variant(Integer, "sqlite")
+"""A whole number of 64 bits: a fleet of 100,000 nodes fills 32 with verdicts within a year. SQLite's always
+has 64, and numbers rows by itself only where it is called INTEGER."""
+
+
 def _number() -> Column[int]:
-    return Column("id", Integer, primary_key=True, autoincrement=True)
+    return Column("id", Count, primary_key=True, autoincrement=True)
 
 
-def _of(table: str) -> Column[int]:
-    return Column(
-        f"{table}_id", Integer, ForeignKey(f"{table}s.id", ondelete="CASCADE"), nullable=False
-    )
+def _of(table: str, **more: Any) -> Column[int]:
+    key = ForeignKey(f"{table}s.id", ondelete="CASCADE")
+    return Column(f"{table}_id", Count, key, nullable=False, **more)
 
 
 def _text(name: str) -> Column[str]:
@@ -207,7 +213,7 @@ defects = Table(
     metadata,
     _number(),
     _of("node"),
-    Column("run_id", Integer, ForeignKey("runs.id", ondelete="SET NULL")),
+    Column("run_id", Count, ForeignKey("runs.id", ondelete="SET NULL")),
     _text("hardware_class"),
     Column("found", Time, nullable=False),
     _text("component"),
@@ -221,6 +227,26 @@ defects = Table(
 defect_benchmarks = Table(
     "defect_benchmarks",
     metadata,
-    Column("defect_id", Integer, ForeignKey("defects.id", ondelete="CASCADE"), primary_key=True),
+    _of("defect", primary_key=True),
     Column("benchmark", Words, primary_key=True),
+)
+
+contents = Table(
+    "contents",
+    metadata,
+    _of("run", primary_key=True, autoincrement=False),
+    Column("kind", Label(16), nullable=False),
+    Column("events", Count, nullable=False),
+    Column("bytes", Count, nullable=False),
+    Column("digest", Label(64), nullable=False),
+    Index("contents_by_digest", "digest"),
+)
+
+content_parts = Table(
+    "content_parts",
+    metadata,
+    _of("run", primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("events", Count, nullable=False),
+    Column("packed", LargeBinary, nullable=False),
 )

@@ -300,6 +300,19 @@ def _lock(path: Path, descriptor: int) -> None:
         return  # a file system without locks: the record matters more
 
 
+def is_written(path: Path) -> bool:
+    """Return whether a process has this journal open for writing: its run has not ended yet.
+
+    A journal that cannot be opened, or lies on a file system without locks, counts as left.
+    """
+    with contextlib.suppress(OSError), path.open("rb") as journal:
+        try:
+            fcntl.flock(journal, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _writer(path: Path) -> str:
     """Say who wrote the latest beginning in a journal, as far as it tells."""
     found = None
@@ -307,6 +320,18 @@ def _writer(path: Path) -> str:
         for line in lines:
             found = _BEGINNING.match(line) or found
     return f"process {int(found[1])}" if found is not None else "another process"
+
+
+def is_being_written(path: Path) -> bool:
+    """Return whether some process still writes a journal; False where a file system has no locks."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def journal_path(store: Path, run_id: str) -> Path:

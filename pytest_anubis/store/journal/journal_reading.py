@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -60,21 +61,36 @@ def read_journal(path: Path) -> RunRecord:
 def read_state(path: Path) -> RunState:
     """Read a journal back as the state that the run had when it was written; as `read_journal`."""
     path = journal_file(path)
-    reading = _Reading(path.name)
     try:
         most = most_bytes(LARGEST_DATA)
-        with path.open("rb") as lines:
-            for number, line in enumerate(iter(partial(lines.readline, most + 1), b""), start=1):
-                if len(line) > most:
-                    raise JournalError(f"line {number}: {too_large('too long', most)}")
-                reading.line(number, line)
-        return reading.state()
+        with path.open("rb") as file:
+            return state_of(iter(partial(file.readline, most + 1), b""), str(path), path.name)
     except OSError as error:
         raise JournalError(f"{path}: cannot be read ({error.strerror})") from error
     except CodecError as error:
         raise JournalError(str(error)) from None
+
+
+def state_of(lines: Iterable[bytes], place: str, name: str = JOURNAL_NAME) -> RunState:
+    """Read the lines of a journal, wherever they are kept, as `read_state`.
+
+    Args:
+        lines: Each with its line end; the last one may be cut short.
+        place: Where they are kept, for errors.
+        name: What the journal is called in warnings.
+
+    Raises:
+        JournalError: They are no journal, or of another schema; one line.
+    """
+    reading, most = _Reading(name), most_bytes(LARGEST_DATA)
+    try:
+        for number, line in enumerate(lines, start=1):
+            if len(line) > most:
+                raise JournalError(f"line {number}: {too_large('too long', most)}")
+            reading.line(number, line)
+        return reading.state()
     except JournalError as error:
-        raise JournalError(f"{path}: {error}") from None
+        raise JournalError(f"{place}: {error}") from None
 
 
 class FollowedJournal:

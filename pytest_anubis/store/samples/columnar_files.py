@@ -11,7 +11,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -114,6 +114,16 @@ def save_columns(columns: Columns, path: Path) -> Path:
     Raises:
         ColumnsError: The disk refuses.
     """
+    data = columns_bytes(columns)
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        raise ColumnsError(f"{path}: cannot be written ({error.strerror})") from error
+    return path
+
+
+def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
+    """Return a columnar file's bytes; without compression the same columns give the same bytes anywhere."""
     populations = columns.populations
     nodes, devices, runs = _Names(), _Names(), _Names()
     kinds: dict[Problem, int] = {}
@@ -143,15 +153,11 @@ def save_columns(columns: Columns, path: Path) -> Path:
     text = json.dumps(to_plain(header), allow_nan=False, separators=(",", ":")).encode("ascii")
     arrays["header"] = np.frombuffer(text, dtype=np.uint8)
     out = io.BytesIO()
-    np.savez_compressed(out, **arrays)
+    (np.savez_compressed if compress else np.savez)(out, **arrays)
     if columns.origin is not None:  # beside the arrays, so that it is found without reading them
         with zipfile.ZipFile(out, "a") as archive:
             archive.comment = json.dumps(to_plain(columns.origin)).encode("ascii")
-    try:
-        write_atomically(path, out.getvalue())
-    except OSError as error:
-        raise ColumnsError(f"{path}: cannot be written ({error.strerror})") from error
-    return path
+    return out.getvalue()
 
 
 def load_columns(path: Path) -> Columns:
@@ -161,19 +167,36 @@ def load_columns(path: Path) -> Columns:
         ColumnsError: The file cannot be read, is damaged, or has another schema; one line.
     """
     try:
-        arrays = _load_arrays(path)
-        header = _header(arrays["header"].tobytes())
-        _check(arrays, header)
-        found = _populations(arrays, header)
-        return Columns(populations=found, runs=header.records, origin=origin_of(path))
-    except ColumnsError as error:
-        raise ColumnsError(f"{path}: {error}") from None
+        with path.open("rb") as file:
+            return replace(read_columns(file, str(path)), origin=origin_of(path))
     except OSError as error:
         raise ColumnsError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def read_columns(file: IO[bytes], name: str) -> Columns:
+    """Read an open columnar file, checked; it is not said what it was imported from.
+
+    Args:
+        file: The file, which can be searched.
+        name: What it is called in messages.
+
+    Raises:
+        ColumnsError: It is damaged or has another schema; one line.
+        OSError: It cannot be read.
+    """
+    try:
+        arrays = _load_arrays(file)
+        header = _header(arrays["header"].tobytes())
+        _check(arrays, header)
+        return Columns(populations=_populations(arrays, header), runs=header.records)
+    except ColumnsError as error:
+        raise ColumnsError(f"{name}: {error}") from None
+    except OSError:
+        raise
     except Exception as error:  # zip, zlib, numpy and json have a dozen kinds for damaged bytes
         said = " ".join(str(error).split())[:60]
         raise ColumnsError(
-            f"{path}: damaged or no columnar run file ({said}); import the results again"
+            f"{name}: damaged or no columnar run file ({said}); import the results again"
         ) from None
 
 
@@ -218,15 +241,14 @@ def _join(parts: Iterable[Any], kind: Any) -> Any:
     return np.concatenate(found).astype(kind, copy=False) if found else np.empty(0, dtype=kind)
 
 
-def _load_arrays(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise ColumnsError("damaged or no columnar run file; import the results again")
-        file.seek(0)
-        _check_size(file)
-        file.seek(0)
-        with np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in _ARRAYS}
+def _load_arrays(file: IO[bytes]) -> dict[str, Any]:
+    if not zipfile.is_zipfile(file):
+        raise ColumnsError("damaged or no columnar run file; import the results again")
+    file.seek(0)
+    _check_size(file)
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in _ARRAYS}
     for name, kind in _ARRAYS.items():
         if arrays[name].dtype != kind or arrays[name].ndim != 1:
             raise ColumnsError(f"array {name}: expected one row of {np.dtype(kind).name}")

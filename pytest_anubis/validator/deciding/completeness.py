@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from pytest_anubis.core.events import TestRepeated
@@ -10,6 +11,9 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 LEFT_OUT = "a part of it was left out"
 """Begins what is said of a test that ran, and has not looked at everything."""
+
+HUNG = "hung"
+"""Begins what is said of a test that was ended because it did not come to its end."""
 
 
 def verdicts_of_tests(
@@ -59,10 +63,7 @@ def verdicts_of_tests(
             text = f"the test itself failed: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text))
         elif result.outcome == "crashed":
-            text = (
-                f"the process died during the test: {result.text}; next step: look where it ended, run it "
-                "alone again, and look for the driver's words in the kernel log"
-            )
+            text = _how_it_died(plan.test, result.text)
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
         elif result.outcome == "passed" and result.left_out and not spoken_for:
             text = f"{LEFT_OUT}: {result.left_out}"
@@ -116,6 +117,20 @@ def places_of(
     """
     plans = {plan.test: (plan.benchmark, plan.device) for plan in planned}
     return {plans[verdict.test] for verdict in verdicts if verdict.test in plans}
+
+
+def _how_it_died(test: str, why: str) -> str:
+    """Return what became of a test whose process was lost, and what to do next."""
+    again = f"run it alone again: pytest --anubis {shlex.quote(test)}"
+    if why.startswith(HUNG):
+        return (
+            f"{why}; next step: look where it hung (the stack stands with the test), then {again}; if it "
+            "hangs on one device only, that device's driver, card or link does not answer"
+        )
+    return (
+        f"the process died during the test: {why}; next step: look where it ended, then {again}, and look "
+        "for the driver's words in the kernel log"
+    )
 
 
 def _verdict(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline
+from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
@@ -21,7 +22,6 @@ from pytest_anubis.validator.deciding.completeness import (
     verdicts_of_tests,
 )
 from pytest_anubis.validator.deciding.hardware_policy import verdicts_of_hardware
-from pytest_anubis.validator.deciding.machine_identity import machine_marks
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_comparisons import History, comparisons
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -13,16 +15,16 @@ Kept = tuple[torch.Tensor, torch.Tensor]
 """A layer's keys and values of all tokens so far, each (batch, heads, places, width of a head)."""
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(nn.Module, ABC):
     """Embedding, blocks, a last normalisation, scores.
 
-    Subclasses set `tokens`, `blocks`, `norm` and `scores`, and say in `_begin` how places enter.
+    Subclasses set `tokens`, `blocks` and `norm`, say in `_begin` how places enter and in `_scores` what is
+    made of the last vectors.
 
     Attributes:
         tokens: Table of the tokens' vectors.
         blocks: Each maps (x, turns, kept, place) to x.
         norm: Before the scores.
-        scores: Weights of the output layer, (vocabulary, width).
         heads_kept: How many heads' keys and values a layer keeps.
         head: Width of a head.
     """
@@ -57,14 +59,15 @@ class LanguageModel(nn.Module):
         shape = (batch, self.heads_kept, places, self.head)
         return [(like.new_zeros(shape), like.new_zeros(shape)) for _ in self.blocks]
 
+    @abstractmethod
     def _begin(
         self, tokens: torch.Tensor, places: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the vectors of the tokens, and by how much each place turns queries and keys."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
-        raise NotImplementedError
+        """Return the scores of all tokens, (batch, n, vocabulary), of the last vectors (batch, n, width)."""
 
 
 def attend(

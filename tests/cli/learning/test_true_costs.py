@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,12 @@ def test_more_than_twice_is_named_and_twice_is_not() -> None:
 def test_one_disturbed_run_says_nothing() -> None:
     assert cost_lines([run_of(a=4.0), run_of(a=5.0), run_of(a=50.0)]) == []
     assert cost_lines([run_of(a=4.0), run_of(a=50.0)]) == []
+
+
+def test_waiting_for_a_quiet_machine_is_no_cost() -> None:
+    run = run_of(a=13.0)
+    waited = replace(run, results=tuple(replace(one, waited=10.0) for one in run.results))
+    assert cost_lines([waited]) == []
 
 
 def test_longer_profiles_may_take_longer() -> None:

@@ -12,8 +12,14 @@ from pytest_anubis.report.text.duty_text import duty_lines
 SUITE = """
 import time, pytest
 
+@pytest.fixture
+def slow():
+    time.sleep(0.1)
+    yield
+    time.sleep(0.1)
+
 @pytest.mark.anubis(component="cpu.compute", scope="device")
-def test_speed(anubis_metric, anubis_device):
+def test_speed(slow, anubis_metric, anubis_device):
     anubis_metric.measure("time", lambda: time.sleep(0.01), unit="ms", better="lower", rounds=5)
     anubis_metric.collect("speed", lambda: time.sleep(0.01) or 1.0, unit="1", better="higher", rounds=5)
     time.sleep(0.2)
@@ -33,6 +39,7 @@ def test_time_of_what_is_measured_stands_in_the_record(pytester: pytest.Pytester
     measured, given = ended["test_speed[cpu]"], ended["test_given[cpu]"]
     assert 10 * 0.01 <= measured["busy"] <= measured["seconds"] - 0.2
     assert "busy" not in given
+    assert measured["around"] >= 0.2  # setup and teardown, which the Selector's costs count
     result.stdout.fnmatch_lines(["duty * %: test_suite.py::test_speed*"])
     result.stdout.no_fnmatch_line("*duty*test_given*")
     assert "accelerators were measuring" not in result.stdout.str()
@@ -52,5 +59,7 @@ def test_what_hardly_measures_is_named_worst_first() -> None:
     few = [ended("good", 3.0, 2.0), ended("poor", 10.0, 3.0), ended("short", 0.5, 0.1)]
     assert duty_lines(few, ()) == ["duty below a third, to be mended: one test: poor 30 %"]
     many = [*few, *(ended(f"t{i}", 10.0, 2.0 + i / 10) for i in range(4))]
+    waiting = TestResult(test="w", benchmark="w", seconds=10.0, busy=2.0, waited=6.0)
+    assert duty_lines([waiting], ()) == []  # half of its own four seconds
     (line,) = duty_lines(many, ())
     assert line.endswith("5 tests: t0 20 %, t1 21 %, t2 22 % and 2 more")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from pytest_anubis.core.events import RunStarted
+from pytest_anubis.core.events import RunStarted, TestRan
 from pytest_anubis.core.history import Incident
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.metric import Metric
@@ -139,7 +139,7 @@ def write_schema_1(engine: sa.Engine) -> None:
     """Make a history as version 0.1.0 made it, with one run."""
     old = sa.MetaData()
     for table in schema.metadata.sorted_tables:
-        if table is not schema.benchmarks:
+        if table not in (schema.benchmarks, schema.contents, schema.content_parts):
             table.to_metadata(old)
     text: Any = {"nullable": False, "server_default": ""}
     old.tables["nodes"].append_column(sa.Column("attributes", sa.Text, **text))
@@ -197,10 +197,28 @@ def test_durations_are_medians_of_what_ran(history: History) -> None:
     record_run(history, record("c", results=(slow,), profile="soak"))
     # One of the brief runs of learning tells nothing of how long an acceptance takes.
     record_run(history, record("d", results=(slow,), settings={"brief": True}))
-    assert history.durations("c1", profile="smoke") == {NET: 5.5}
+    assert history.durations("c1", profile="smoke") == {
+        NET: 5.25
+    }  # of 1.5 (two tests in turn) and 9
     assert history.durations("c1") == {NET: 9.0}
     assert history.durations("c2") == {}
     assert history.durations("") == {NET: 9.0}  # every class
+
+
+def test_a_duration_is_what_the_node_pays_for(history: History) -> None:
+    def took(device: str, seconds: float, **more: float) -> TestResult:
+        test = f"{NET}[{device}]"
+        result = TestResult(test=test, benchmark=NET, outcome="passed", metrics=1, seconds=seconds)
+        return replace(result, **more)
+
+    # A worker sets up for 40 s what its two tests share, and one of them waits for its neighbours.
+    results = (took("a", 18.0, around=40.0, waited=8.0), took("b", 10.0), took("c", 12.0))
+    ran = [
+        TestRan(test=f"{NET}[{x}]", worker=w, start=0.0, end=1.0)
+        for x, w in zip("abc", "001", strict=True)
+    ]
+    record_run(history, record(results=results, events=tuple(ran)))
+    assert history.durations("c1") == {NET: 30.0}  # (50 + 10) / 2
 
 
 def test_a_rejected_run_opens_a_defect_that_the_operator_closes(history: History) -> None:
@@ -430,7 +448,7 @@ def test_the_fleet_is_read_at_once(history: History) -> None:
     assert [item.kind for item in fleet.incidents] == ["nic"]
     # Of the class and of unknown class; another class has its own durations.
     assert [item.hardware_class for item in fleet.defects] == ["c1", ""]
-    assert (fleet.durations, fleet.experience) == ({NET: 2.0}, {NET: 2})
+    assert (fleet.durations, fleet.experience) == ({NET: 1.5}, {NET: 2})
     assert fleet.components == {NET: "net"}
     # A class without defects takes what there is.
     assert len(read_fleet(history, hardware_class="c9").defects) == 2

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.deciding.machine_identity import machine_marks, strange_to
+from pytest_anubis.validator.deciding.machine_identity import strange_to
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 

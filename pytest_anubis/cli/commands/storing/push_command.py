@@ -1,0 +1,149 @@
+"""``anubis push``: runs and imports that are not in a fleet's history yet are filed there, each once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.cli.shared.arguments import add_baseline, add_json, baseline_place, explain
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import duration
+from pytest_anubis.cli.shared.printing import answer
+from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.passwords import is_mistaken, shown_place
+from pytest_anubis.report.text.numbers import count_text
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.store.collected_runs import RunSet
+
+VARIABLE = "PYTEST_ANUBIS_HISTORY"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    explain(
+        parser,
+        "File runs in the history of a fleet that are not there yet: those that waited because it could not "
+        "be reached, journals that were collected, imports and results of other tools. Each is filed once, "
+        "with its verdicts, defects and all that it recorded, however often and from wherever it is pushed; "
+        "nothing is removed here.",
+        "Exit codes: 0 every run that has ended is in the history; 1 some could not be filed, one line each; "
+        "2 wrong usage, or the history cannot be used: the runs stay where they are, push them again.",
+    )
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="FOLDER|FILE",
+        help="stores, folders, journals, imports (.npz), tables and SuperBench summaries (default: .anubis)",
+    )
+    parser.add_argument(
+        "--history",
+        default=os.environ.get(VARIABLE, ""),
+        metavar="DIR|URL",
+        help=f"where to: a database URL, or the folder of another store (default: {VARIABLE})",
+    )
+    parser.add_argument(
+        "--retry",
+        type=duration,
+        default=0.0,
+        metavar="TIME",
+        help="try again for so long while the history cannot be used, e.g. 10m (default: once)",
+    )
+    add_baseline(
+        parser, more="; imports are judged against them, so that their verdicts are filed too"
+    )
+    add_json(parser, "what became of the runs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Push; return 1 if something could not be filed."""
+    from pytest_anubis.store.collected_runs import RunsError
+    from pytest_anubis.store.fleet.pushing import push
+
+    place = _place(options)
+    with Progress("pushing") as progress:
+        try:
+            pushed = push(
+                options.paths or [Path(".anubis")],
+                place,
+                judge=_judge(options),
+                patience=options.retry,
+                progress=progress.count,
+            )
+        except RunsError as error:
+            raise CommandError(str(error)) from error
+    lines = [*pushed.failed, *(f"note: {note}" for note in pushed.notes)]
+    counts = [f"{count_text(pushed.new, 'run')} filed", f"{pushed.known} known already"]
+    counts += [f"{pushed.changed} brought up to date"] if pushed.changed else []
+    counts += [f"{len(pushed.running)} still being written"] if pushed.running else []
+    counts += [f"{len(pushed.failed)} not filed"] if pushed.failed else []
+    plain: dict[str, Any] = {
+        name: getattr(pushed, name)
+        for name in ("new", "changed", "known", "running", "failed", "notes", "left", "stopped")
+    }
+    answer(options.json, plain, *lines, ", ".join(counts))
+    if pushed.stopped:
+        raise CommandError(
+            f"{pushed.stopped}; {count_text(pushed.left, 'file')} left, kept where they are: push again"
+        )
+    return 1 if pushed.failed else 0
+
+
+def _place(options: argparse.Namespace) -> Path | str:
+    """Return the history that is meant.
+
+    Raises:
+        CommandError: There is none, or it is that of the very store that is pushed.
+    """
+    if not options.history:
+        raise CommandError(f"name the history: --history URL, or {VARIABLE} in the environment")
+    if "://" in options.history:
+        return str(options.history)
+    place = Path(options.history)
+    if not is_mistaken(options.history) and any(
+        path.resolve().is_relative_to(place.resolve())
+        for path in options.paths or [Path(".anubis")]
+    ):
+        raise CommandError(
+            f"--history {shown_place(options.history)}: these runs lie in that very store; 'anubis history "
+            "file --all' files them there"
+        )
+    return place
+
+
+def _judge(options: argparse.Namespace) -> Any:
+    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
+
+    place = baseline_place(options)
+    if options.baseline is None and not place.exists():
+        return None
+    try:
+        baselines = load_baselines(place)
+    except (OSError, BaselineError) as error:
+        raise CommandError(str(error)) from error
+    return (lambda runs: _judged(runs, baselines)) if baselines else None
+
+
+def _judged(runs: RunSet, baselines: dict[str, Any]) -> Iterator[RunRecord]:
+    """Yield every run of an import with its verdicts; each run of a node is judged by itself."""
+    from pytest_anubis.cli.shared.collected_judging import judge_collected, node_run, rows_of
+
+    for name in dict.fromkeys(run.run for run in runs.runs):
+        rows = [
+            (one, [row for row, run in enumerate(one.runs) if run == name])
+            for one in runs.populations
+        ]
+        own = replace(
+            runs,
+            runs=tuple(run for run in runs.runs if run.run == name),
+            populations=tuple(one.only(mine) for one, mine in rows if mine),
+        )
+        judged = judge_collected(own, baselines)
+        for row in rows_of(judged):
+            yield node_run(own, judged, row)

@@ -1,0 +1,241 @@
+"""Pushing runs into a history: whatever is not there yet, each once, and nothing is lost where it fails.
+
+A run stays where it is until the history has it; pushing it again is harmless.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from pytest_anubis.core.events import RunFinished
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.collected_runs import RunSet, read_runs
+from pytest_anubis.store.fleet.import_contents import import_contents
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.bounded_use import WHOLE, use_history
+from pytest_anubis.store.history.contents.content_rows import Content, digest_of, journal_content
+from pytest_anubis.store.history.database import History, HistoryError
+from pytest_anubis.store.history.run_filing import record_run
+from pytest_anubis.store.history.waiting_runs import forget, waiting_for
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_being_written
+from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+from pytest_anubis.store.run_files import TABLES, RunsError, files_of, is_superbench
+from pytest_anubis.store.samples.columnar_files import SUFFIX
+
+_AT_ONCE = 16
+"""Runs that are sent over one connection: making one costs as much as filing a run."""
+_BYTES_AT_ONCE = 8 << 20
+"""Bytes, compressed, that are sent over one connection: some seconds of a slow line."""
+_SLOW_LINE = 1 << 20
+"""Bytes a second, at least: what is sent may take so much longer than one question to a history."""
+_YOUNG = 10.0
+"""Seconds in which a journal without an end has changed and so is still written; its lock is left alone then,
+since whoever looks at it holds it for a moment."""
+_LONGEST_PAUSE = 30.0
+"""Seconds between two tries while a history is away; a fleet's nodes come at random moments within."""
+
+Judge = Callable[[RunSet], Iterable[RunRecord]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Pushed:
+    """What became of the runs.
+
+    Attributes:
+        new: How many are in the history now.
+        changed: How many were there in an earlier state: they went on since.
+        known: How many were there already.
+        running: Journals that are still being written.
+        failed: One line for each run or file that could not be filed.
+        notes: What was wrong or noteworthy inside imports, one line each.
+        left: How many files were not sent, since the history could not be used any more.
+        stopped: Why, in one line; empty if it could be used.
+    """
+
+    new: int = 0
+    changed: int = 0
+    known: int = 0
+    running: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    left: int = 0
+    stopped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parcel:
+    """One run, ready to be sent."""
+
+    record: RunRecord
+    content: Content
+    path: Path
+
+
+def push(
+    paths: Iterable[Path],
+    place: Path | str,
+    *,
+    judge: Judge | None = None,
+    patience: float = 0.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Pushed:
+    """Send runs that a history does not have yet.
+
+    Args:
+        paths: Journals, imports and tables, and folders of them.
+        place: The history: the folder of a store or a database URL.
+        judge: Gives the runs of an import their verdicts; without it they have none.
+        patience: Seconds for which a history that cannot be used is tried again.
+        progress: Called with how many files are done, and how many there are.
+
+    Raises:
+        RunsError: A path does not exist.
+    """
+    files = list(files_of(paths))
+    pushed, until = Pushed(), time.monotonic() + patience
+    done = 0
+
+    def send(parcels: list[_Parcel]) -> None:
+        """Send some runs, again while there is patience; those that are there already cost little."""
+        pause = 1.0
+        while True:
+            try:
+                _send(place, parcels, pushed)
+                return
+            except HistoryError:
+                if time.monotonic() + pause > until:
+                    raise
+            time.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    try:
+        send([])  # whether the history can be used at all is told before anything is read
+        for start in range(0, len(files), _AT_ONCE):
+            part = files[start : start + _AT_ONCE]
+            parcels: list[_Parcel] = []
+            for parcel in _parcels(part, place, pushed, judge):
+                parcels.append(parcel)
+                full = sum(one.content.packed for one in parcels) > _BYTES_AT_ONCE
+                if full or len(parcels) == _AT_ONCE:
+                    send(parcels)
+                    parcels = []
+            send(parcels)
+            done += len(part)
+            if progress is not None:
+                progress(done, len(files))
+    except HistoryError as error:
+        pushed.stopped, pushed.left = str(error), len(files) - done
+    return pushed
+
+
+def _parcels(
+    files: Iterable[Path], place: Path | str, pushed: Pushed, judge: Judge | None
+) -> Iterator[_Parcel]:
+    """Yield what is to be sent of some files; what need not or cannot is noted."""
+    journals: list[tuple[Path, str]] = []
+    for path in files:
+        if path.suffix == SUFFIX or path.suffix.lower() in TABLES or is_superbench(path):
+            yield from _of_import(path, pushed, judge)
+        elif path.is_dir():
+            pushed.failed.append(f"{path}: no {JOURNAL_NAME}; unpack it, or remove the folder")
+        elif _is_running(path):
+            pushed.running.append(str(path))
+        else:
+            try:
+                journals.append((path, digest_of(path)))
+            except OSError as error:
+                pushed.failed.append(f"{path}: cannot be read ({error.strerror})")
+    there = _known(place, [digest for _, digest in journals])
+    for path, digest in journals:
+        if digest in there:
+            pushed.known += 1
+            _forget(path, place)
+            continue
+        try:
+            yield _Parcel(read_journal(path), journal_content(path), path)
+        except JournalError as error:
+            pushed.failed.append(str(error))
+        except OSError as error:
+            pushed.failed.append(f"{path}: cannot be read ({error.strerror})")
+
+
+def _of_import(path: Path, pushed: Pushed, judge: Judge | None) -> Iterator[_Parcel]:
+    try:
+        runs = read_runs([path])
+    except RunsError as error:
+        pushed.failed.append(f"{path}: {error}")
+        return
+    pushed.failed += [refused.reason for refused in runs.refused]
+    pushed.notes += runs.warnings
+    judged = {(one.run, one.node, one.hardware_class): one for one in judge(runs)} if judge else {}
+    for record, content in import_contents(runs):
+        key = (record.run, record.node, record.hardware_class)
+        yield _Parcel(judged.get(key, record), content, path)
+
+
+def _is_running(path: Path) -> bool:
+    """Say whether a journal has no end yet and is still being written."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 4096))  # the last event is a short line
+            last = file.read().rstrip().rpartition(b"\n")[2]
+        if last.startswith(b'{"event":"%s"' % RunFinished.kind.encode()):
+            return False
+        return time.time() - path.stat().st_mtime < _YOUNG or is_being_written(path)
+    except OSError:
+        return False  # whoever reads it says why
+
+
+def _known(place: Path | str, digests: list[str]) -> set[str]:
+    """Return which contents a history has already."""
+    column = schema.contents.c.digest
+
+    def ask(history: History) -> set[str]:
+        with history.reading() as connection:
+            rows = connection.execute(sa.select(column).where(column.in_(digests)))
+            return set(rows.scalars())
+
+    return use_history(place, ask) if digests else set()
+
+
+def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
+    """Send runs over one connection and take those that are settled off the list.
+
+    Raises:
+        HistoryError: The history cannot be used, or not any more.
+    """
+
+    def work(history: History) -> None:
+        while parcels:
+            one = parcels[0]
+            try:
+                news = record_run(history, one.record, one.content)
+            except HistoryError as error:
+                with (
+                    history.reading() as connection
+                ):  # it is the run's own trouble, or this fails too
+                    connection.execute(sa.select(1))
+                pushed.failed.append(f"{one.path}: {error}")
+            else:
+                setattr(pushed, news, getattr(pushed, news) + 1)
+                _forget(one.path, place)
+            parcels.pop(0)
+
+    size = sum(one.content.packed for one in parcels)
+    use_history(place, work, limit=WHOLE + size / _SLOW_LINE)
+
+
+def _forget(journal: Path, place: Path | str) -> None:
+    """Note that a run does not wait any more, if it lies in a store and waited for this history."""
+    runs = journal.parent.parent
+    if journal.name == JOURNAL_NAME and runs.name == RUNS_FOLDER:
+        name = journal.parent.name
+        if name in waiting_for(runs.parent, place):
+            forget(runs.parent, name)

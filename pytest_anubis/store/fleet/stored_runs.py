@@ -1,0 +1,181 @@
+"""Reading runs back out of a history, one after another: as populations, or one of them as it was."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.collected_runs import EVERYTHING, Progress, RunReader, RunSet
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents.content_rows import lines_of, read_content
+from pytest_anubis.store.history.database import History, HistoryError, shown_time
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import read_journal, state_of
+from pytest_anubis.store.run_filter import RunFilter
+from pytest_anubis.store.samples.columnar_files import Columns, ColumnsError, read_columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """A run as the history lists it.
+
+    Attributes:
+        number: Its number in the history.
+        run: Its id.
+        node: Its node.
+        started: When it began, seconds since 1970.
+        kind: ``journal`` or ``columns``; empty where its content is not in the history.
+        digest: SHA-256 of its content.
+    """
+
+    number: int
+    run: str
+    node: str
+    started: float
+    kind: str = ""
+    digest: str = ""
+
+
+def stored_runs(
+    history: History, wanted: RunFilter = EVERYTHING, *, run: str = ""
+) -> tuple[StoredRun, ...]:
+    """Return the runs of a history in time order.
+
+    Args:
+        history: The history.
+        wanted: Which of them.
+        run: Only those of this id; empty takes all.
+    """
+    runs, nodes, contents = schema.runs, schema.nodes, schema.contents
+    columns = (
+        runs.c.id,
+        runs.c.run,
+        runs.c.started,
+        nodes.c.name,
+        contents.c.kind,
+        contents.c.digest,
+    )
+    query = (
+        sa.select(*columns)
+        .join(nodes, nodes.c.id == runs.c.node_id)
+        .outerjoin(contents, contents.c.run_id == runs.c.id)
+        .order_by(runs.c.started, runs.c.id)
+    )
+    if wanted.hardware_class:
+        query = query.where(runs.c.hardware_class == wanted.hardware_class)
+    if wanted.since is not None:
+        query = query.where(runs.c.started >= wanted.since)
+    if run:
+        query = query.where(runs.c.run == run)
+    with history.reading() as connection:
+        rows = connection.execute(query).all()
+    return tuple(
+        StoredRun(
+            number=row.id,
+            run=row.run,
+            node=row.name,
+            started=row.started,
+            kind=row.kind or "",
+            digest=row.digest or "",
+        )
+        for row in rows
+        if wanted.wants_node(row.name)
+    )
+
+
+def read_stored(
+    place: Path | str,
+    wanted: RunFilter = EVERYTHING,
+    *,
+    learning: bool = False,
+    progress: Progress | None = None,
+) -> RunSet:
+    """Read runs of a history, as `read_runs` reads files; of a store's own history, out of the store.
+
+    Args:
+        place: The folder of a store or a database URL.
+        wanted: Which runs and samples are taken.
+        learning: As in `read_runs`.
+        progress: Called with one short line now and then.
+
+    Raises:
+        HistoryError: The history cannot be read.
+        RunsError: There is no such run.
+    """
+    reader = RunReader(learning, "", wanted)
+    with History(place) as history:
+        found = stored_runs(history, wanted)
+        for number, one in enumerate(found, start=1):
+            if progress is not None:
+                progress(f"{number} of {len(found)}: run {one.run} of {one.node}")
+            where = Path(f"run {one.run} of {one.node}")
+            try:
+                content = _read(history, place, one)
+            except (JournalError, ColumnsError, HistoryError) as error:
+                with (
+                    history.reading() as connection
+                ):  # it is the run's own trouble, or this fails too
+                    connection.execute(sa.select(1))
+                reader.damaged(where, str(error))
+            else:
+                take: Callable[..., None] = (
+                    reader.journal if isinstance(content, RunRecord) else reader.columns
+                )
+                take(where, content, one.digest or str(one.number))
+    return reader.result()
+
+
+def read_stored_run(
+    place: Path | str, name: str, wanted: RunFilter = EVERYTHING
+) -> RunRecord | RunSet:
+    """Read one run of a history as it was; an import as a set of one run.
+
+    Args:
+        place: The folder of a store or a database URL.
+        name: The run's id, or ``latest``.
+        wanted: Among which it is.
+
+    Raises:
+        HistoryError: The history cannot be read, or has no such run, or several.
+    """
+    with History(place) as history:
+        found = stored_runs(history, wanted, run="" if name == "latest" else name)
+        if name == "latest":
+            found = found[-1:]
+        if not found:
+            raise HistoryError(f"{history.shown()}: no run {name}; 'anubis history' lists them")
+        if len(found) > 1:
+            nodes = ", ".join(one.node for one in found[:8])  # a line's worth
+            raise HistoryError(f"run {name} is one of several nodes: name one by --nodes ({nodes})")
+        try:
+            content = _read(history, place, found[0])
+        except (JournalError, ColumnsError) as error:
+            raise HistoryError(str(error)) from error
+    if isinstance(content, RunRecord):
+        return content
+    reader = RunReader(False, "", wanted)
+    reader.columns(Path(name), content, found[0].digest)
+    return reader.result()
+
+
+def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Columns:
+    where = f"run {run.run} of {run.node}"
+    if not run.kind:
+        journal = None if isinstance(place, str) else journal_path(place, run.run)
+        if journal is None or not journal.exists():
+            raise HistoryError(
+                f"{where}: only its verdicts are in {history.shown()}; push its journal ('anubis push')"
+            )
+        return read_journal(journal)
+    parts = read_content(history, run.number)
+    if run.kind == "journal":
+        return state_of(lines_of(parts), where).record()
+    columns = read_columns(io.BytesIO(b"".join(parts)), where)
+    began = tuple(replace(one, started=shown_time(run.started)) for one in columns.runs)
+    return replace(columns, runs=began)

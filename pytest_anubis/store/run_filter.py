@@ -1,0 +1,87 @@
+"""Which of many runs are wanted: by node, hardware class, time and metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.sample import Population
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """What is taken; without anything, everything. Patterns are those of a shell: ``n1*``, ``rack[12]-??``.
+
+    Attributes:
+        nodes: Patterns of the names of nodes; none takes all.
+        exclude: Patterns of the names of nodes that are left out.
+        metrics: Patterns of the names of metrics, or of benchmarks; none takes all.
+        hardware_class: Key of the only class; empty takes all.
+        since: Runs that began at or after this moment, seconds since 1970; None takes all. One whose
+            beginning is unknown is taken.
+    """
+
+    nodes: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    hardware_class: str = ""
+    since: float | None = None
+
+    def wants_node(self, name: str) -> bool:
+        """Return whether a node takes part."""
+        return (not self.nodes or _one_of(name, self.nodes)) and not _one_of(name, self.exclude)
+
+    def wants_metric(self, metric: str, benchmark: str) -> bool:
+        """Return whether a metric of a benchmark takes part."""
+        return not self.metrics or _one_of(metric, self.metrics) or _one_of(benchmark, self.metrics)
+
+    def wants_run(self, record: RunRecord) -> bool:
+        """Return whether a run takes part."""
+        return (
+            self.wants_node(record.node)
+            and self.hardware_class in ("", record.hardware_class)
+            and self._is_late_enough(record.started)
+        )
+
+    def runs(self, runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+        """Return the runs that take part."""
+        return tuple(run for run in runs if self.wants_run(run))
+
+    def populations(
+        self, populations: Sequence[Population], runs: Sequence[RunRecord]
+    ) -> tuple[Population, ...]:
+        """Return what takes part of the samples of runs, all of which are given.
+
+        Args:
+            populations: All samples.
+            runs: All of their runs.
+        """
+        if self == RunFilter():
+            return tuple(populations)
+        wanted = {(run.run, run.node, run.hardware_class) for run in self.runs(runs)}
+        found = []
+        for one in populations:
+            if not self.wants_metric(one.metric.name, one.benchmark):
+                continue
+            units = zip(one.runs, one.nodes, strict=True)
+            rows = [i for i, unit in enumerate(units) if (*unit, one.hardware_class) in wanted]
+            if rows:
+                found.append(one if len(rows) == len(one) else one.only(rows))
+        return tuple(found)
+
+    def _is_late_enough(self, started: str) -> bool:
+        if self.since is None:
+            return True
+        try:
+            moment = datetime.fromisoformat(started)
+            known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return known.timestamp() >= self.since
+        except (ValueError, OverflowError):
+            return True
+
+
+def _one_of(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

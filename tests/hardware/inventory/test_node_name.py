@@ -1,0 +1,51 @@
+"""A node is called what was set, else what Slurm or Kubernetes call it, else its host name."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.hardware.inventory.inventory_reading import (
+    inventory_to_plain,
+    read_inventory,
+    redact,
+)
+from pytest_anubis.hardware.inventory.node_name import NodeNameError, machine_id, node_name
+from pytest_anubis.hardware.text_files import Files
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NODE_NAME": "k8s-7"}
+
+
+def test_the_first_that_is_known_names_the_node() -> None:
+    slurm = {**POD, "SLURMD_NODENAME": "n17"}
+    assert node_name({**slurm, "PYTEST_ANUBIS_NODE": "rack3-n17"}, "given") == "given"
+    assert node_name({**slurm, "PYTEST_ANUBIS_NODE": "rack3-n17"}) == "rack3-n17"
+    assert node_name(slurm) == "n17"
+    assert node_name(POD) == "k8s-7"
+    assert node_name({}) == platform.node()
+
+
+def test_outside_of_a_pod_the_variable_is_somebody_elses() -> None:
+    assert node_name({"NODE_NAME": "built-in"}) == platform.node()  # as Jenkins sets it
+
+
+@pytest.mark.parametrize("name", ["a b", "-n", "../x", "n\n", "x" * 254, ".hidden"])
+def test_what_is_no_name_is_refused_with_its_place(name: str) -> None:
+    with pytest.raises(NodeNameError, match=r"^SLURMD_NODENAME is ") as caught:
+        node_name({"SLURMD_NODENAME": name})
+    assert "\n" not in str(caught.value)
+
+
+def test_the_machine_id_is_recorded_as_a_digest_and_hidden_by_redaction(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    file = tmp_path / "etc" / "machine-id"
+    file.write_text("0123456789abcdef0123456789abcdef\n")
+    inventory = read_inventory(tmp_path)
+    assert inventory.machine is not None
+    assert "0123456789abcdef" not in str(inventory_to_plain(inventory))
+    assert redact(inventory).machine == "redacted"
+    for nothing in ("", "uninitialized\n"):
+        file.write_text(nothing)
+        assert machine_id(Files(tmp_path)) is None

@@ -1,0 +1,214 @@
+"""Runs are pushed into a history once, whatever fails meanwhile, and can be read back out of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.events import Measured, RunFinished, RunStarted
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
+from pytest_anubis.store.fleet import pushing
+from pytest_anubis.store.fleet.pushing import push
+from pytest_anubis.store.fleet.stored_runs import read_stored, read_stored_run, stored_runs
+from pytest_anubis.store.history import run_filing
+from pytest_anubis.store.history.database import History, HistoryError
+from pytest_anubis.store.history.run_filing import file_finished
+from pytest_anubis.store.history.waiting_runs import waiting
+from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.run_filter import RunFilter
+from tests.postgres import new_database
+
+RATE = Metric(name="rate", unit="GB/s", better="higher")
+TABLE = "node,device,benchmark,metric,unit,better,value\n"
+
+
+def journal(store: Path, run: str, node: str = "n1", day: int = 1, *, ended: bool = True) -> Path:
+    with Journal.create(store, run) as written:
+        start = f"2026-01-{day:02d}T00:00:00+00:00"
+        written.write(RunStarted(run=run, node=node, started=start, hardware_class="c1"))
+        for metric in (RATE, Metric(name="lag", unit="s", better="lower")):
+            measured = Measurement(
+                test="t.py::test_x", benchmark="t.py::test_x", component="net", metric=metric,
+                device="cpu", values=(1.0 + day, 2.0, 3.0),
+            )  # fmt: skip
+            written.write(Measured(measurement=measured))
+        if ended:
+            written.write(RunFinished(exit_status=0, ended=start))
+    return written.path
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "sqlite":
+        return tmp_path / "fleet"
+    name = f"pushing{abs(hash(request.node.name)) % 10**6}"
+    return new_database(request.getfixturevalue("postgres_url"), name)
+
+
+def known(place: Path | str) -> list[str]:
+    with History(place) as history:
+        return [one.run for one in stored_runs(history)]
+
+
+def same(found: RunSet, expected: RunSet) -> bool:
+    def plain(runs: RunSet) -> list[object]:
+        return [
+            (p.hardware_class, p.metric, p.nodes, p.devices, p.runs, p.values.tolist(), p.problems)
+            for p in runs.populations
+        ]
+
+    return plain(found) == plain(expected)
+
+
+def test_what_is_not_there_yet_is_pushed_once_and_read_back(
+    place: Path | str, tmp_path: Path
+) -> None:
+    store = tmp_path / "node"
+    for day in (1, 2, 3):
+        journal(store, f"r{day}", f"n{day}", day)
+    pushed = push([store], place)
+    assert (pushed.new, pushed.known, pushed.failed, pushed.stopped) == (3, 0, [], "")
+    journal(store, "r4", day=4)
+    pushed = push([store, store / "runs"], place)
+    assert (pushed.new, pushed.known, pushed.failed) == (1, 3, [])
+    assert known(place) == ["r1", "r2", "r3", "r4"]
+    assert same(read_stored(place), read_runs([store]))
+    assert read_stored_run(place, "r2") == read_journal(store / "runs" / "r2")
+    assert read_stored_run(place, "latest") == read_journal(store / "runs" / "r4")
+    with pytest.raises(HistoryError, match="no run r9"):
+        read_stored_run(place, "r9")
+
+
+def test_reading_takes_what_is_asked_for(tmp_path: Path) -> None:
+    store, place = tmp_path / "node", tmp_path / "fleet"
+    for day in (1, 2, 3):
+        journal(store, f"r{day}", f"n{day}", day)
+    push([store], place)
+    late = read_runs([store / "runs" / "r2"]).runs[0].started
+    assert late == "2026-01-02T00:00:00+00:00"
+    for wanted, runs in (
+        (RunFilter(nodes=("n[12]",)), ["r1", "r2"]),
+        (RunFilter(exclude=("n1", "n3")), ["r2"]),
+        (RunFilter(since=1767312000.0), ["r2", "r3"]),  # 2 January
+        (RunFilter(hardware_class="c1", metrics=("ra*",)), ["r1", "r2", "r3"]),
+    ):
+        for found in (read_stored(place, wanted), read_runs([store], wanted=wanted)):
+            assert [run.run for run in found.runs] == runs
+            assert same(found, read_runs([store], wanted=wanted))
+            assert all(list(one.runs) == runs for one in found.populations)
+            assert len(found.populations) == (1 if wanted.metrics else 2)
+    for wanted in (RunFilter(nodes=("x*",)), RunFilter(hardware_class="c2")):
+        with pytest.raises(RunsError, match="of the nodes, class and time"):
+            read_stored(place, wanted)
+        with pytest.raises(RunsError, match="of the nodes, class and time"):
+            read_runs([store], wanted=wanted)
+
+
+def test_a_node_without_its_history_keeps_the_run_and_push_sends_it(tmp_path: Path) -> None:
+    store, place = tmp_path / "node", tmp_path / "fleet"
+    (place / "history.sqlite").mkdir(parents=True)
+    path = journal(store, "r1")
+    assert "1 run waits in" in file_finished(place, store, read_journal(path), journal=path)
+    pushed = push([store], place)
+    assert (pushed.new, pushed.left) == (0, 1)
+    assert "unable to open database file" in pushed.stopped
+    (place / "history.sqlite").rmdir()
+    assert push([store], place).new == 1
+    assert waiting(store) == ()
+    assert known(place) == ["r1"]
+
+
+def test_a_history_that_goes_while_it_is_pushed_costs_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, place = tmp_path / "node", tmp_path / "fleet"
+    for day in range(1, 8):
+        journal(store, f"r{day}", day=day)
+    monkeypatch.setattr(pushing, "_AT_ONCE", 2)
+    file, calls = run_filing._put_run, []
+
+    def gone(*arguments: object) -> int:
+        calls.append(arguments)
+        if len(calls) == 4:
+            (place / "history.sqlite").rename(place / "away")
+            raise OSError("cut")
+        return file(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_filing, "_put_run", gone)
+    push([store], place)
+    if (place / "away").exists():
+        (place / "away").replace(place / "history.sqlite")
+    push([store], place)
+    assert sorted(known(place)) == [f"r{day}" for day in range(1, 8)]
+
+
+def test_it_is_tried_again_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, place = tmp_path / "node", tmp_path / "fleet"
+    (place / "history.sqlite").mkdir(parents=True)
+    journal(store, "r1")
+    monkeypatch.setattr(pushing.time, "sleep", lambda _: (place / "history.sqlite").rmdir())
+    assert push([store], place, patience=60.0).new == 1
+
+
+def test_what_cannot_be_filed_is_one_line_and_stops_nothing(tmp_path: Path) -> None:
+    store, place = tmp_path / "node", tmp_path / "fleet"
+    journal(store, "r1")
+    journal(store, "r2", ended=False)  # killed long ago
+    os.utime(store / "runs/r2/journal.jsonl", (1, 1))
+    journal(tmp_path / "twin", "r1", day=9)
+    (store / "runs/junk").mkdir()
+    (store / "runs/junk/journal.jsonl").write_text("junk\n")
+    os.utime(store / "runs/junk/journal.jsonl", (1, 1))
+    (store / "runs/empty").mkdir()
+    journal(store, "young", ended=False)
+    with Journal.create(store, "r3") as running:
+        running.write(RunStarted(run="r3", node="n1"))
+        os.utime(running.path, (1, 1))
+        pushed = push([store, tmp_path / "twin"], place)
+    assert pushed.new == 2
+    assert [Path(path).parent.name for path in pushed.running] == ["r3", "young"]
+    assert sorted(known(place)) == ["r1", "r2"]
+    assert len(pushed.failed) == 3
+    assert all(line.isprintable() and str(tmp_path) in line for line in pushed.failed)
+    assert any("two hosts of one name" in line for line in pushed.failed)
+
+
+def test_an_import_becomes_a_run_of_each_node(place: Path | str, tmp_path: Path) -> None:
+    table = tmp_path / "acceptance.csv"
+    rows = [f"n{n},cuda:{d},copy,rate,GB/s,higher,{n + d}\n" for n in range(3) for d in range(2)]
+    table.write_text(TABLE + "".join(rows))
+    assert push([table], place).new == 3
+    copy = tmp_path / "copy" / "acceptance.csv"
+    copy.parent.mkdir()
+    copy.write_text(table.read_text())
+    os.utime(copy, (1, 1))
+    pushed = push([copy], place)
+    assert (pushed.new, pushed.known, pushed.failed) == (0, 3, [])
+    assert same(read_stored(place), read_runs([table]))
+    one = read_stored_run(place, "latest")
+    assert isinstance(one, RunSet)
+    assert len(one.runs) == 1
+    copy.write_text(TABLE + rows[0].replace("0\n", "7\n"))
+    (line,) = push([copy], place).failed
+    assert "another import" in line
+
+
+def test_an_import_is_filed_with_the_verdicts_that_it_is_given(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
+
+    def judge(runs: RunSet) -> list[RunRecord]:
+        return [
+            RunRecord(run=r.run, node=r.node, hardware_class=r.hardware_class, profile="judged")
+            for r in runs.runs
+        ]
+
+    push([table], tmp_path / "fleet", judge=judge)
+    with History(tmp_path / "fleet") as history:
+        assert [run.profile for run in history.node_history("n1")] == ["judged"]

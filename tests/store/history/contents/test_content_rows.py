@@ -1,0 +1,152 @@
+"""A run's journal in the history: every event once, however often and by however many it is filed."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from pytest_anubis.core.events import BlockerFound, RunStarted
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents import content_rows
+from pytest_anubis.store.history.contents.content_rows import (
+    columns_content,
+    journal_content,
+    read_content,
+)
+from pytest_anubis.store.history.database import History, HistoryError
+from pytest_anubis.store.history.run_filing import file_finished, record_run
+from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.postgres import new_database
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "sqlite":
+        return tmp_path / "fleet"
+    name = f"contents{abs(hash(request.node.name)) % 10**6}"
+    return new_database(request.getfixturevalue("postgres_url"), name)
+
+
+def journal(store: Path, run: str = "r1", *, events: int = 3, started: str = "2026-01-01") -> Path:
+    with Journal.create(store, run) as written:
+        written.write(RunStarted(run=run, node="n1", started=started))
+        for number in range(events - 1):
+            written.write(BlockerFound(text=f"blocker {number} \r in a line"))
+    return written.path
+
+
+def count(history: History, table: sa.Table) -> int:
+    with history.reading() as connection:
+        return connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content_rows, "_PART", 200)  # so that a journal has several
+
+
+def test_a_journal_is_kept_byte_for_byte_and_once(place: Path | str, tmp_path: Path) -> None:
+    path = journal(tmp_path / "node", events=9)
+    record = read_journal(path)
+    for _ in range(2):
+        assert file_finished(place, tmp_path / "node", record, journal=path) == ""
+    with History(place) as history:
+        assert b"".join(read_content(history, 1)) == path.read_bytes()
+        assert (count(history, schema.runs), count(history, schema.contents)) == (1, 1)
+        assert count(history, schema.content_parts) > 2
+        with history.reading() as connection:
+            parts = sa.func.sum(schema.content_parts.c.events)
+            assert connection.execute(sa.select(parts)).scalar_one() == 9
+        content = journal_content(path)
+        assert record_run(history, record, content) == "known"
+
+
+def test_a_run_filed_at_the_same_moment_is_one_run(place: Path | str, tmp_path: Path) -> None:
+    path = journal(tmp_path / "node", events=9)
+    record, content = read_journal(path), journal_content(path)
+    with History(place):
+        pass
+    start, said = threading.Barrier(6), list[str]()
+
+    def file() -> None:
+        start.wait()
+        try:
+            with History(place) as history:
+                said.append(record_run(history, record, content))
+        except HistoryError as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=file) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(said) == ["known"] * 5 + ["new"]
+    with History(place) as history:
+        assert count(history, schema.runs) == 1
+        assert b"".join(read_content(history, 1)) == path.read_bytes()
+
+
+def test_a_run_that_went_on_is_replaced_and_never_by_an_older_copy(
+    place: Path | str, tmp_path: Path
+) -> None:
+    path = journal(tmp_path, events=3)
+    first, early = read_journal(path), journal_content(path)
+    with Journal.open_existing(path) as written:
+        written.write(BlockerFound(text="later"))
+    with History(place) as history:
+        assert record_run(history, first, early) == "new"
+        assert record_run(history, read_journal(path), journal_content(path)) == "changed"
+        assert record_run(history, first, early) == "known"
+        assert b"".join(read_content(history, 1)) == path.read_bytes()
+
+
+def test_another_run_of_the_same_name_takes_nothing_away(tmp_path: Path) -> None:
+    mine, other = journal(tmp_path / "a"), journal(tmp_path / "b", started="2026-01-02")
+    with History(tmp_path) as history:
+        record_run(history, read_journal(mine), journal_content(mine))
+        with pytest.raises(HistoryError, match=r"another run r1 of n1 .* two hosts of one name"):
+            record_run(history, read_journal(other), journal_content(other))
+        assert b"".join(read_content(history, 1)) == mine.read_bytes()
+
+
+def test_another_import_of_the_same_name_takes_nothing_away(tmp_path: Path) -> None:
+    record = read_journal(journal(tmp_path))
+    with History(tmp_path) as history:
+        for expected in ("new", "known"):
+            assert record_run(history, record, columns_content(b"one" * 99, 7)) == expected
+        with pytest.raises(HistoryError, match="another import of run r1"):
+            record_run(history, record, columns_content(b"two" * 99, 7))
+        assert b"".join(read_content(history, 1)) == b"one" * 99
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from content_parts where number = 1",
+        "update content_parts set packed = x'00' where number = 0",
+        "update content_parts set packed = 'text' where number = 0",
+        "update contents set digest = 'no'",
+        "delete from content_parts",
+    ],
+)
+def test_damage_in_the_database_is_one_line(tmp_path: Path, statement: str) -> None:
+    path = journal(tmp_path, events=9)
+    with History(tmp_path) as history:
+        record_run(history, read_journal(path), journal_content(path))
+        with history.writing() as connection:
+            connection.execute(sa.text(statement))
+        with pytest.raises(HistoryError, match="run 1 is damaged") as caught:
+            list(read_content(history, 1))
+    assert str(caught.value).isprintable()
+
+
+def test_a_store_keeps_no_second_copy_of_the_journals_beside_it(tmp_path: Path) -> None:
+    path = journal(tmp_path)
+    assert file_finished(tmp_path, tmp_path, read_journal(path), journal=path) == ""
+    with History(tmp_path) as history:
+        assert (count(history, schema.runs), count(history, schema.contents)) == (1, 0)

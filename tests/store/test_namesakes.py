@@ -1,0 +1,80 @@
+"""Two machines of one name among collected runs are told in one line, and nothing of them is mixed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.core.events import (
+    Measured,
+    NodeDecided,
+    RunFinished,
+    RunStarted,
+    TestFinished,
+    TestsPlanned,
+)
+from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.store.collected_runs import read_runs
+from pytest_anubis.store.journal.journal_file import Journal
+
+TEST, BENCHMARK = "t.py::test_x[cpu]", "t.py::test_x"
+
+
+def write(folder: Path, run: str, value: float, **inventory: Any) -> None:
+    measured = Measurement(
+        test=TEST, benchmark=BENCHMARK, component="network", device="cpu", values=(value,) * 8,
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+    )  # fmt: skip
+    plan = PlannedTest(test=TEST, benchmark=BENCHMARK, component="network", device="cpu")
+    said = NodeVerdict(node="n1", decision=Decision.ACCEPTED, headline="node n1 is well")
+    began = "2026-11-01T10:00:00Z"
+    with Journal.create(folder, run) as journal:
+        for event in (
+            RunStarted(run=run, node="n1", started=began, hardware_class="c", inventory=inventory),
+            TestsPlanned(tests=(plan,)),
+            Measured(measurement=measured),
+            TestFinished(result=TestResult(test=TEST, benchmark=BENCHMARK, outcome="passed")),
+            NodeDecided(verdict=said),
+            RunFinished(exit_status=0, ended="2026-11-01T10:10:00Z"),
+        ):
+            journal.write(event)
+
+
+def test_two_machines_of_one_name_are_two_nodes(tmp_path: Path) -> None:
+    write(tmp_path, "a", 100, machine="1" * 32)
+    write(tmp_path, "b", 200, machine="2" * 32)
+    write(tmp_path, "c", 300, machine="1" * 32)
+    write(tmp_path, "d", 400, machine="2" * 32)
+    runs = read_runs([tmp_path])
+    names = {run.run: run.node for run in runs.runs}
+    assert names["a"] == names["c"] == "n1"
+    assert names["b"] == names["d"] != "n1"
+    (line,) = runs.warnings
+    assert line.startswith(f"b: another machine is called n1 too; this one is {names['b']} here")
+    (population,) = runs.populations
+    assert sorted(population.nodes) == ["n1", names["b"]]
+    (said,) = (run.node_verdict for run in runs.journals if run.run == "b")
+    assert said is not None
+    assert (said.node, said.headline) == (names["b"], f"node {names['b']} is well")
+
+
+def test_a_machine_that_lost_its_machine_id_keeps_its_name(tmp_path: Path) -> None:
+    write(tmp_path, "a", 100, machine="1" * 32, system={"serial": "CZ1234"})
+    write(tmp_path, "b", 100, machine="2" * 32, system={"serial": "CZ1234"})  # installed anew
+    write(tmp_path, "c", 100)  # an image that tells nothing
+    runs = read_runs([tmp_path])
+    assert {run.node for run in runs.runs} == {"n1"}
+    assert not runs.warnings
+
+
+def test_clones_of_an_image_are_told_apart_by_their_ports() -> None:
+    first, second = (
+        identity_marks({"machine": "3" * 32, "nics": [{"address": f"00:25:90:aa:bb:0{i}"}]})
+        for i in (1, 2)
+    )
+    assert another_machine(first, second)
+    assert not another_machine(first, identity_marks({"machine": "3" * 32}))
+    assert not another_machine(identity_marks({"machine": "redacted"}), frozenset())
