@@ -7,12 +7,10 @@ program on every host, each starts its own, and all know afterwards what was mea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
-from pytest_anubis.benchmarking.children import Child, receive_all
+from pytest_anubis.benchmarking.children import Child, Group
 from pytest_anubis.fleet.links.attribution import (
     Accusation,
     attribute,
@@ -96,7 +94,7 @@ class PairRates:
         return tuple(one[sender][receiver] for one in self.rates)
 
 
-class PairGroup:
+class PairGroup(Group):
     """The hosts' processes; a context manager that ends those of this session.
 
     Args:
@@ -106,36 +104,28 @@ class PairGroup:
     Attributes:
         names: What the hosts are called, once they have joined; where two have one name, with their numbers.
         own: Numbers of the hosts of this session.
-        processes: Those of this session.
     """
 
     def __init__(self, hosts: Hosts, *, patience: float = PATIENCE) -> None:
         global _groups
+        super().__init__(timeout=ROUND, settle=SETTLE)
         _groups += 1
         self.names: tuple[str, ...] = ()
         self._world = len(hosts)
         self._patience = patience
-        self._stack = ExitStack()
         places = hosts.places()
         self.own = tuple(place.number for place in places)
-        try:
-            self.processes = [self._stack.enter_context(self._start(place)) for place in places]
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for process in self.processes:
-            process.dismiss()
-        self._stack.close()
+        with self._starting():
+            for place in places:
+                self._start(
+                    Child(
+                        MODULE,
+                        [place.name, str(_groups), str(patience)],
+                        name=f"host {place.name}",
+                        environment=place.environment,
+                        within=place.within,
+                    )
+                )
 
     def join(self) -> tuple[str, ...]:
         """Wait until all hosts are connected; return their names.
@@ -143,9 +133,7 @@ class PairGroup:
         Raises:
             ChildError: A host failed, or the others did not come in time.
         """
-        for process in self.processes:
-            process.send({"do": "join"})
-        answers = receive_all(self.processes, timeout=self._patience + ROUND, settle=SETTLE)
+        answers = self.ask_all("join", timeout=self._patience + ROUND)
         told = [str(name) for name in answers[0]["names"]]
         self.names = tuple(
             f"{name}#{number}" if told.count(name) > 1 else name for number, name in enumerate(told)
@@ -179,11 +167,9 @@ class PairGroup:
         """
         check_rounds(rounds, self._world)
         directed = [[list(way) for way in one] for one in ways(rounds)]
-        request = {"do": "measure", "rounds": directed, "bytes": size, "repeats": repeats}
-        for number, process in enumerate(self.processes):
-            process.send({**request, "tell": number == 0})
         longest = ROUND + repeats * len(directed) * size / SLOWEST
-        answer = receive_all(self.processes, timeout=longest, settle=SETTLE)[0]
+        request = {"rounds": directed, "bytes": size, "repeats": repeats, "teller": self.own[0]}
+        answer = self.ask_all("measure", timeout=longest, **request)[0]
         return PairRates(
             names=self.names,
             rates=tuple(
@@ -231,15 +217,6 @@ class PairGroup:
             )
             found = _guilty(rates, hops, good)
         return rates, found
-
-    def _start(self, place: Place) -> Child:
-        return Child(
-            MODULE,
-            [place.name, str(_groups), str(self._patience)],
-            name=f"host {place.name}",
-            environment=place.environment,
-            within=place.within,
-        )
 
 
 def _guilty(

@@ -56,7 +56,7 @@ class PairRank:
         """Run ``rounds`` of ways ``repeats`` times with so many ``bytes``; answer what all hosts measured.
 
         Answers ``seconds``, by repeat, sender and receiver, and how many bytes arrived ``wrong``, by sender
-        and receiver; None where nothing was measured. Where ``tell`` is false another one answers it.
+        and receiver; nan where nothing was measured; only the ``teller`` does, where a session has several.
         """
         size, repeats = int(request["bytes"]), int(request["repeats"])
         self._prepare(size)
@@ -75,7 +75,7 @@ class PairRank:
         all_wrong = [torch.empty_like(wrong) for _ in range(self._world)]
         dist.all_gather(all_seconds, seconds)
         dist.all_gather(all_wrong, wrong)
-        if not request["tell"]:
+        if request["teller"] != self._number:
             return {}
         return {
             "seconds": torch.stack(all_seconds, dim=1).tolist(),
