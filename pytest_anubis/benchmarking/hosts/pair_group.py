@@ -27,7 +27,7 @@ PORT = 29500
 PATIENCE = 600.0
 """Seconds for which hosts wait for one another: their runs reach a test at different times."""
 
-ROUND = 120.0
+ROUND = 240.0
 """Seconds that one request may take besides the transfers: longer than a host waits for another one, so that
 it can say who is missing."""
 
