@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import multiprocessing
 import random
+import re
 import socket
 import sys
 import tempfile
@@ -143,10 +144,13 @@ def uploads(campaign: Campaign) -> Area:
             one.join()
         defects = wrong_in(url, stores)
         lines = sum(_lines(path) for store in stores for path in store.rglob("journal.jsonl"))
+    said_all = sum((found for _, found in ends), Counter[str]())
     said = (
         f"{len(stores) * EACH} runs of {lines} events, pushed by {NODES} processes in "
-        f"{sum(n for n, _ in ends)} calls, {sum(n for _, n in ends)} of which failed; faults: "
+        f"{sum(n for n, _ in ends)} calls; faults: "
         + ", ".join(f"{word} {times}" for word, times in done.items())
+        + "; calls ended with: "
+        + ", ".join(f"{word} {times}" for word, times in said_all.most_common(8))
     )
     return Area(name, len(stores) * EACH, defects, (said,))
 
@@ -187,20 +191,26 @@ def write_runs(
 
 def _upload(store: Path, url: str, stop: Any, tries: Any) -> None:
     """Push one run after another, then all, until the history has them all."""
-    calls = failed = 0
+    calls, failed = 0, Counter[str]()
     for journal in sorted((store / "runs").iterdir()):
         calls += 1
-        failed += bool(push([journal], url).stopped)
+        failed[_kind(push([journal], url).stopped)] += 1
         time.sleep(random.uniform(0, 0.5))
     until = time.monotonic() + LONG
     while time.monotonic() < until:
         calls += 1
         pushed = push([store], url)
-        failed += bool(pushed.stopped)
+        failed[_kind(pushed.stopped)] += 1
         if not pushed.stopped and pushed.known == EACH and stop.is_set():
             break
         time.sleep(random.uniform(0.2, 1.0))
     tries.put((calls, failed))
+
+
+def _kind(stopped: str) -> str:
+    """Return why a call failed in a few words, without what differs from call to call."""
+    text = stopped.partition("sslmode=disable: ")[2]
+    return re.sub(r"[0-9]+", "N", text)[:60] or stopped[:60] or "well"
 
 
 def _fail(fault: str, line: Line, folder: Path, seconds: float) -> None:
