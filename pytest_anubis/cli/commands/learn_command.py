@@ -223,18 +223,6 @@ def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | N
         return None  # the end of the command says what is wrong
 
 
-def _spoiled(runs: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
-    """Return which metrics (benchmark and name) have fewer quiet samples than wanted."""
-    from pytest_anubis.store.collected_runs import read_runs
-
-    populations = read_runs(runs).populations
-    return {
-        (population.benchmark, population.metric.name)
-        for population in populations
-        if len(population) - len(population.problems) < wanted
-    }
-
-
 def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = False) -> int:
     from pytest_anubis.cli.shared.collected_judging import read_collected
 
