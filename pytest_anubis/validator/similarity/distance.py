@@ -136,7 +136,9 @@ def losses(rows: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray
         union[union == 0] = 1.0  # nothing but zeros on both sides: no distance
         above[part] = over / union
         below[part] = under / union
-    return below, above
+    if centre[-1] > 0:  # nothing is not alike at all: sums of products may be a digit off
+        below[rows[:, -1] == 0] = 1.0
+    return np.minimum(below, 1.0, out=below), np.minimum(above, 1.0, out=above)
 
 
 def worse(below: FloatArray, above: FloatArray, better: Direction) -> FloatArray:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -80,6 +81,17 @@ def test_the_vectorised_form_equals_the_scalar_one(rows: list[list[float]], c: l
 def test_zeros() -> None:
     assert similarity([0, 0], [0]) == 1.0
     assert similarity([0], [1]) == 0.0
+
+
+def test_many_samples_of_nothing_are_nothing_alike_to_the_last_digit() -> None:
+    """What is 1e-16 alike is told as 9e15 times as slow, and what is 0 alike as nothing at all."""
+    rng = np.random.default_rng(0)
+    for values, units, quantiles in itertools.product(range(1, 5), range(1, 5), range(1, 6)):
+        centre = np.sort(rng.uniform(50, 150, quantiles))
+        for exact in (np.float64, np.float32):
+            below, above = losses(np.zeros((units, values), dtype=exact), centre)
+            assert (below == 1).all()
+            assert not above.any()
 
 
 @pytest.mark.parametrize(
