@@ -64,6 +64,7 @@ class _Rows:
     problems: dict[int, Problem] = field(default_factory=dict)
     looks: dict[int, int] = field(default_factory=dict)
     paces: dict[int, Mapping[str, FloatArray]] = field(default_factory=dict)
+    given: bool = False
     metrics: Counter[Metric] = field(default_factory=Counter)
     components: Counter[str] = field(default_factory=Counter)
 
@@ -90,11 +91,13 @@ class Gather:
         problem: Problem | None = None,
         looks: int = 1,
         pace: Iterable[tuple[str, Sequence[float]]] = (),
+        given: bool = False,
     ) -> None:
         """Add one sample: all values of one metric from one unit in one run, in time order."""
         rows = self._open((hardware_class, benchmark, metric.name, group))
         if problem is not None:
             rows.problems[len(rows.nodes)] = problem
+        rows.given |= given
         if looks > 1:
             rows.looks[len(rows.nodes)] = looks
         beside = {kind: _seconds(found, len(values)) for kind, found in pace}
@@ -147,6 +150,7 @@ class Gather:
         first, count = len(rows.nodes), len(population)
         rows.problems.update((first + row, p) for row, p in population.problems.items())
         rows.looks.update((first + row, count) for row, count in population.looks.items())
+        rows.given |= population.given
         if population.paces:
             rows.paces.update((first + row, population.pace(row)) for row in range(count))
         rows.nodes.extend(population.nodes)
@@ -193,6 +197,7 @@ def _build(key: Key, rows: _Rows) -> Population:
         problems=problems,
         looks={row: rows.looks[i] for row, i in enumerate(order) if i in rows.looks},
         paces=_paces(rows, order, other),
+        given=rows.given,
     )
     more = invalid_rows(population.values, offsets, problems)
     return replace(population, problems=problems | more) if more else population

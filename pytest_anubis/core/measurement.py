@@ -86,7 +86,7 @@ class Measurement:
         looks: How many looks the values come from: one, or more when the call was close.
         telemetry: Sensor series and counter changes during the measurement, (name, values) pairs.
         evidence: What speaks for or against the hardware meanwhile (counters that moved, kernel events).
-        seconds: Wall time of the measurement.
+        seconds: Wall time of the measurement; 0 for values that the test recorded itself (`given`).
         pace: Pace of the host beside it, (kind, seconds of a probe) pairs with one number for each value;
             empty where nobody read it.
     """
@@ -105,6 +105,11 @@ class Measurement:
     evidence: tuple[str, ...] = ()
     seconds: NotNegative = 0.0
     pace: tuple[tuple[str, tuple[NotNegative, ...]], ...] = ()
+
+    @property
+    def given(self) -> bool:
+        """Whether its values are as the test recorded them: nothing of it can be measured again here."""
+        return self.seconds == 0
 
 
 @compact("defaults")

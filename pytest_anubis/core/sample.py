@@ -80,6 +80,7 @@ class Population:
             Such a row takes no part in learning; judging gives it a verdict of its own.
         looks: Row -> how many looks its values come from, of the rows with more than one.
         paces: Kind of a probe -> its seconds beside every value, shape (total,), NaN where it was not read.
+        given: Its values, or some, are as somebody recorded them: no closer look can confirm what they show.
     """
 
     hardware_class: str
@@ -95,6 +96,7 @@ class Population:
     problems: Mapping[int, Problem] = field(default_factory=dict)
     looks: Mapping[int, int] = field(default_factory=dict)
     paces: Mapping[str, FloatArray] = field(default_factory=dict)
+    given: bool = False
 
     def __len__(self) -> int:
         return len(self.nodes)

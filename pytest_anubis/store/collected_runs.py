@@ -266,6 +266,7 @@ class RunReader:
                 problem=_problem(measurement, broken, waived, excused),
                 looks=measurement.looks,
                 pace=measurement.pace,
+                given=measurement.given,
             )
         self.silent += [
             (record, result)
@@ -285,7 +286,7 @@ class RunReader:
         runs = self.wanted.runs(columns.runs)
         self.runs.update(((run.run, run.node, run.hardware_class), run) for run in runs)
         for population in self.wanted.populations(columns.populations, columns.runs):
-            self.gather.add_population(population)
+            self.gather.add_population(dataclasses.replace(population, given=True))
 
     def result(self) -> RunSet:
         """Return all that was taken.

@@ -178,6 +178,14 @@ def test_looks_and_expected_failures_travel_with_the_samples(tmp_path: Path) -> 
     assert {row: problem.kind for row, problem in population.problems.items()} == {2: "waived"}
 
 
+def test_what_a_test_recorded_itself_is_told_from_what_was_measured(tmp_path: Path) -> None:
+    write_run(tmp_path, "r1", samples=[sample([1.0, 2.0], seconds=0.5)])
+    (measured,) = read_runs([tmp_path]).populations
+    write_run(tmp_path, "r2", "n0", samples=[sample([1.0, 2.0])])
+    (mixed,) = read_runs([tmp_path]).populations
+    assert (measured.given, mixed.given) == (False, True)
+
+
 def evidence(found: RunSet, run: str) -> RunEvidence:
     """Return what one run says besides its samples."""
     (journal,) = [journal for journal in found.journals if journal.run == run]
@@ -354,6 +362,7 @@ def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
         assert population.nodes == ("n1", "n9")
         assert population.values.tolist() == [1.0, 2.0]
         assert [run.node for run in found.runs] == ["n9", "n1"]
+        assert population.given  # nobody looks closer at what was imported
     assert any("line 3: value 'bad'" in text for text in direct.warnings)
     again = read_runs([path, tmp_path / "old.csv"])
     assert "read already" in again.refused[0].reason

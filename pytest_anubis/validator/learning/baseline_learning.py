@@ -280,10 +280,11 @@ def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | No
         own = 0.0
         if id(item) in by_item:
             threshold = by_item[id(item)]
-            # What was recorded as one value is judged as it is; all else is looked at again before it fails.
+            # What a test recorded itself is judged as it is; all else is looked at again before it fails.
             single = int(np.diff(item.population.offsets)[item.rows.usable].max()) == 1
-            limit = threshold.unconfirmed if single else threshold.confirmed
-            own = ONE_IN_TWENTY * threshold.scale * (1.0 if single else math.sqrt(LASTING))
+            once = single or item.population.given
+            limit = threshold.unconfirmed if once else threshold.confirmed
+            own = ONE_IN_TWENTY * threshold.scale * (1.0 if once else math.sqrt(LASTING))
             criterion = replace(
                 criterion,
                 learned=threshold.confirmed,

@@ -45,6 +45,7 @@ def pooled(population: Population) -> Population:
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         problems=problems,
         looks=_looks(population, owner, len(nodes)),
+        given=population.given,
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -242,6 +243,19 @@ def test_one_machine_accepts_itself_and_sees_a_tenth_less() -> None:
             found += judge_sample(p.sample(5) * 1.12, criterion, baseline).outcome is Outcome.FAIL
     assert rejected == 0  # 320 healthy comparisons
     assert found > 0.95 * 320
+
+
+def test_the_loss_stated_of_recorded_values_is_found_although_nobody_looks_again() -> None:
+    measured = runs(0, 40, 6)
+    recorded = [replace(p.only(range(5)), given=True) for p in measured]
+    baseline, looked_at = learn(*recorded), learn(*(p.only(range(5)) for p in measured))
+    found = 0
+    for p, criterion, other in zip(measured, baseline.criteria, looked_at.criteria, strict=True):
+        assert criterion.detectable is not None
+        assert criterion.detectable > (other.detectable or 0.0)
+        slower = p.sample(5) * (1 + criterion.detectable)
+        found += judge_sample(slower, criterion, baseline).outcome is Outcome.FAIL
+    assert found >= 36  # of 40; by what ten further looks would find it was 25
 
 
 def test_a_machine_with_wild_runs_does_not_reject_itself() -> None:
