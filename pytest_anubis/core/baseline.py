@@ -311,6 +311,11 @@ class SelfCheck:
     worst: tuple[RejectedBy, ...] = ()
     unlike: tuple[UnlikeNode, ...] = ()
 
+    @property
+    def own_rejected(self) -> float:
+        """Share of its own nodes that it rejects, sick ones too if that is more."""
+        return max(self.rate, self.rejected / max(self.nodes, 1))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:

@@ -25,7 +25,7 @@ def baseline_line(baseline: Baseline) -> str:
     )
     check = baseline.self_check
     if check is not None and not check.holds:
-        rate += f" stated, {max(check.rate, check.rejected / max(check.nodes, 1)):.2g} of its own rejected"
+        rate += f" stated, {check.own_rejected:.2g} of its own rejected"
     lanes = baseline.attributes.get("lanes")
     way = f" with the accelerators {lanes}" if lanes else ""
     return (

@@ -67,7 +67,9 @@ def headline(
             step = f" Next step: measure again{then}"
         text = f"{_where(worst, evidence)}{worst.text}"
         waived = "".join(f" {text}." for text in _answered_for(verdicts))
-        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{step}"
+        doubt = _doubt(baseline) if any(judged_by_fleet(v) for v in bad) else ""
+        doubt = f" The baseline's {doubt}." if doubt else ""
+        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{doubt}{step}"
     if decision is Decision.UNDECIDED:
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
         waived = "".join(f"; {text}" for text in _answered_for(verdicts))
@@ -153,9 +155,17 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
         return f" (learned on one other machine, {', '.join(baseline.nodes)})"
     if baseline.one_machine:
         return " (learned on this one machine)"
-    check = baseline.self_check
-    doubt = "" if check is None or check.holds else ", whose stated error rate does not hold"
-    return f" (learned from {len(baseline.nodes)} nodes{doubt})"
+    doubt = _doubt(baseline)
+    return f" (learned from {len(baseline.nodes)} nodes{f', whose {doubt}' if doubt else ''})"
+
+
+def _doubt(baseline: Baseline | None) -> str:
+    """Say that a baseline does not hold the error rate that it states, and which it does; empty if it does."""
+    check = baseline.self_check if baseline is not None else None
+    if check is None or check.holds:
+        return ""
+    own = percent_text(check.own_rejected)
+    return f"stated error rate does not hold: {own} of its own nodes are rejected"
 
 
 def _reservations(

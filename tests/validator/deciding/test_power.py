@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, SelfCheck, Unjudged
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
@@ -75,8 +77,14 @@ def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
     )
 
 
-def test_a_baseline_that_does_not_hold_its_rate_says_so_in_every_acceptance() -> None:
+def test_a_baseline_that_does_not_hold_its_rate_says_so_in_every_decision() -> None:
     check = SelfCheck(nodes=40, rejected=24, sick=24, rate=0.1, upper=0.3, holds=False)
     baseline = learned(nodes=("n0", "n1"), self_check=check)
     _, headline, _ = decided(baseline, "quiet", "usual", "noisy")
-    assert "learned from 2 nodes, whose stated error rate does not hold" in headline
+    told = "stated error rate does not hold: 60 % of its own nodes are rejected"
+    assert f"learned from 2 nodes, whose {told})" in headline
+    slow = replace(verdict("usual"), outcome=Outcome.FAIL, reason=Reason.BEYOND)
+    rejected = judge_node([verdict("quiet"), slow], baseline=baseline)
+    assert f" The baseline's {told}." in rejected.headline
+    dead = replace(slow, reason=Reason.TEST_FAILED, reference=Reference.NONE)  # no matter of a rate
+    assert told not in judge_node([dead], baseline=baseline).headline
