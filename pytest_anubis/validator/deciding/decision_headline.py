@@ -160,7 +160,7 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
 
 
 def _doubt(baseline: Baseline | None) -> str:
-    """Say that a baseline does not hold the error rate that it states, and which it does; empty if it does."""
+    """Say that a baseline does not hold its stated error rate, and which it does; empty if it holds."""
     check = baseline.self_check if baseline is not None else None
     if check is None or check.holds:
         return ""

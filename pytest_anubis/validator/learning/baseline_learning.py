@@ -37,7 +37,7 @@ from pytest_anubis.validator.learning.machine_thresholds import (
     machine_thresholds,
 )
 from pytest_anubis.validator.learning.pace_learning import paced_forms, paces_of, with_paced
-from pytest_anubis.validator.learning.self_check import self_check
+from pytest_anubis.validator.learning.self_check import movement_findings, self_check
 from pytest_anubis.validator.learning.undecided_groups import decide_clusters, explained
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.limits.promises import that_can_fail, with_promises
@@ -113,6 +113,7 @@ def learn_baseline(
         check, seen = self_check(
             criteria, every, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick
         )
+        seen += movement_findings(found)
     criteria = _with_change_rates(criteria, every)
     raw = len(every) - len(forms)
     criteria = with_paced(criteria[:raw], forms, criteria[raw:])

@@ -14,6 +14,7 @@ from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfChec
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF
+from pytest_anubis.validator.limits.joint_movement import joint_movement
 from pytest_anubis.validator.similarity.centre import FEWEST
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, name_codes
 
@@ -21,6 +22,8 @@ INTERVAL = 0.05
 """Chance that what was seen lies outside the interval that is stated: 95 %, as usual."""
 SHOWN = 10
 """Metrics that are named in a baseline as those that reject most: more is no list that anybody reads."""
+GROUPS = 4
+"""Groups of metrics that move together, and metrics that never differ, that are named: a line of each."""
 MANY = 0.1
 """A metric that alone rejects this share of the nodes is proposed for exclusion: no part of a fleet fails so
 often in one single metric and nowhere else."""
@@ -88,6 +91,62 @@ def self_check(
     # A batch of sick nodes is no reason to leave out the metric that shows it.
     doubted = {key: found.difference(sick) for key, found in by_metric.items()}
     return check, _findings(check, _worst(doubted, times), rate)
+
+
+def movement_findings(learned: Sequence[LearnedCriterion]) -> tuple[Finding, ...]:
+    """Say which metrics move together from node to node, and which have told nothing of any node.
+
+    Args:
+        learned: What was learned of each metric; exact ones and pooled nodes take no part.
+    """
+    mine = [one for one in learned if _noisy_unit(one)]
+    names = [
+        f"{one.population.benchmark.rpartition('/')[2]} {one.population.metric.name}"
+        for one in mine
+    ]
+    place: dict[str, int] = {}
+    for one in mine:
+        for node in name_codes(one.population.nodes)[0]:
+            place.setdefault(node, len(place))
+    values = np.full((len(mine), len(place)), np.nan)
+    for number, one in enumerate(mine):
+        known, codes = name_codes(one.population.nodes)
+        signed, usable = one.losses - one.gains, one.rows.usable
+        count = np.bincount(codes[usable], minlength=len(known))
+        total = np.bincount(codes[usable], weights=signed[usable], minlength=len(known))
+        where = [place[node] for node in known]
+        values[number, where] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    found = joint_movement(values)
+    out = []
+    if found.groups:
+        told = [
+            f"{names[group[0]]} with {names[group[1]]}"
+            + (f" and {len(group) - 2} more" if len(group) > 2 else "")
+            for group in found.groups[:GROUPS]
+        ]
+        more = (
+            f"; and {len(found.groups) - GROUPS} more groups" if len(found.groups) > GROUPS else ""
+        )
+        text = (
+            f"{sum(map(len, found.groups))} of {len(mine)} metrics move together with others from node to "
+            f"node ({'; '.join(told)}{more}): all {len(mine)} tell as much as {found.distinct} would"
+        )
+        out.append(Finding(kind="move-together", text=text))
+    if found.still:
+        told = [names[number] for number in found.still]
+        more = f" and {len(told) - GROUPS} more" if len(told) > GROUPS else ""
+        text = (
+            f"the same on all nodes, so never informative so far: {', '.join(told[:GROUPS])}{more}"
+        )
+        out.append(Finding(kind="never-differs", text=text))
+    return tuple(out)
+
+
+def _noisy_unit(learned: LearnedCriterion) -> bool:
+    criterion = learned.criterion
+    return (
+        criterion is not None and criterion.scope == "unit" and criterion.metric.better != "equal"
+    )
 
 
 def _trust(tails: Sequence[HealthyTail]) -> dict[str, float]:

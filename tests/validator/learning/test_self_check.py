@@ -44,6 +44,20 @@ def smeared(seed: int, nodes: int, share: float, metrics: int = 8) -> list[Float
     return values
 
 
+def test_metrics_that_move_together_or_never_differ_are_told() -> None:
+    link = rates(5, 40)
+    copies = [link * rates(m, 40, 0.0005) / 100 for m in range(3)]
+    others = [rates(10 + m, 40) for m in range(3)]
+    still = np.full((40, 4, 5), 7.0)
+    named = [metric(f"m{m}", values) for m, values in enumerate([*copies, *others, still])]
+    told = {f.kind: f.text for f in learn(*named).findings}
+    assert told["move-together"] == (
+        "3 of 7 metrics move together with others from node to node (b m0 with b m1 and 1 more): all 7 tell "
+        "as much as 4 would"
+    )
+    assert told["never-differs"] == "the same on all nodes, so never informative so far: b m6"
+
+
 def test_a_fifth_of_sick_nodes_is_counted_and_hides_nobody() -> None:
     values = smeared(1, 100, 0.2)
     baseline = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])

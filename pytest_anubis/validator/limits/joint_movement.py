@@ -1,0 +1,73 @@
+"""Metrics that move together from node to node, and metrics that have told nothing of any node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pytest_anubis.core.sample import FloatArray
+
+ALIKE = 0.9
+"""Rank correlation from which metrics move together: they share four fifths of what differs between nodes."""
+FEWEST = 20
+"""Fewest nodes of which that can be said: of so many a pair of independent metrics is so much alike in fewer
+than one of ten million cases, and a wide table has a million pairs."""
+
+
+class Movement(NamedTuple):
+    """How metrics move from node to node; numbers are those of the metrics.
+
+    Attributes:
+        groups: Metrics that move together with the first one of their group, the largest group first.
+        still: Metrics in which all nodes are the same.
+        distinct: As how many metrics all of them tell: those that move with another one count once.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    still: tuple[int, ...]
+    distinct: int
+
+
+def joint_movement(values: FloatArray) -> Movement:
+    """Group metrics by the rank correlation of what their nodes show.
+
+    Args:
+        values: Shape (metrics, nodes), NaN where a node lacks a metric.
+
+    Returns:
+        Nothing but as many distinct metrics as there are where the nodes are too few to tell.
+    """
+    if values.shape[1] < FEWEST:
+        return Movement((), (), len(values))
+    units = np.array([_ranked(row) for row in values])
+    still = np.array([len(np.unique(row[~np.isnan(row)])) == 1 for row in values], dtype=np.bool_)
+    left, groups, distinct = ~still, [], 0
+    for first in range(len(units)):
+        if not left[first]:
+            continue
+        together = left & (units @ units[first] >= ALIKE)
+        together[first] = True
+        left &= ~together
+        distinct += 1
+        if together.sum() > 1:
+            groups.append(tuple(np.flatnonzero(together).tolist()))
+    groups.sort(key=lambda group: (-len(group), group))
+    still &= (~np.isnan(values)).sum(axis=1) >= FEWEST
+    return Movement(tuple(groups), tuple(np.flatnonzero(still).tolist()), distinct)
+
+
+def _ranked(row: FloatArray) -> FloatArray:
+    """Return the ranks as a vector of length 1 around 0, ties with their mean.
+
+    Zeros where more than half of the nodes are the same: a few sick ones are no movement.
+    """
+    out = np.zeros(len(row))
+    known = ~np.isnan(row)
+    _, which, counts = np.unique(row[known], return_inverse=True, return_counts=True)
+    if known.sum() < FEWEST or 2 * counts.max() > known.sum():
+        return out
+    ranks = (np.cumsum(counts) - counts / 2)[which]
+    ranks -= ranks.mean()
+    out[known] = ranks / np.linalg.norm(ranks)
+    return out
