@@ -266,7 +266,7 @@ def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = F
         if not baseline.criteria:
             without.append(key)
             continue
-        doubtful += is_doubtful(baseline, populations, accept=options.accept_rate)
+        doubtful += is_doubtful(baseline, populations, options)
         if measured:
             for line in power_lines(baseline, options.detect):
                 say(line)

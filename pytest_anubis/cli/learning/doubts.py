@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_anubis.cli.learning.next_commands import without_command
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.validator.deciding.ledger import uncovered_components
@@ -16,20 +19,25 @@ if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
 
 
-def is_doubtful(baseline: Baseline, populations: Sequence[Population], *, accept: bool) -> bool:
+def is_doubtful(
+    baseline: Baseline, populations: Sequence[Population], options: argparse.Namespace
+) -> bool:
     """Say what makes a baseline less than it claims, and return whether anything does.
 
     Args:
         baseline: As learned, with a criterion at least.
         populations: What it was learned from.
-        accept: The rate that it does hold is accepted.
+        options: Those of the command; with ``--accept-rate`` the rate that it does hold is no doubt.
     """
     check, doubt = baseline.self_check, bool(baseline.undecided)
-    if check is not None and not check.holds and not accept:
+    if check is not None and not check.holds and not options.accept_rate:
         say(
             "the stated error rate does not hold (see above): leave out what breaks it (--without METRIC), "
             "learn its populations apart, or take the rate as it is with --accept-rate"
         )
+        alone = [f"{f.benchmark} {f.metric}" for f in baseline.findings if f.kind == "rejects-many"]
+        if alone:
+            say(f"without what breaks it alone: {shlex.join(without_command(options, alone))}")
         doubt = True
     disturbed = {
         (population.benchmark, population.metric.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 
 from pytest_anubis.cli.shared.arguments import DEFAULT_BASELINE
 from pytest_anubis.cli.shared.stored.stored_sources import source_words
@@ -33,6 +34,21 @@ def see_commands(options: argparse.Namespace) -> list[list[str]]:
     page = ["--node", "NODE", "--html", "node.html"]
     one = ["anubis", "report", *options.sources, *chosen, *known, *page]
     return [every] if split else [every, one]  # a report knows no split classes
+
+
+def without_command(options: argparse.Namespace, unwanted: Sequence[str]) -> list[str]:
+    """Return the command line that learns the same from collected runs, without some metrics more."""
+    words = ["anubis", "learn", *options.sources, *source_words(options)]
+    if options.output != DEFAULT_BASELINE:
+        words += ["-o", str(options.output)]
+    words += [word for name in options.split for word in ("--split", name)]
+    for name, usual in (("alpha", 0.95), ("method", "median"), ("error_rate", 0.01)):
+        value = getattr(options, name)
+        if value != usual:
+            words += [f"--{name.replace('_', '-')}", "none" if value is None else str(value)]
+    for name, loss in options.promise:
+        words += ["--promise", f"{name}={loss:g}" if name else f"{loss:g}"]
+    return words + [word for name in (*options.without, *unwanted) for word in ("--without", name)]
 
 
 def longer_command(options: argparse.Namespace) -> list[str]:

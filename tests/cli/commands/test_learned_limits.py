@@ -91,6 +91,7 @@ def test_learning_that_does_not_hold_its_rate_is_no_exit_0(
     told = capsys.readouterr().out
     assert "the stated rate of 0.01 does not hold: 24 of its own 40 nodes would be rejected" in told
     assert "leave it out with --without rate" in told
+    assert f"without what breaks it alone: anubis learn {runs} --without 'copy rate'" in told
     assert main(["baseline", "list"]) == 0
     assert "error rate 0.01 a node stated, 0.6 of its own rejected" in capsys.readouterr().out
     assert main(["learn", runs, "--accept-rate"]) == 0

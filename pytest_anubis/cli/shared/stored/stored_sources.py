@@ -85,6 +85,13 @@ def source_words(options: argparse.Namespace) -> list[str]:
     words = ["--history", shown_place(options.history)] if options.history else []
     for name in ("nodes", "exclude", "metrics"):
         words += [word for given in getattr(options, name) for word in (f"--{name}", given)]
+    if options.hardware_class:
+        words += ["--class", options.hardware_class]
+    if options.since is not None:
+        words += [
+            "--since",
+            datetime.fromtimestamp(options.since, UTC).isoformat(timespec="seconds"),
+        ]
     return words
 
 
