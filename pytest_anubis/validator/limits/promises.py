@@ -68,6 +68,8 @@ def with_promises(
         if tail is not None:
             chance = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0])) * tail[1]
             cost = f"; that rejects {min(chance, 1.0):.2%} of the healthy nodes"
+        elif criterion.unconfirmed is not None:  # one machine
+            cost = f"; that rejects up to {_of_runs(criterion, threshold):.2%} of its healthy runs"
         out.append(
             replace(
                 criterion,
@@ -93,6 +95,14 @@ def with_promises(
             )
         )
     return tuple(out), tuple(findings)
+
+
+def _of_runs(criterion: Criterion, threshold: float) -> float:
+    """Return the chance that a healthy run of the one machine is beyond a threshold at its first look."""
+    from scipy.special import stdtr
+
+    distance = -math.log(threshold) / criterion.spread if criterion.spread > 0 else math.inf
+    return float(1 - stdtr(max(criterion.units - 1, 1), distance))
 
 
 def blind(criterion: Criterion) -> str:

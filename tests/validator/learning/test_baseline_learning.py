@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -256,6 +257,17 @@ def test_the_loss_stated_of_recorded_values_is_found_although_nobody_looks_again
         slower = p.sample(5) * (1 + criterion.detectable)
         found += judge_sample(slower, criterion, baseline).outcome is Outcome.FAIL
     assert found >= 36  # of 40; by what ten further looks would find it was 25
+
+
+def test_what_a_promise_costs_a_machine_is_told() -> None:
+    baseline = learn(*runs(3, 1, 5, between=0.04), promises={"": 0.05})
+    [tight] = baseline.criteria
+    [told] = [f.text for f in baseline.findings if f.kind == "promise"]
+    assert tight.learned is not None
+    assert tight.learned > 0.95
+    cost = re.search(r"rejects up to ([\d.]+)% of its healthy runs", told)
+    assert cost is not None
+    assert 10 < float(cost[1]) < 50
 
 
 def test_a_machine_with_wild_runs_does_not_reject_itself() -> None:
