@@ -20,7 +20,7 @@ from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.text.goal_tree import questions_text
 from pytest_anubis.report.text.headlines import baseline_line, inventory_line, lane_texts
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
-from pytest_anubis.report.text.summary_text import unsearched_text
+from pytest_anubis.report.text.summary_text import unsearched_names, unsearched_text
 
 PLOTS = 300
 """Measurements drawn, the worst first; a page with thousands would not open on a phone."""
@@ -254,7 +254,7 @@ def _unjudged(record: RunRecord) -> str:
         blocks.lines_block(title, list(lines), open_=state) for title, lines, state in lists
     )
     unsearched = unsearched_text(record.told)
-    inner += f"<p>{html.escape(unsearched)}</p>" if unsearched else ""
+    inner += blocks.lines_block(unsearched, unsearched_names(record.told))
     return f"<h2>What was not judged, and what else was seen</h2>{inner}" if inner else ""
 
 

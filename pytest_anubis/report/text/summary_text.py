@@ -107,6 +107,12 @@ def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
     )
 
 
+def unsearched_names(verdicts: Sequence[MetricVerdict]) -> list[str]:
+    """Return which metrics those are, by benchmark, metric and group."""
+    found = {(v.benchmark.rpartition("/")[2], v.metric, v.group) for v in verdicts if v.too_short}
+    return sorted(" ".join(filter(None, one)) for one in found)
+
+
 def grouped(texts: Sequence[str]) -> list[str]:
     """Put what has one reason into one line: forty metrics without a baseline are one fact.
 

@@ -9,6 +9,7 @@ from pytest_anubis.report.text.summary_text import (
     coverage_text,
     grouped,
     summary_lines,
+    unsearched_names,
     without_folders,
 )
 from pytest_anubis.report.text.text_table import width_of
@@ -156,6 +157,9 @@ def test_what_is_too_short_to_be_searched_is_one_line_counted_by_component() -> 
     assert line == (
         "not searched for changes within the run (fewer than 24 values): 4 of 7 metrics (disk 3, net 1)"
     )
+    names = unsearched_names([*short, *long, exact])  # as the page lists them
+    assert len(names) == 4
+    assert len([name for name in names if name.endswith(" x")]) == 1
 
 
 def test_tools_that_are_not_installed_are_one_line() -> None:
