@@ -20,6 +20,7 @@ COMMANDS = {
     "report": "rebuild the report of a run from its journal",
     "history": "show a node's runs; keep incidents, defects and states of nodes",
     "push": "file runs and imports in a fleet's history, each once",
+    "export": "write what was measured as Parquet, for DuckDB and others",
     "select": "choose the benchmarks that are worth their time on a node now",
     "risk": "show how likely each node is to have an incident, and fit the risk model",
     "simulate": "compare policies of validation on a simulated fleet",
@@ -27,10 +28,18 @@ COMMANDS = {
     "baseline": "list, show, compare, promote, expire or backtest baselines",
     "import": "turn results of other tools into runs",
     "suites": "copy the benchmark set that came with this package, to run it or to change it",
+    "fleet": "run the tests on many hosts, and say what came of it for the whole fleet",
+    "health": "say at once, from its last verdict, whether this node is fit",
     "doctor": "show this machine's inventory and what is missing to validate it",
 }
 
-SHELVES = {"push": "storing.", "suites": "starting."}
+SHELVES = {
+    "push": "storing.",
+    "export": "storing.",
+    "suites": "starting.",
+    "fleet": "fleet.",
+    "health": "fleet.",
+}
 """Command -> the shelf of its module below ``cli/commands``, where it has one."""
 
 UNREAD = 141

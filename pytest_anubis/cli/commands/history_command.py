@@ -10,6 +10,7 @@ from typing import Any
 from pytest_anubis.cli.commands.history.defect_actions import add_defects, list_defects
 from pytest_anubis.cli.commands.history.incident_actions import add_incidents, list_incidents
 from pytest_anubis.cli.commands.history.node_actions import add_nodes, add_state, list_nodes
+from pytest_anubis.cli.commands.history.upkeep_actions import add_upkeep
 from pytest_anubis.cli.shared.arguments import add_action, add_json, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
@@ -17,7 +18,7 @@ from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.core.history import RunSummary
 from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.report.text.numbers import count_text, duration_text, similarity_text
-from pytest_anubis.report.text.text_table import clip, table
+from pytest_anubis.report.text.text_table import squeeze, table
 from pytest_anubis.store.history.waiting_runs import WAITING, waiting, waiting_for
 
 RENAMED = {
@@ -48,6 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_nodes(nouns)
     add_state(nouns)
     _add_file(nouns)
+    add_upkeep(nouns)
     add_renamed_actions(nouns, "history", RENAMED)
 
 
@@ -138,7 +140,7 @@ def _movement(runs: tuple[RunSummary, ...]) -> list[list[str]]:
     rows = []
     for (benchmark, metric, device), values in series.items():
         if len(values) > 1:
-            name = clip(f"{benchmark.rpartition('/')[2]} {device}".strip(), 48)
+            name = squeeze(f"{benchmark.rpartition('/')[2]} {device}".strip(), 48)
             numbers = [similarity_text(v) for v in (values[0], min(values), values[-1])]
             change = f"{values[-1] - values[0]:+.4f}"
             rows.append((values[-1] - values[0], [name, metric, *numbers, change]))

@@ -6,8 +6,10 @@ import argparse
 import dataclasses
 import shutil
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import (
     add_baseline,
@@ -19,9 +21,17 @@ from pytest_anubis.cli.shared.arguments import (
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
+from pytest_anubis.cli.shared.stored.stored_sources import (
+    add_sources,
+    read_history,
+    read_history_run,
+    wanted_of,
+)
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
@@ -29,6 +39,7 @@ from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.node_text import fleet_lines
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
@@ -36,6 +47,10 @@ from pytest_anubis.store.baselines.baseline_files import (
     load_baseline,
     load_baselines,
 )
+from pytest_anubis.store.run_filter import RunFilter
+
+if TYPE_CHECKING:
+    from pytest_anubis.store.collected_runs import RunSet
 
 NAMED = 8
 """Nodes or classes named where the one that was asked for is not there."""
@@ -53,10 +68,25 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         nargs="*",
-        default=["latest"],
+        default=[],
         metavar="RUN",
         help="folder, journal or id of the run, or imports and folders of runs; default: the latest run",
     )
+    parser.add_argument(
+        "--fleet",
+        nargs="+",
+        metavar="SOURCE",
+        help="write the pages of a whole fleet into the folder --html: imports and folders of runs, or a "
+        "history (its database URL), judged as 'anubis judge' does; the page to open is its index.html",
+    )
+    parser.add_argument(
+        "--nodes-file",
+        type=Path,
+        metavar="FILE.csv",
+        help="with --fleet: table of the nodes, whose columns (rack, batch, ...) nodes are told apart by; "
+        "default: nodes.csv in the folders of --fleet",
+    )
+    add_sources(parser, with_class=False)
     parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
     parser.add_argument(
         "--class",
@@ -64,7 +94,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="only this hardware class, where a node is in several",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the HTML page")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write the HTML page; with --fleet the folder"
+    )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the JSON form; - prints it"
     )
@@ -83,13 +115,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Rebuild what was asked for."""
     place = baseline_place(options)
+    if options.fleet is not None:
+        return _fleet(options, place)
+    if options.nodes_file is not None:
+        raise CommandError("--nodes-file goes with --fleet: it tells which nodes share what")
     one_of_many = options.node is not None or options.hardware_class is not None
-    if one_of_many or len(options.name) > 1 or is_collection(options.name[0]):
-        record, baseline = _collected(options)
+    record: RunRecord | None
+    found = _named_run(options, one_of_many)
+    if not isinstance(found, RunRecord):
+        record, baseline = _collected(options, found)
         if record is None:
             return 0
     else:
-        record = read_run(options.name[0], options.store)
+        record = found
         baseline = _baseline(place, record)
         record = completed(record, baseline)
     if options.json is not None:
@@ -103,7 +141,72 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline | None]:
+def _fleet(options: argparse.Namespace, place: Path) -> int:
+    """Write the pages of a fleet.
+
+    Raises:
+        CommandError: Something was asked for that the pages of a fleet are not, or they cannot be made.
+    """
+    from pytest_anubis.cli.shared.collected_judging import read_collected
+    from pytest_anubis.cli.site.fleet_source import fleet_of, registers
+    from pytest_anubis.cli.site.site_writing import write_site
+
+    if options.html is None:
+        raise CommandError("--fleet writes pages into a folder: add --html DIR")
+    others = {"--node": options.node, "--json": options.json}
+    others |= {"--prometheus": options.prometheus, "RUN": options.name or None}
+    for name, given in others.items():
+        if given is not None:
+            raise CommandError(
+                f"{name} does not go with --fleet, which writes the pages of all nodes"
+            )
+    stored = [name for name in options.fleet if "://" in name]
+    if options.history or (stored and len(options.fleet) > 1):
+        raise CommandError("--fleet takes either files and folders or one history: --fleet URL")
+    if stored:
+        options.history = stored[0]
+        runs = read_history(options, say)
+        found = []  # registers lie beside files
+    else:
+        runs = read_collected([Path(name) for name in options.fleet], say, wanted_of(options))
+        found = registers(options.fleet)
+    tables = found if options.nodes_file is None else [options.nodes_file]
+    source = fleet_of(runs, _baselines(place), say, required=options.require, tables=tables)
+    index = write_site(options.html, source, dict(source.judged.baselines))
+    counts = Counter(row.verdict.decision for row in source.rows)
+    told = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)
+    say(f"{count_text(len(source.rows), 'node')}: {told}", f"written: {index}")
+    return 0
+
+
+def _baselines(place: Path) -> dict[str, Baseline]:
+    try:
+        return load_baselines(place) if place.exists() else {}
+    except (OSError, BaselineError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | RunSet | None:
+    """Return the run that is named, as it was; else what is to be judged: None where files hold it.
+
+    Raises:
+        CommandError: There is no such run.
+    """
+    chosen = one_of_many or wanted_of(options) != RunFilter()
+    options.name = options.name or ([] if options.history and chosen else ["latest"])
+    if not options.history:
+        several = chosen or len(options.name) > 1 or is_collection(options.name[0])
+        return None if several else read_run(options.name[0], options.store)
+    if len(options.name) > 1:
+        raise CommandError("--history: name one run, or none with --nodes, --class or --since")
+    if options.node is not None:
+        options.nodes = [*options.nodes, options.node]
+    return read_history_run(options, options.name[0]) if options.name else None
+
+
+def _collected(
+    options: argparse.Namespace, runs: RunSet | None
+) -> tuple[RunRecord | None, Baseline | None]:
     """Judge what was collected; return the one node's record, or None once several were shown.
 
     Raises:
@@ -120,11 +223,13 @@ def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline 
     prints = "-" in (str(options.json), str(options.prometheus))
     tell = partial(say, file=sys.stderr) if prints else say
     place = baseline_place(options)
-    try:
-        baselines = load_baselines(place) if place.exists() else {}
-    except (OSError, BaselineError) as error:
-        raise CommandError(str(error)) from error
-    runs = read_collected([collected_path(name, options.store) for name in options.name], tell)
+    baselines = _baselines(place)
+    if runs is None and options.history:
+        runs = read_history(options, tell)
+    elif runs is None:
+        paths = [collected_path(name, options.store) for name in options.name]
+        every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # told below
+        runs = read_collected(paths, tell, every_class)
     judged = judge_collected(runs, baselines, required=options.require)
     rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})
@@ -135,8 +240,9 @@ def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline 
     if not rows:
         known = sorted({v.node for v in judged.nodes})
         if options.node is None or not known:
+            names = ", ".join(options.name) or shown_place(options.history)
             raise CommandError(
-                f"{', '.join(options.name)}: no node has a sample in there; give other runs or imports"
+                f"{names}: no node has a sample in there; give other runs or imports"
             )
         raise CommandError(f"--node {options.node}: not among these; there is {_some(known)}")
     if len(rows) == 1:
