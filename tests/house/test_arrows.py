@@ -59,8 +59,16 @@ MAY_IMPORT = {
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first. A
 # shelf that has shelves of its own is named like a room, by its path.
 SHELVES = {
-    "core": ("field_types", "metric", "verdict", "waivers", ".", "identity"),
-    "validator": ("similarity", "changes", "limits", "learning", "judging", "deciding"),
+    "core": ("field_types", "metric", "verdict", "waivers", "survey", ".", "identity"),
+    "validator": (
+        "similarity",
+        "changes",
+        "limits",
+        "learning",
+        "judging",
+        "deciding",
+        "surveying",
+    ),
     "selector": (".", "risk", "choice", "simulation"),
     "selector/risk": ("models", "choosing", "."),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
@@ -76,10 +84,10 @@ SHELVES = {
         "fleet",
     ),
     "store/history": ("tables", "engines", "database", "contents", "upkeep", "."),
-    "report": ("text", "plots", "pages", "export", "."),
+    "report": ("text", "plots", "pages", "fleet", "export", "."),
     "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),
-    "cli": ("shared", "learning", "commands", "."),
+    "cli": ("shared", "site", "learning", "commands", "."),
 }
 # What authors of benchmarks import from besides the package itself, module by module.
 PUBLIC_ROOMS = ("pytest_anubis.benchmarking", "pytest_anubis.tool_outputs")

@@ -119,6 +119,8 @@ class Judge:
         ):
             crash.message = str(call.excinfo.value)  # pytest's summary is narrow: the cause first
             data["told"] = True  # all of it is in the verdicts
+        elif call.excinfo is not None and data.get("environment"):
+            _without_traceback(report, call.excinfo, data["environment"])
         if call.when == "call":
             recorder = item.stash.get(recorder_key, None)
             if recorder is not None and recorder.busy:
@@ -218,6 +220,21 @@ class Judge:
         if Outcome.INCONCLUSIVE in outcomes or outcomes == {Outcome.NOT_TESTED}:
             item.stash[_undecided_key] = text = inconclusive_text(verdicts)
             pytest.skip(text)
+
+
+def _without_traceback(
+    report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], environment: str
+) -> None:
+    """Say an error of ours that speaks of the surroundings in two lines; of others the place counts."""
+    if not type(raised.value).__module__.startswith("pytest_anubis."):
+        return
+    told = raised.getrepr(style="value", chain=False)
+    text = str(raised.value)
+    if told.reprcrash is not None:
+        told.reprcrash.message = text  # pytest's summary is narrow: the cause first
+    for entry in told.reprtraceback.reprentries:
+        entry.lines[:] = [f"INCONCLUSIVE: {text}", f"next step: {environment.partition('; ')[2]}"]
+    report.longrepr = told
 
 
 def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:

@@ -13,13 +13,7 @@ from pytest_anubis.core.metric import Direction, Metric, MetricError
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.measuring.attempts import (
-    ATTEMPTS,
-    Look,
-    Patience,
-    look_closer,
-    take_quiet,
-)
+from pytest_anubis.session.measuring.attempts import Look, Patience, look_closer, take_quiet
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
@@ -294,7 +288,9 @@ class Recorder:
 
         first = shortened(plan, window, per_value)
         rest = (self._surroundings, keep_spoiled, self._patience)
-        most = 1 if metric.better == "equal" else ATTEMPTS  # load flips no bits: the first counts
+        most = (
+            1 if metric.better == "equal" else rest[0].attempts
+        )  # load flips no bits: the first counts
         look, attempts = take_quiet(first, take, *rest, most, host=host, pacer=pacer)
         looks = [look]
         if criterion is not None and most > 1 and not look.seen.disturbance:
