@@ -223,9 +223,9 @@ CONDITIONS: dict[str, Condition] = {
     "one slow card of eight": Condition(
         code=1, says="copy is 90.18 GB/s, expected 100.2 GB/s: 10 % slower", environment={"FACTOR": "0.9"}
     ),
-    # A loss of 5 % is the practical threshold: just beyond it a card fails, at it it is MARGINAL.
+    # The practical threshold is a loss of 5 %, that of the only look at recorded values 5.1 % (`hasty`).
     "a card 5 % slow": Condition(
-        code=1, says="copy is 95.09 GB/s, expected 100.2 GB/s: 5.1 % slower", environment={"FACTOR": "0.949"}
+        code=1, says="copy is 94.69 GB/s, expected 100.2 GB/s: 5.5 % slower", environment={"FACTOR": "0.945"}
     ),
     "less memory": present(1, "gpu3.memory 75161927680", "memory is 70.0 GiB, expected 79.6 GiB"),
     "hang in NVML": struck(20, "gpu3.hang.nvmlDeviceGetFieldValues 600", "card is silent"),

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,14 +45,34 @@ def server() -> Iterator[str]:
     data = folder / "data"
     try:
         _run(programs / "initdb", "-D", data, "-U", "anubis", "-A", "trust", "--no-sync")
-        options = f"-c listen_addresses='' -c fsync=off -k {folder}"
-        _run(programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
+        _start(programs, folder)
         try:
             yield f"postgresql+psycopg://anubis@/postgres?host={folder}"
         finally:
             _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(programs: Path, folder: Path) -> None:
+    options = f"-c listen_addresses='' -c fsync=off -k {folder}"
+    words = ("-w", "-l", folder / "log", "-o", options, "start")
+    _run(programs / "pg_ctl", "-D", folder / "data", *words)
+
+
+def restart(folder: Path, *, mode: str, pause: float) -> None:
+    """Stop a server of `server`, and start it again after some seconds.
+
+    Args:
+        folder: The folder of its socket, as its URL names it.
+        mode: ``fast`` ends what is going on, ``immediate`` kills it.
+        pause: Seconds between.
+    """
+    programs = _programs()
+    assert programs is not None
+    _run(programs / "pg_ctl", "-D", folder / "data", "-w", "-m", mode, "stop")
+    time.sleep(pause)
+    _start(programs, folder)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from full_disks import full_disks
 from histories import mute_servers, racing_writers
 from silent_acceptance import silent_acceptance
 from toy_node import Area, Campaign
+from uploads import uploads
 
 AREAS: dict[str, Callable[[Campaign], Area]] = {
     "silent": silent_acceptance,
@@ -31,6 +32,7 @@ AREAS: dict[str, Callable[[Campaign], Area]] = {
     "disks": full_disks,
     "race": racing_writers,
     "servers": mute_servers,
+    "uploads": uploads,
 }
 
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "report": "rebuild the report of a run from its journal",
     "history": "show a node's runs; keep incidents, defects and states of nodes",
     "push": "file runs and imports in a fleet's history, each once",
+    "export": "write what was measured as Parquet, for DuckDB and others",
     "select": "choose the benchmarks that are worth their time on a node now",
     "risk": "show how likely each node is to have an incident, and fit the risk model",
     "simulate": "compare policies of validation on a simulated fleet",
@@ -32,7 +33,13 @@ COMMANDS = {
     "doctor": "show this machine's inventory and what is missing to validate it",
 }
 
-SHELVES = {"push": "storing.", "suites": "starting.", "fleet": "fleet.", "health": "fleet."}
+SHELVES = {
+    "push": "storing.",
+    "export": "storing.",
+    "suites": "starting.",
+    "fleet": "fleet.",
+    "health": "fleet.",
+}
 """Command -> the shelf of its module below ``cli/commands``, where it has one."""
 
 UNREAD = 141

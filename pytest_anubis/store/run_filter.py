@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import Population
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.sample import Population
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

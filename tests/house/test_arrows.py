@@ -31,14 +31,14 @@ MAY_IMPORT = {
     "validator": {"core"},
     "selector": {"core"},
     "tool_outputs": {"core", "codec"},
-    "benchmarking": {"core", "codec", "hardware", "tool_outputs"},
+    "benchmarking": {"core", "codec", "hardware", "tool_outputs", "fleet"},
     "store": {"core", "codec", "passwords", "tool_outputs"},
     "report": {"core", "codec"},
     "hardware": {"core", "codec"},
     "fleet": {"core", "codec", "store", "report", "durations"},
     "session": {
         "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
-        "solver_output",
+        "solver_output", "fleet", "benchmarking",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",
@@ -71,6 +71,8 @@ SHELVES = {
     ),
     "selector": (".", "risk", "choice", "simulation"),
     "selector/risk": ("models", "choosing", "."),
+    "fleet": ("links", "launching"),
+    "benchmarking": (".", "hosts"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": (
         "atomic",
@@ -85,13 +87,20 @@ SHELVES = {
     ),
     "store/history": ("tables", "engines", "database", "contents", "upkeep", "."),
     "report": ("text", "plots", "pages", "fleet", "export", "."),
-    "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
+    "session": (".", "collecting", "measuring", "pairing", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),
     "cli": ("shared", "site", "learning", "commands", "."),
 }
 # What authors of benchmarks import from besides the package itself, module by module.
 PUBLIC_ROOMS = ("pytest_anubis.benchmarking", "pytest_anubis.tool_outputs")
-PURE = ("core", "tool_outputs", "validator", "selector", "distributed/dispatch/dispatcher.py")
+PURE = (
+    "core",
+    "tool_outputs",
+    "validator",
+    "selector",
+    "fleet/links",
+    "distributed/dispatch/dispatcher.py",
+)
 IMPURE_MODULES = {
     "pytest", "os", "io", "pathlib", "time", "datetime", "random", "subprocess", "socket", "pynvml",
     "sqlalchemy", "xdist", "execnet", "threading", "tempfile", "shutil", "logging",

@@ -10,6 +10,7 @@ from typing import Any
 from pytest_anubis.cli.commands.history.defect_actions import add_defects, list_defects
 from pytest_anubis.cli.commands.history.incident_actions import add_incidents, list_incidents
 from pytest_anubis.cli.commands.history.node_actions import add_nodes, add_state, list_nodes
+from pytest_anubis.cli.commands.history.upkeep_actions import add_upkeep
 from pytest_anubis.cli.shared.arguments import add_action, add_json, add_renamed_actions, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
@@ -48,6 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_nodes(nouns)
     add_state(nouns)
     _add_file(nouns)
+    add_upkeep(nouns)
     add_renamed_actions(nouns, "history", RENAMED)
 
 

@@ -21,6 +21,12 @@ from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_file
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.cli.shared.stored.stored_sources import (
+    add_sources,
+    read_history,
+    source_words,
+    wanted_of,
+)
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.learned_text import accepted_unlike
@@ -32,6 +38,7 @@ from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.verdict import Waiver
+    from pytest_anubis.store.collected_runs import RunSet
 
 Tell = Callable[..., None]
 
@@ -46,8 +53,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "accepted either or a file could not be read; 2 wrong usage or input.",
     )
     parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="folders, journals, imports"
+        "runs", nargs="*", type=Path, metavar="RUN", help="folders, journals, imports"
     )
+    add_sources(parser)
     add_baseline(
         parser,
         more="; without any baseline the devices of a node are compared with each other, and nothing is "
@@ -98,7 +106,6 @@ def run(options: argparse.Namespace) -> int:
     """Judge; the exit code is 1 if a node is rejected, 20 if one is undecided or a file damaged, else 0."""
     from pytest_anubis.cli.shared.collected_judging import (
         judge_collected,
-        read_collected,
         rows_of,
     )
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
@@ -107,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     tell = partial(say, file=sys.stderr) if printed else say
     waivers = _waivers(options.waivers)
     baselines = _baselines(options, tell)
-    runs = split_classes(read_collected(options.runs, tell), options.split)
+    runs = split_classes(_read(options, tell), options.split)
     judged = judge_collected(
         runs,
         baselines,
@@ -159,12 +166,35 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _read(options: argparse.Namespace, tell: Tell) -> RunSet:
+    from pytest_anubis.cli.shared.collected_judging import read_collected
+
+    if bool(options.runs) == bool(options.history):
+        raise CommandError(
+            "name runs (folders, journals, imports), or their history with --history"
+        )
+    if options.history:
+        return read_history(options, tell)
+    return read_collected(options.runs, tell, wanted_of(options))
+
+
 def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:
     """Return the command line of one node's dossier."""
     named = ["--baseline", str(options.baseline)] if options.baseline is not None else []
     required = [word for name in options.require for word in ("--require", name)]
     runs = map(str, options.runs)
-    return ["anubis", "report", *runs, *named, *required, "--node", node, "--html", "node.html"]
+    return [
+        "anubis",
+        "report",
+        *runs,
+        *source_words(options),
+        *named,
+        *required,
+        "--node",
+        node,
+        "--html",
+        "node.html",
+    ]
 
 
 def _waivers(path: Path | None) -> tuple[Waiver, ...] | None:

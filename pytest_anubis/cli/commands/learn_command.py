@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.learning.doubts import is_doubtful
+from pytest_anubis.cli.learning.doubts import is_doubtful, spoiled
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
 from pytest_anubis.cli.learning.rounds import Rounds
@@ -29,6 +29,7 @@ from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
 from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.inventory.inventory_reading import (
@@ -36,11 +37,13 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_from_plain,
     inventory_to_plain,
 )
+from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline, seal
+from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.validator.learning.plain_checks import plain_checks
 
 if TYPE_CHECKING:
@@ -50,9 +53,8 @@ if TYPE_CHECKING:
 
 
 SMOKE_TIME = 180.0
-"""Seconds that learning the smoke set of a machine takes from start to end, unless somebody says otherwise or
-its five rounds take longer: with the installation before it and the run after it the first command ends
-within six minutes."""
+"""Seconds that learning the smoke set takes from start to end, unless somebody says otherwise or five rounds
+take longer: with the installation before it and the run after it that is within six minutes."""
 
 DEFAULT_ROUNDS = 5
 """Rounds of the longer profiles: with them the noise is known, and each takes minutes or hours."""
@@ -79,10 +81,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "sources",
-        nargs="+",
+        nargs="*",
         metavar="TESTS|RUN",
         help="tests to run here (suites/), or runs collected elsewhere (folders, journals, imports)",
     )
+    add_sources(parser)
     parser.add_argument(
         "--for",
         dest="time",
@@ -160,6 +163,10 @@ def run(options: argparse.Namespace) -> int:
     """Learn and write one baseline per hardware class."""
     if not 0 < options.alpha < 1:
         raise CommandError(f"--alpha {options.alpha:g}: must lie between 0 and 1")
+    if bool(options.sources) == bool(options.history):
+        raise CommandError(
+            "name tests to run here, or runs (folders, journals, imports), or a history with --history"
+        )
     paths = [Path(source.partition("::")[0]) for source in options.sources]
     for path in paths:
         if not path.exists():
@@ -167,11 +174,16 @@ def run(options: argparse.Namespace) -> int:
     runs = [holds_runs(path, options.store) for path in paths]
     if all(runs):
         if options.time is not None or options.rounds is not None:
+            place = shown_place(options.history) or options.sources[0]
             raise CommandError(
-                f"{options.sources[0]}: holds runs, and --for and --rounds measure here: name the files of "
+                f"{place}: holds runs, and --for and --rounds measure here: name the files of "
                 "the tests to measure, or leave the option out to learn from the runs"
             )
         return _learn(options, paths, measured=False)
+    if wanted_of(options) != RunFilter():
+        raise CommandError(
+            "--nodes, --exclude, --metrics, --since, --class choose among runs, not tests"
+        )
     if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
     return _learn(options, _measure(options), measured=True)
@@ -193,8 +205,8 @@ def _measure(options: argparse.Namespace) -> list[Path]:
     elif options.rounds is None and options.time is None:
         options.rounds = DEFAULT_ROUNDS
     if options.time is not None:
-        return rounds.within(options.time, options.detect, partial(_preview, options), _spoiled)
-    return rounds.of_number(options.rounds, _spoiled)
+        return rounds.within(options.time, options.detect, partial(_preview, options), spoiled)
+    return rounds.of_number(options.rounds, spoiled)
 
 
 def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | None:
@@ -211,20 +223,14 @@ def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | N
         return None  # the end of the command says what is wrong
 
 
-def _spoiled(runs: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
-    """Return which metrics (benchmark and name) have fewer quiet samples than wanted."""
-    from pytest_anubis.store.collected_runs import read_runs
-
-    populations = read_runs(runs).populations
-    return {
-        (population.benchmark, population.metric.name)
-        for population in populations
-        if len(population) - len(population.problems) < wanted
-    }
-
-
 def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = False) -> int:
-    runs = split_classes(_read(paths), options.split)
+    from pytest_anubis.cli.shared.collected_judging import read_collected
+
+    if options.history:
+        runs = read_history(options, say, learning=True)
+    else:
+        runs = read_collected(paths, say, wanted_of(options), learning=True)
+    runs = split_classes(runs, options.split)
     say(*class_lines(runs))
     by_class: dict[str, list[Population]] = {}
     names = {population.metric.name for population in runs.populations}
@@ -278,24 +284,6 @@ def _parts(component: str) -> list[str]:
     """Return a component and all that it is a part of."""
     names = component.split(".")
     return [".".join(names[: number + 1]) for number in range(len(names))]
-
-
-def _read(paths: list[Path]) -> RunSet:
-    from pytest_anubis.store.collected_runs import RunsError, read_runs
-
-    with Progress("reading") as progress:
-        try:
-            runs = read_runs(paths, learning=True, progress=progress.say)
-        except RunsError as error:
-            raise CommandError(str(error)) from error
-    for warning in runs.warnings:
-        say(f"note: {warning}")
-    for refused in runs.refused:
-        what = (
-            f"run {refused.run} of {refused.node}: " if refused.run else ""
-        )  # else the reason names it
-        say(f"left out: {what}{refused.reason}")
-    return runs
 
 
 def _learn_class(

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import (
     add_baseline,
@@ -20,10 +21,17 @@ from pytest_anubis.cli.shared.arguments import (
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
+from pytest_anubis.cli.shared.stored.stored_sources import (
+    add_sources,
+    read_history,
+    read_history_run,
+    wanted_of,
+)
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision
+from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
@@ -39,6 +47,10 @@ from pytest_anubis.store.baselines.baseline_files import (
     load_baseline,
     load_baselines,
 )
+from pytest_anubis.store.run_filter import RunFilter
+
+if TYPE_CHECKING:
+    from pytest_anubis.store.collected_runs import RunSet
 
 NAMED = 8
 """Nodes or classes named where the one that was asked for is not there."""
@@ -56,7 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         nargs="*",
-        default=["latest"],
+        default=[],
         metavar="RUN",
         help="folder, journal or id of the run, or imports and folders of runs; default: the latest run",
     )
@@ -64,8 +76,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--fleet",
         nargs="+",
         metavar="SOURCE",
-        help="write the pages of a whole fleet into the folder --html: imports and folders of runs, judged "
-        "as 'anubis judge' does; the page to open is its index.html",
+        help="write the pages of a whole fleet into the folder --html: imports and folders of runs, or a "
+        "history (its database URL), judged as 'anubis judge' does; the page to open is its index.html",
     )
     parser.add_argument(
         "--nodes-file",
@@ -74,6 +86,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="with --fleet: table of the nodes, whose columns (rack, batch, ...) nodes are told apart by; "
         "default: nodes.csv in the folders of --fleet",
     )
+    add_sources(parser, with_class=False)
     parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
     parser.add_argument(
         "--class",
@@ -107,12 +120,14 @@ def run(options: argparse.Namespace) -> int:
     if options.nodes_file is not None:
         raise CommandError("--nodes-file goes with --fleet: it tells which nodes share what")
     one_of_many = options.node is not None or options.hardware_class is not None
-    if one_of_many or len(options.name) > 1 or is_collection(options.name[0]):
-        record, baseline = _collected(options)
+    record: RunRecord | None
+    found = _named_run(options, one_of_many)
+    if not isinstance(found, RunRecord):
+        record, baseline = _collected(options, found)
         if record is None:
             return 0
     else:
-        record = read_run(options.name[0], options.store)
+        record = found
         baseline = _baseline(place, record)
         record = completed(record, baseline)
     if options.json is not None:
@@ -138,15 +153,24 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
 
     if options.html is None:
         raise CommandError("--fleet writes pages into a folder: add --html DIR")
-    others = {"--node": options.node, "--class": options.hardware_class, "--json": options.json}
-    others |= {"--prometheus": options.prometheus, "RUN": options.name[1:] or None}
+    others = {"--node": options.node, "--json": options.json}
+    others |= {"--prometheus": options.prometheus, "RUN": options.name or None}
     for name, given in others.items():
-        if given is not None or (name == "RUN" and options.name != ["latest"]):
+        if given is not None:
             raise CommandError(
                 f"{name} does not go with --fleet, which writes the pages of all nodes"
             )
-    tables = registers(options.fleet) if options.nodes_file is None else [options.nodes_file]
-    runs = read_collected([Path(name) for name in options.fleet], say)
+    stored = [name for name in options.fleet if "://" in name]
+    if options.history or (stored and len(options.fleet) > 1):
+        raise CommandError("--fleet takes either files and folders or one history: --fleet URL")
+    if stored:
+        options.history = stored[0]
+        runs = read_history(options, say)
+        found = []  # registers lie beside files
+    else:
+        runs = read_collected([Path(name) for name in options.fleet], say, wanted_of(options))
+        found = registers(options.fleet)
+    tables = found if options.nodes_file is None else [options.nodes_file]
     source = fleet_of(runs, _baselines(place), say, required=options.require, tables=tables)
     index = write_site(options.html, source, dict(source.judged.baselines))
     counts = Counter(row.verdict.decision for row in source.rows)
@@ -162,7 +186,27 @@ def _baselines(place: Path) -> dict[str, Baseline]:
         raise CommandError(str(error)) from error
 
 
-def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline | None]:
+def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | RunSet | None:
+    """Return the run that is named, as it was; else what is to be judged: None where files hold it.
+
+    Raises:
+        CommandError: There is no such run.
+    """
+    chosen = one_of_many or wanted_of(options) != RunFilter()
+    options.name = options.name or ([] if options.history and chosen else ["latest"])
+    if not options.history:
+        several = chosen or len(options.name) > 1 or is_collection(options.name[0])
+        return None if several else read_run(options.name[0], options.store)
+    if len(options.name) > 1:
+        raise CommandError("--history: name one run, or none with --nodes, --class or --since")
+    if options.node is not None:
+        options.nodes = [*options.nodes, options.node]
+    return read_history_run(options, options.name[0]) if options.name else None
+
+
+def _collected(
+    options: argparse.Namespace, runs: RunSet | None
+) -> tuple[RunRecord | None, Baseline | None]:
     """Judge what was collected; return the one node's record, or None once several were shown.
 
     Raises:
@@ -180,7 +224,12 @@ def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline 
     tell = partial(say, file=sys.stderr) if prints else say
     place = baseline_place(options)
     baselines = _baselines(place)
-    runs = read_collected([collected_path(name, options.store) for name in options.name], tell)
+    if runs is None and options.history:
+        runs = read_history(options, tell)
+    elif runs is None:
+        paths = [collected_path(name, options.store) for name in options.name]
+        every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # told below
+        runs = read_collected(paths, tell, every_class)
     judged = judge_collected(runs, baselines, required=options.require)
     rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})
@@ -191,8 +240,9 @@ def _collected(options: argparse.Namespace) -> tuple[RunRecord | None, Baseline 
     if not rows:
         known = sorted({v.node for v in judged.nodes})
         if options.node is None or not known:
+            names = ", ".join(options.name) or shown_place(options.history)
             raise CommandError(
-                f"{', '.join(options.name)}: no node has a sample in there; give other runs or imports"
+                f"{names}: no node has a sample in there; give other runs or imports"
             )
         raise CommandError(f"--node {options.node}: not among these; there is {_some(known)}")
     if len(rows) == 1:

@@ -6,6 +6,7 @@ import argparse
 import math
 
 from pytest_anubis.cli.shared.arguments import DEFAULT_BASELINE
+from pytest_anubis.cli.shared.stored.stored_sources import source_words
 
 LONGER = 3
 """How many times as long is recommended where power is lacking: limits of a few runs shrink with the root of
@@ -27,8 +28,10 @@ def see_commands(options: argparse.Namespace) -> list[list[str]]:
     """Return the command lines that show the sick nodes of collected runs: all, and the worst one."""
     known = ["--baseline", str(options.output)] if options.output != DEFAULT_BASELINE else []
     split = [word for name in options.split for word in ("--split", name)]
-    every = ["anubis", "judge", *options.sources, *known, *split]
-    one = ["anubis", "report", *options.sources, *known, "--node", "NODE", "--html", "node.html"]
+    chosen = source_words(options)
+    every = ["anubis", "judge", *options.sources, *chosen, *known, *split]
+    page = ["--node", "NODE", "--html", "node.html"]
+    one = ["anubis", "report", *options.sources, *chosen, *known, *page]
     return [every] if split else [every, one]  # a report knows no split classes
 
 

@@ -13,7 +13,8 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.report.text.node_text import NodeRow
-from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
+from pytest_anubis.store.collected_runs import EVERYTHING, RunsError, RunSet, read_runs
+from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
 from pytest_anubis.validator.deciding.requirement import Requirement
 from pytest_anubis.validator.deciding.run_decision import evidence_of
@@ -32,17 +33,30 @@ _Unit = tuple[str, str]
 """Node and hardware class."""
 
 
-def read_collected(paths: Sequence[Path], tell: Tell) -> RunSet:
+def read_collected(
+    paths: Sequence[Path], tell: Tell, wanted: RunFilter = EVERYTHING, *, learning: bool = False
+) -> RunSet:
     """Read journals, imports, tables and folders of them; say what was wrong inside, and what is left out.
+
+    Args:
+        paths: Where they are.
+        tell: Gets each line.
+        wanted: Which runs and samples are taken.
+        learning: Refuse runs that nothing may be learned from.
 
     Raises:
         CommandError: A path does not exist, or there is no run in any of them.
     """
     with Progress("reading") as progress:
         try:
-            runs = read_runs(paths, progress=progress.say)
+            runs = read_runs(paths, learning=learning, progress=progress.say, wanted=wanted)
         except RunsError as error:
             raise CommandError(str(error)) from error
+    return told_runs(runs, tell)
+
+
+def told_runs(runs: RunSet, tell: Tell) -> RunSet:
+    """Say what was wrong inside of runs, and what is left out; return them."""
     for warning in runs.warnings:
         tell(f"note: {warning}")
     for refused in runs.refused:

@@ -141,7 +141,11 @@ class Judge:
         return report
 
     def _judge(self, item: pytest.Item, recorder: Recorder) -> tuple[MetricVerdict, ...]:
-        verdicts = [self._judge_one(measurement) for measurement in recorder.measurements]
+        verdicts = [
+            _excused(self._judge_one(measurement), recorder.excuses.get(measurement.device))
+            for measurement in recorder.measurements
+        ]
+        verdicts += recorder.conclusions
         recorded = {measurement.metric.name for measurement in recorder.measurements}
         mark = benchmark_mark(item)
         for name in mark.metrics:
@@ -233,8 +237,16 @@ def _without_traceback(
     if told.reprcrash is not None:
         told.reprcrash.message = text  # pytest's summary is narrow: the cause first
     for entry in told.reprtraceback.reprentries:
-        entry.lines[:] = [f"INCONCLUSIVE: {text}", f"next step: {environment.partition('; ')[2]}"]
+        entry.lines = [f"INCONCLUSIVE: {text}", f"next step: {environment.partition('; ')[2]}"]
     report.longrepr = told
+
+
+def _excused(verdict: MetricVerdict, blame: str | None) -> MetricVerdict:
+    """Return a verdict that rejects nothing where another unit than this node's is to blame."""
+    if blame is None or verdict.outcome is not Outcome.FAIL:
+        return verdict
+    text = f"{verdict.text}; not this node's: {blame}"
+    return replace(verdict, outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text=text)
 
 
 def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:

@@ -24,7 +24,7 @@ from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.run_filing import record_run
 from pytest_anubis.store.history.waiting_runs import forget, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_being_written
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 from pytest_anubis.store.run_files import TABLES, RunsError, files_of, is_superbench
 from pytest_anubis.store.samples.columnar_files import SUFFIX
@@ -188,7 +188,7 @@ def _is_running(path: Path) -> bool:
             last = file.read().rstrip().rpartition(b"\n")[2]
         if last.startswith(b'{"event":"%s"' % RunFinished.kind.encode()):
             return False
-        return time.time() - path.stat().st_mtime < _YOUNG or is_being_written(path)
+        return time.time() - path.stat().st_mtime < _YOUNG or is_written(path)
     except OSError:
         return False  # whoever reads it says why
 

@@ -20,6 +20,12 @@ from pytest_anubis.store.journal.journal_reading import read_journal, state_of
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.samples.columnar_files import Columns, ColumnsError, read_columns
 
+LATEST = "latest"
+"""The name that stands for the run that began last."""
+
+_PATTERN = frozenset("*?[")
+"""Letters that make a name of a node a pattern, which the database does not know."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
@@ -50,7 +56,7 @@ def stored_runs(
     Args:
         history: The history.
         wanted: Which of them.
-        run: Only those of this id; empty takes all.
+        run: Only those of this id, or the latest one (`LATEST`); empty takes all.
     """
     runs, nodes, contents = schema.runs, schema.nodes, schema.contents
     columns = (
@@ -71,11 +77,17 @@ def stored_runs(
         query = query.where(runs.c.hardware_class == wanted.hardware_class)
     if wanted.since is not None:
         query = query.where(runs.c.started >= wanted.since)
-    if run:
+    plain = not any(_PATTERN & set(name) for name in wanted.nodes)
+    if wanted.nodes and plain:
+        query = query.where(nodes.c.name.in_(wanted.nodes))
+    if run == LATEST:
+        query = query.order_by(None).order_by(runs.c.started.desc(), runs.c.id.desc())
+        query = query.limit(1) if plain and not wanted.exclude else query
+    elif run:
         query = query.where(runs.c.run == run)
     with history.reading() as connection:
         rows = connection.execute(query).all()
-    return tuple(
+    found = tuple(
         StoredRun(
             number=row.id,
             run=row.run,
@@ -87,6 +99,7 @@ def stored_runs(
         for row in rows
         if wanted.wants_node(row.name)
     )
+    return found[:1] if run == LATEST else found
 
 
 def read_stored(
@@ -145,9 +158,7 @@ def read_stored_run(
         HistoryError: The history cannot be read, or has no such run, or several.
     """
     with History(place) as history:
-        found = stored_runs(history, wanted, run="" if name == "latest" else name)
-        if name == "latest":
-            found = found[-1:]
+        found = stored_runs(history, wanted, run=name)
         if not found:
             raise HistoryError(f"{history.shown()}: no run {name}; 'anubis history' lists them")
         if len(found) > 1:

@@ -41,6 +41,30 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
     )
 
 
+def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
+    """Return what was decided about each node last, and when that run began; nodes without are left out.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    runs, nodes = schema.runs, schema.nodes
+    last = (
+        sa.select(runs.c.node_id, sa.func.max(runs.c.started).label("started"))
+        .where(runs.c.decision != "")
+        .group_by(runs.c.node_id)
+        .subquery()
+    )
+    query = (
+        sa.select(nodes.c.name, runs.c.decision, runs.c.started)
+        .join(nodes, nodes.c.id == runs.c.node_id)
+        .join(last, (last.c.node_id == runs.c.node_id) & (last.c.started == runs.c.started))
+        .where(runs.c.decision != "")
+        .order_by(runs.c.id)
+    )
+    with history.reading() as connection:
+        return {row.name: (row.decision, row.started) for row in connection.execute(query)}
+
+
 def _nodes(history: History, happened: tuple[Incident, ...]) -> tuple[NodeRecord, ...]:
     """Return all nodes; one that had an incident before it was first measured was in service then."""
     first: dict[str, float] = {}

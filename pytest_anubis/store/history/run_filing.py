@@ -224,7 +224,7 @@ def _record(history: History, record: RunRecord, content: Content | None) -> New
             if known is not None:  # a role that may only append has nothing to take out
                 connection.execute(table.delete().where(table.c.run_id == run))
             if rows:
-                connection.execute(table.insert(), rows)
+                connection.execute(table.insert().inline(), rows)  # it need not read them back
         _put_defect(connection, node, run, record, started, new=known is None)
         if content is not None:
             if known is not None:
@@ -375,7 +375,7 @@ def _put_defect(
     exposed = sorted({item.benchmark for item in failed})
     if exposed and key:
         connection.execute(
-            schema.defect_benchmarks.insert(),
+            schema.defect_benchmarks.insert().inline(),
             [{"defect_id": int(key[0]), "benchmark": benchmark} for benchmark in exposed],
         )
 

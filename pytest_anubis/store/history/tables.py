@@ -152,6 +152,7 @@ runs = Table(
     _text("baseline"),
     UniqueConstraint("node_id", "run"),
     Index("runs_by_class", "hardware_class", "started"),
+    Index("runs_by_node", "node_id", "started"),
 )
 
 benchmarks = Table(

@@ -322,18 +322,6 @@ def _writer(path: Path) -> str:
     return f"process {int(found[1])}" if found is not None else "another process"
 
 
-def is_being_written(path: Path) -> bool:
-    """Return whether some process still writes a journal; False where a file system has no locks."""
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
 def journal_path(store: Path, run_id: str) -> Path:
     """Return where the journal of a run lies in a store."""
     return store / RUNS_FOLDER / run_id / JOURNAL_NAME

@@ -77,8 +77,11 @@ def add_state(nouns: Any) -> None:
 
 def list_nodes(options: argparse.Namespace) -> None:
     """List the nodes of the history, one line each."""
-    nodes = use(options.store, lambda history: history.nodes())
-    rows = [["node", "state", "since", "hardware class", "in service since"]]
+    from pytest_anubis.store.history.fleet_history import last_verdicts
+
+    nodes, verdicts = use(options.store, lambda history: (history.nodes(), last_verdicts(history)))
+    head = ["node", "state", "since", "hardware class", "in service since", "measured", "verdict"]
+    rows = [head]
     rows += [
         [
             node.name,
@@ -86,12 +89,18 @@ def list_nodes(options: argparse.Namespace) -> None:
             "-" if node.changed is None else day_and_time(node.changed),
             node.hardware_class,
             day_and_time(node.since),
+            "-" if node.name not in verdicts else day_and_time(verdicts[node.name][1]),
+            verdicts.get(node.name, ("-", 0.0))[0],
         ]
         for node in nodes
     ]
     lines = [*table(folded(rows)[0]).splitlines(), "one node: anubis history --node NAME"]
     none = "no nodes yet; run 'pytest --anubis suites/', or 'anubis history nodes import'"
-    plain = [plain_record(node, "since", "changed") for node in nodes]
+    plain = [
+        plain_record(node, "since", "changed")
+        | {"verdict": verdicts[node.name][0] if node.name in verdicts else None}
+        for node in nodes
+    ]
     answer(options.json, {"nodes": plain}, *(lines if nodes else [none]))
 
 

@@ -16,6 +16,7 @@ from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -118,8 +119,6 @@ def _place(options: argparse.Namespace) -> Path | str:
 
 
 def _judge(options: argparse.Namespace) -> Any:
-    from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
-
     place = baseline_place(options)
     if options.baseline is None and not place.exists():
         return None

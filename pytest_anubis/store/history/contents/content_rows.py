@@ -79,10 +79,10 @@ def digest_of(path: Path) -> str:
 def put_content(connection: sa.Connection, run: int, content: Content) -> None:
     """Store the content of a run that has none yet."""
     values = {name: getattr(content, name) for name in ("kind", "events", "bytes", "digest")}
-    connection.execute(schema.contents.insert().values(run_id=run, **values))
+    connection.execute(schema.contents.insert().inline().values(run_id=run, **values))
     for number, (events, packed) in enumerate(content.parts):
         row = {"run_id": run, "number": number, "events": events, "packed": packed}
-        connection.execute(schema.content_parts.insert().values(row))
+        connection.execute(schema.content_parts.insert().inline().values(row))
 
 
 def remove_content(connection: sa.Connection, run: int) -> None:

@@ -150,3 +150,15 @@ def test_a_store_keeps_no_second_copy_of_the_journals_beside_it(tmp_path: Path) 
     assert file_finished(tmp_path, tmp_path, read_journal(path), journal=path) == ""
     with History(tmp_path) as history:
         assert (count(history, schema.runs), count(history, schema.contents)) == (1, 0)
+
+
+def test_a_history_of_before_gets_what_it_lacks(place: Path | str, tmp_path: Path) -> None:
+    path = journal(tmp_path)
+    record = read_journal(path)
+    with History(place) as history, history.writing() as connection:
+        for table in (schema.content_parts, schema.contents):
+            table.drop(connection)
+    with History(place) as history:
+        record_run(history, record)
+        assert record_run(history, record, journal_content(path)) == "changed"
+        assert b"".join(read_content(history, 1)) == path.read_bytes()

@@ -1,0 +1,106 @@
+"""``anubis history roles|retain|compact``: who may do what with a history, and what is thrown away of it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from pytest_anubis.cli.shared.arguments import add_action, add_json
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import add_history, duration
+from pytest_anubis.cli.shared.printing import answer, show
+from pytest_anubis.cli.shared.stored.stored_sources import history_place
+from pytest_anubis.report.text.numbers import count_text
+
+
+def add_upkeep(nouns: Any) -> None:
+    """Declare the actions."""
+    roles = add_action(
+        nouns,
+        "roles",
+        _roles,
+        "print SQL for PostgreSQL: a role that may only append runs, one that reads, one that maintains",
+    )
+    roles.add_argument(
+        "--prefix",
+        default="anubis",
+        help="how the roles are called (default: anubis, so anubis_append)",
+    )
+    roles.add_argument(
+        "--schema", default="public", help="schema of the tables in the database (default: public)"
+    )
+    retain = add_action(
+        nouns, "retain", _retain, "take out what is old; of every node its latest run stays whole"
+    )
+    for flag, what in (
+        ("--contents", "journals and samples that are older: what was measured; verdicts stay"),
+        ("--runs", "runs that are older, with their verdicts; incidents and defects stay"),
+    ):
+        retain.add_argument(
+            flag,
+            type=duration,
+            metavar="TIME",
+            help=f"take out {what}, e.g. 180d (default: keep all)",
+        )
+    retain.add_argument("--dry-run", action="store_true", help="only say what would be taken out")
+    compact = add_action(
+        nouns, "compact", _compact, "give the space that is free inside the database back"
+    )
+    for action in (retain, compact):
+        add_history(action, inherited=True)
+        add_json(action, "what was done", inherited=True)
+
+
+def _roles(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.upkeep.roles import roles_sql
+
+    try:
+        show(roles_sql(prefix=options.prefix, place=options.schema))
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def _retain(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.database import History, HistoryError
+    from pytest_anubis.store.history.upkeep.retention import retain
+
+    if options.contents is None and options.runs is None:
+        raise CommandError("say what is old: --contents 180d, --runs 720d, or both")
+    now = time.time()
+    try:
+        with History(_place(options)) as history:  # years of a fleet take longer than a question
+            done = retain(
+                history,
+                contents_before=None if options.contents is None else now - options.contents,
+                runs_before=None if options.runs is None else now - options.runs,
+                trial=options.dry_run,
+            )
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+    size = f"{done.bytes / 1e6:,.1f} MB before they were compressed"
+    verb = "would be taken out" if options.dry_run else "taken out"
+    answer(
+        options.json,
+        {"contents": done.contents, "bytes": done.bytes, "runs": done.runs, "trial": options.dry_run},
+        f"{verb}: {count_text(done.runs, 'run')}, and the contents of {done.contents:,} more "
+        f"({size}); 'anubis history compact' gives the space back",
+    )  # fmt: skip
+
+
+def _compact(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.database import History, HistoryError
+    from pytest_anubis.store.history.upkeep.retention import compact
+
+    try:
+        with History(_place(options)) as history:
+            compact(history)
+            shown = history.shown()
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+    answer(options.json, {"compacted": shown}, f"compacted: {shown}")
+
+
+def _place(options: argparse.Namespace) -> Path | str:
+    return history_place(options.store)

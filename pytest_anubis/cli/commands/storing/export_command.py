@@ -1,0 +1,56 @@
+"""``anubis export --parquet DIR``: what was measured, as tables that other tools scan."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_anubis.cli.shared.arguments import explain
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
+from pytest_anubis.report.text.numbers import count_text
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    explain(
+        parser,
+        "Write what was measured, one row a value, so that DuckDB and others can scan a fleet: a file for "
+        "each metric of a hardware class, with the columns that 'anubis import table' reads.",
+    )
+    parser.add_argument(
+        "runs", nargs="*", type=Path, metavar="RUN", help="folders, journals, imports"
+    )
+    parser.add_argument(
+        "--parquet", type=Path, metavar="DIR", required=True, help="folder to write to; it is made"
+    )
+    add_sources(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the files."""
+    from pytest_anubis.cli.shared.collected_judging import read_collected
+    from pytest_anubis.store.samples.parquet_files import ParquetError, save_parquet
+
+    if bool(options.runs) == bool(options.history):
+        raise CommandError(
+            "name runs (folders, journals, imports), or their history with --history"
+        )
+    if options.history:
+        runs = read_history(options, say)
+    else:
+        runs = read_collected(options.runs, say, wanted_of(options))
+    with Progress("writing") as progress:
+        try:
+            files = save_parquet(runs.populations, options.parquet, progress=progress.say)
+        except ParquetError as error:
+            raise CommandError(str(error)) from error
+    values = sum(len(population.values) for population in runs.populations)
+    size = sum(path.stat().st_size for path in files)
+    say(
+        f"written: {count_text(len(files), 'file')} with {count_text(values, 'value')} in {options.parquet} "
+        f"({size / 1e6:,.1f} MB)"
+    )
+    return 0

@@ -1,0 +1,146 @@
+"""Options of the commands that take runs from files or from a history: where from, and which."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.passwords import is_mistaken, shown_place
+from pytest_anubis.settings import seconds
+from pytest_anubis.store.run_filter import RunFilter
+
+if TYPE_CHECKING:
+    from pytest_anubis.cli.shared.collected_judging import Tell
+    from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.store.collected_runs import RunSet
+
+
+def add_sources(parser: argparse.ArgumentParser, *, with_class: bool = True) -> None:
+    """Declare ``--history`` and the options that choose among runs; `wanted_of` reads those.
+
+    Args:
+        parser: The command's.
+        with_class: Declare ``--class`` too.
+    """
+    chosen = parser.add_argument_group("which runs that were collected")
+    chosen.add_argument(
+        "--history",
+        default="",
+        metavar="DIR|URL",
+        help="take the runs out of this history (a database URL, or the folder of a store), not from files",
+    )
+    for name, what in (
+        ("nodes", "only nodes whose names match, e.g. 'n1*' or n17,n18; can be given again"),
+        ("exclude", "leave out nodes whose names match; can be given again"),
+        ("metrics", "only metrics, or benchmarks, whose names match; can be given again"),
+    ):
+        chosen.add_argument(
+            f"--{name}", action="append", default=[], metavar="PATTERN[,...]", help=what
+        )
+    chosen.add_argument(
+        "--since",
+        type=since,
+        metavar="WHEN",
+        help="only runs that began since then: a date (2026-11-01), or how long ago (12h, 30d)",
+    )
+    if with_class:
+        chosen.add_argument(
+            "--class", dest="hardware_class", metavar="KEY", help="only this hardware class"
+        )
+
+
+def since(text: str) -> float:
+    """Read a moment for argparse: ISO 8601 (without a zone: UTC), or how long ago it was."""
+    try:
+        return time.time() - seconds(text)
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text.strip())
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is neither a date such as 2026-01-31 nor a time such as 30d"
+        ) from None
+
+
+def wanted_of(options: argparse.Namespace) -> RunFilter:
+    """Return which runs are wanted."""
+    return RunFilter(
+        nodes=_patterns(options.nodes),
+        exclude=_patterns(options.exclude),
+        metrics=_patterns(options.metrics),
+        hardware_class=options.hardware_class or "",
+        since=options.since,
+    )
+
+
+def source_words(options: argparse.Namespace) -> list[str]:
+    """Return the options that name the same runs again, for a command line that is suggested."""
+    words = ["--history", shown_place(options.history)] if options.history else []
+    for name in ("nodes", "exclude", "metrics"):
+        words += [word for given in getattr(options, name) for word in (f"--{name}", given)]
+    return words
+
+
+def read_history(options: argparse.Namespace, tell: Tell, *, learning: bool = False) -> RunSet:
+    """Read the wanted runs of the history that was named; as `read_collected`.
+
+    Raises:
+        CommandError: It cannot be used, or has no such run.
+    """
+    from pytest_anubis.cli.shared.collected_judging import told_runs
+    from pytest_anubis.store.collected_runs import RunsError
+    from pytest_anubis.store.fleet.stored_runs import read_stored
+    from pytest_anubis.store.history.database import HistoryError
+
+    with Progress("reading") as progress:
+        try:
+            runs = read_stored(
+                history_place(options.history),
+                wanted_of(options),
+                learning=learning,
+                progress=progress.say,
+            )
+        except (HistoryError, RunsError) as error:
+            raise CommandError(str(error)) from error
+    return told_runs(runs, tell)
+
+
+def read_history_run(options: argparse.Namespace, name: str) -> RunRecord | RunSet:
+    """Read one run of the history that was named, by its id or ``latest``; an import as a set of one run.
+
+    Raises:
+        CommandError: It cannot be used, or there is no such run, or several.
+    """
+    from pytest_anubis.store.fleet.stored_runs import read_stored_run
+    from pytest_anubis.store.history.database import HistoryError
+
+    try:
+        return read_stored_run(history_place(options.history), name, wanted_of(options))
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+
+
+def history_place(name: str) -> Path | str:
+    """Return a history that must be there: a URL, or the folder of a store.
+
+    Raises:
+        CommandError: It is a folder, and none is there.
+    """
+    if "://" in name:
+        return name
+    if not is_mistaken(name) and not Path(name).is_dir():
+        raise CommandError(
+            f"--history {shown_place(name)}: no such folder; name a store, or a database URL"
+        )
+    return Path(name)
+
+
+def _patterns(given: list[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for text in given for part in text.split(",") if part.strip())

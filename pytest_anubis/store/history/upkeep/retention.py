@@ -1,0 +1,117 @@
+"""What is thrown away of a history, and when: contents first, runs later, the latest of a node never."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents.content_rows import remove_content
+from pytest_anubis.store.history.database import History, HistoryError
+
+_AT_ONCE = 200
+"""Runs that are taken out in one transaction: others file meanwhile, and wait for a second at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """What retention takes out, or would.
+
+    Attributes:
+        contents: Runs whose journal or samples go; their verdicts stay.
+        bytes: Bytes of these before they were compressed.
+        runs: Runs that go altogether, with their verdicts; defects and incidents stay.
+    """
+
+    contents: int
+    bytes: int
+    runs: int
+
+
+def retain(
+    history: History,
+    *,
+    contents_before: float | None = None,
+    runs_before: float | None = None,
+    trial: bool = False,
+) -> Retained:
+    """Take out what is older than asked for; of every node its latest run stays whole.
+
+    Args:
+        history: The history.
+        contents_before: Journals and samples of runs that began before this moment go, seconds since 1970;
+            None keeps all.
+        runs_before: Runs that began before it go altogether; None keeps all.
+        trial: Only count.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    table, contents = schema.runs, schema.contents
+    with history.reading() as connection:
+        latest = sa.select(sa.func.max(table.c.started).label("started"), table.c.node_id)
+        last = latest.group_by(table.c.node_id).subquery()
+        query = (
+            sa.select(table.c.id, table.c.started, contents.c.bytes)
+            .join(last, last.c.node_id == table.c.node_id)
+            .outerjoin(contents, contents.c.run_id == table.c.id)
+            .where(table.c.started < last.c.started)
+        )
+        rows = connection.execute(query).all()
+    gone = [r.id for r in rows if runs_before is not None and r.started < runs_before]
+    whole = set(gone)
+    thinned = [
+        row
+        for row in rows
+        if row.bytes is not None
+        and row.id not in whole
+        and contents_before is not None
+        and row.started < contents_before
+    ]
+    if not trial:
+        for numbers, drop in (([row.id for row in thinned], False), (gone, True)):
+            for start in range(0, len(numbers), _AT_ONCE):
+                _take_out(history, numbers[start : start + _AT_ONCE], whole=drop)
+    lost = [*thinned, *(row for row in rows if row.id in whole and row.bytes is not None)]
+    return Retained(
+        contents=len(thinned), bytes=sum(int(row.bytes) for row in lost), runs=len(gone)
+    )
+
+
+def compact(history: History) -> None:
+    """Give space that is free inside the database back, and let it count its rows anew.
+
+    Raises:
+        HistoryError: The database refuses, e.g. since others are using it.
+    """
+    try:
+        with history.reading() as connection:
+            driver = connection.connection.driver_connection  # outside of any transaction
+            if driver is None:
+                return
+            if connection.dialect.name == "sqlite":
+                statements = ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA optimize"]
+            else:
+                driver.autocommit = True
+                statements = [f"VACUUM (ANALYZE) {name}" for name in schema.metadata.tables]
+            for statement in statements:
+                driver.cursor().execute(statement)
+    except HistoryError as error:
+        raise HistoryError(f"{error}; try again when nobody files runs") from error
+
+
+def _take_out(history: History, numbers: list[int], *, whole: bool) -> None:
+    with history.writing() as connection:
+        for number in numbers:
+            remove_content(connection, number)
+        if not whole:
+            return
+        # Where foreign keys were not in force once, nothing of a run may stay behind.
+        defects = schema.defects
+        connection.execute(
+            defects.update().where(defects.c.run_id.in_(numbers)).values(run_id=None)
+        )
+        for table in (schema.benchmarks, schema.verdicts, schema.durations):
+            connection.execute(table.delete().where(table.c.run_id.in_(numbers)))
+        connection.execute(schema.runs.delete().where(schema.runs.c.id.in_(numbers)))

@@ -1,0 +1,78 @@
+"""The roles of a history on PostgreSQL, as SQL that its administrator reads and runs; none is run here.
+
+A node needs to append runs, a dashboard to read, and a few people to mend. Whoever breaks into a node must
+not be able to change what other nodes have said.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytest_anubis.store.history import tables as schema
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
+
+APPENDED = (
+    *(schema.nodes, schema.runs, schema.benchmarks, schema.verdicts, schema.durations),
+    *(schema.defects, schema.defect_benchmarks, schema.contents, schema.content_parts),
+)
+"""Tables to which filing a run adds rows."""
+
+_COMPARED = (schema.meta, schema.nodes, schema.runs, schema.contents)
+"""Tables in which filing a run looks whether it is there already."""
+
+
+def roles_sql(*, prefix: str = "anubis", place: str = "public") -> str:
+    """Return SQL that makes the roles and says what they may do; running it again does no harm.
+
+    Args:
+        prefix: How the names of the roles begin.
+        place: The database schema in which the tables are.
+
+    Raises:
+        ValueError: A name would need quotes; one line.
+    """
+    for name in (prefix, place):
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"{name[:40]!r}: use small letters, digits and _, at most 41")
+    append, read, maintain = (f"{prefix}_{word}" for word in ("append", "read", "maintain"))
+    made = "\n".join(
+        f"DO $$ BEGIN CREATE ROLE {name} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;"
+        for name in (append, read, maintain)
+    )
+    every = ", ".join(_of(place, name) for name in schema.metadata.tables)
+    appended = ", ".join(_of(place, table.name) for table in APPENDED)
+    compared = ", ".join(_of(place, table.name) for table in _COMPARED)
+    numbered = [table.name for table in APPENDED if "id" in table.c]
+    numbers = ", ".join(_of(place, f"{name}_id_seq") for name in numbered)
+    nodes, defects = _of(place, schema.nodes.name), _of(place, schema.defects.name)
+    return f"""\
+-- Roles of the history of pytest-anubis. Run it once, and again after an update, as the owner of the tables
+-- (whoever filed the first run, or ran 'anubis history --store URL' first) and with CREATEROLE.
+-- Give users of your own what they need: GRANT {append} TO node; GRANT {read} TO dashboard;
+{made}
+REVOKE ALL ON ALL TABLES IN SCHEMA {place} FROM PUBLIC, {append}, {read};
+REVOKE CREATE ON SCHEMA {place} FROM PUBLIC;
+GRANT USAGE ON SCHEMA {place} TO {append}, {read}, {maintain};
+
+-- {append}: for nodes. Files new runs, sees which are there, and reads, changes and removes nothing else.
+-- The class of a node is that of its latest run, so that one column may be updated.
+GRANT INSERT ON {appended} TO {append};
+GRANT SELECT ON {compared} TO {append};
+GRANT SELECT (id) ON {defects} TO {append};
+GRANT UPDATE (hardware_class) ON {nodes} TO {append};
+GRANT USAGE ON SEQUENCE {numbers} TO {append};
+
+-- {read}: for dashboards, 'anubis learn|judge|report --history', and nodes that choose benchmarks by risk.
+GRANT SELECT ON {every} TO {read};
+
+-- {maintain}: for people who enter incidents, close defects, retain and compact, and for 'anubis push' of
+-- runs that were resumed after they had been filed.
+GRANT SELECT, INSERT, UPDATE, DELETE ON {every} TO {maintain};
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA {place} TO {maintain};
+GRANT CREATE ON SCHEMA {place} TO {maintain};
+"""
+
+
+def _of(place: str, name: str) -> str:
+    return f"{place}.{name}"

@@ -1,0 +1,112 @@
+"""Samples as Parquet, one file for each metric of a hardware class, one row a value: for DuckDB and the like.
+
+The columns are those of the tables that are imported, so what was written can be read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pytest_anubis.core.gather import key_of
+from pytest_anubis.core.sample import Population
+
+_LONGEST = 60
+"""Letters of a metric's name in a file's name: what follows tells files apart."""
+_DIGITS = 8
+"""Hexadecimal digits of a key's digest in a file's name: a class has hundreds of metrics, not millions."""
+
+
+class ParquetError(ValueError):
+    """Samples cannot be written as Parquet; the message is one line for people."""
+
+
+def save_parquet(
+    populations: Iterable[Population],
+    folder: Path,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Path, ...]:
+    """Write each population to a file of its own, whole or not at all; one of its name is replaced.
+
+    Rows without values (tests that failed or recorded nothing) are left out.
+
+    Args:
+        populations: What is written.
+        folder: Where to; it is made.
+        progress: Called with each file's name.
+
+    Returns:
+        The files.
+
+    Raises:
+        ParquetError: DuckDB is missing, or the disk refuses.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise ParquetError(
+            "Parquet needs DuckDB; install it with `pip install 'pytest-anubis[fleet]'`"
+        ) from None
+    written: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect(":memory:") as connection:
+            for population in populations:
+                path = folder / _name(population)
+                if progress is not None:
+                    progress(path.name)
+                if not len(population.values):
+                    continue
+                half = path.with_suffix(".unfinished")  # never taken for a table
+                connection.register("samples", _columns(population))
+                connection.sql("SELECT * FROM samples").write_parquet(str(half), compression="zstd")
+                connection.unregister("samples")
+                half.replace(path)
+                written.append(path)
+    except OSError as error:
+        raise ParquetError(f"{folder}: cannot be written ({error.strerror})") from error
+    except duckdb.Error as error:
+        said = " ".join(str(error).split())[:160]  # fits on a line with the folder
+        raise ParquetError(f"{folder}: cannot be written ({said})") from None
+    return tuple(written)
+
+
+def _columns(population: Population) -> dict[str, Any]:
+    """Return one array a column, a row for each value."""
+    sizes = np.diff(population.offsets)
+    total = int(sizes.sum())
+    columns: dict[str, Any] = {
+        name: np.repeat(np.array(list(values), dtype=object), sizes)
+        for name, values in (
+            ("node", population.nodes),
+            ("device", population.devices),
+            ("run", population.runs),
+        )
+    }
+    for name, value in (
+        ("class", population.hardware_class),
+        ("benchmark", population.benchmark),
+        ("metric", population.metric.name),
+        ("unit", population.metric.unit),
+        ("better", population.metric.better),
+        ("component", population.component),
+        ("group", population.group),
+    ):
+        columns[name] = np.full(total, value, dtype=object)
+    # Where in its sample a value stands: rows of a table have no order.
+    columns["number"] = np.arange(total) - np.repeat(population.offsets[:-1], sizes)
+    columns["value"] = population.values[population.offsets[0] : population.offsets[-1]]
+    return columns
+
+
+def _name(population: Population) -> str:
+    key = key_of(population)
+    digest = hashlib.sha256("\0".join(key).encode(errors="replace")).hexdigest()[:_DIGITS]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", population.metric.name)[:_LONGEST].strip(".-")
+    return f"{name or 'metric'}-{digest}.parquet"

@@ -1,0 +1,108 @@
+"""``anubis push``, and the commands that take what was pushed out of the history again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from tests.cli.commands.test_judge_command import fleet, write
+from tests.store.fleet.test_pushing import journal
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTEST_ANUBIS_HISTORY", raising=False)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    """Run a command, and return what it printed, and what it complained of in one line."""
+    assert main(list(words)) == code, capsys.readouterr()
+    out, err = capsys.readouterr()
+    assert err.count("\n") == (code == 2)
+    return out + err
+
+
+def test_a_fleet_is_learned_judged_and_shown_from_its_history(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = fleet(8, 4)
+    write(here / "old.csv", values)
+    text = said(capsys, "push", "old.csv", "--history", "fleet")
+    assert text.splitlines()[-1] == "8 runs filed, 0 known already"
+    said(capsys, "learn", "--history", "fleet", "--error-rate", "none")
+    values["n03", "cuda:1", "rate"] = [0.8 * v for v in values["n03", "cuda:1", "rate"]]
+    write(here / "new.csv", values)
+    said(capsys, "push", "new.csv", "--history", "fleet")  # judged by ./baselines
+    text = said(capsys, "history", "--store", "fleet")
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("n03")] == [
+        "REJECTED"
+    ]
+    assert text.count("ACCEPTED") == 7
+    assert "n03" in said(capsys, "history", "--store", "fleet", "defect", "list")
+    chosen = ("--history", "fleet", "--nodes", "n0[23],n04", "--exclude", "n04")
+    text = said(capsys, "judge", *chosen, "--since", "1h", code=1)
+    assert "1 REJECTED, " in text
+    assert "anubis report --history fleet --nodes n0[23],n04" in text.replace("'", "")
+    said(capsys, "judge", *chosen, "--json", "out.json", code=1)
+    nodes = {one["node"] for one in json.loads((here / "out.json").read_text())["nodes"]}
+    assert nodes == {"n02", "n03"}
+    said(capsys, "judge", "old.csv", "--nodes", "n02", "--class", "unclassified")
+    text = said(capsys, "report", "--history", "fleet", "--node", "n03", "--html", "n03.html")
+    assert "REJECTED" in text
+    assert "cuda:1" in (here / "n03.html").read_text()
+
+
+def test_a_run_is_reported_from_the_history_as_from_its_journal(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for node in ("n1", "n2"):
+        journal(here / node, "r1", node)
+    said(capsys, "push", "n1", "n2", "--history", "fleet")
+    expected = said(capsys, "report", "n1/runs/r1")
+    assert said(capsys, "report", "r1", "--history", "fleet", "--node", "n1") == expected
+    assert "several nodes" in said(capsys, "report", "r1", "--history", "fleet", code=2)
+    assert "no run r9" in said(capsys, "report", "r9", "--history", "fleet", code=2)
+    assert "finding" not in said(capsys, "report", "--history", "fleet", "--nodes", "n*")
+
+
+def test_push_says_what_it_did_and_what_it_could_not(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal(here / ".anubis", "r1")
+    assert "name the history" in said(capsys, "push", code=2)
+    assert "that very store" in said(capsys, "push", "--history", ".anubis", code=2)
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/x"
+    text = said(capsys, "push", "--history", url, code=2)
+    assert "1 file left, kept where they are: push again" in text
+    assert "secret" not in text
+    (here / ".anubis" / "runs" / "gone").mkdir()
+    monkeypatch.setenv("PYTEST_ANUBIS_HISTORY", "fleet")
+    text = said(capsys, "push", "--json", "out.json", code=1)
+    assert "1 run filed, 0 known already, 1 not filed" in text
+    assert json.loads((here / "out.json").read_text())["new"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("judge",), "name runs"),
+        (("judge", "x.csv", "--history", "fleet"), "name runs"),
+        (("learn",), "name tests"),
+        (("learn", "--history", "nowhere"), "no such folder"),
+        (("learn", "tests.py", "--nodes", "n1"), "choose among runs"),
+        (("learn", "--history", ".", "--for", "5m"), "measure here"),
+        (("report", "a", "b", "--history", "."), "name one run"),
+        (("judge", "--history", "."), "no run in any"),
+        (("judge", "--history", ".", "--nodes", "x"), "of the nodes, class and time"),
+    ],
+)
+def test_wrong_use_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reason: str
+) -> None:
+    (here / "tests.py").write_text("")
+    assert reason in said(capsys, *words, code=2)

@@ -1,0 +1,50 @@
+"""Samples become Parquet that DuckDB scans, and that is read back as it was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from pytest_anubis.store.collected_runs import read_runs
+from tests.cli.commands.test_judge_command import fleet, write
+
+duckdb = pytest.importorskip("duckdb")
+
+
+def test_what_is_exported_is_scanned_and_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "runs.csv", fleet(4, 2, metrics=("rate", "odd/name 'x'")))
+    assert main(["push", "runs.csv", "--history", "fleet"]) == 0
+    assert main(["export", "--history", "fleet", "--parquet", "out", "--exclude", "n03"]) == 0
+    assert "written: 2 files with 72 values in out" in capsys.readouterr().out
+    assert main(["export", "runs.csv", "--parquet", "out2", "--exclude", "n03"]) == 0
+    query = (
+        "SELECT node, metric, count(*), max(number) FROM 'out/*.parquet' GROUP BY ALL ORDER BY ALL"
+    )
+    rows = duckdb.connect(":memory:").execute(query).fetchall()
+    assert rows == [
+        (f"n0{n}", metric, 12, 5) for n in range(3) for metric in ("odd/name 'x'", "rate")
+    ]
+    wanted = read_runs([tmp_path / "runs.csv"])
+    for path in sorted(Path("out").iterdir()):
+        assert path.suffix == ".parquet"
+        (found,) = read_runs([path]).populations
+        source = next(one for one in wanted.populations if one.metric == found.metric)
+        kept = source.only([i for i, node in enumerate(source.nodes) if node != "n03"])
+        assert (found.nodes, found.devices, found.runs) == (kept.nodes, kept.devices, kept.runs)
+        assert found.values.tolist() == kept.values.tolist()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "runs.csv", fleet(1, 1))
+    Path("file").write_text("")
+    for words in (["runs.csv", "--parquet", "file"], ["--parquet", "out"]):
+        assert main(["export", *words]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
