@@ -9,15 +9,17 @@ others run on, and each of these is one line. Nothing of the machine's own ssh i
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -192,12 +194,37 @@ def trial(folder: Path, say: Callable[[str], None], *, dying: bool = True) -> li
     return wrong
 
 
+def stay(folder: Path) -> None:
+    """Start the hosts with a toy suite, say what to type, and wait for Ctrl-C."""
+    names = ("n1", "n2", "n3")
+    (folder / "hosts").mkdir()
+    with Hosts(folder / "hosts", names) as hosts:
+        lines = [f"{name} {hosts.address(i)}\n" for i, name in enumerate(names, start=1)]
+        (folder / "hosts.txt").write_text("".join(lines))
+        write_fleet(folder / "work", {"n1": HEALTHY, "n2": SLOW, "n3": HEALTHY})
+        print(f"export PYTHONPATH={ROOT}")
+        print(
+            f"anubis fleet run --hosts {folder}/hosts.txt --ssh-config {folder}/hosts/ssh_config "
+            f"--chdir {folder}/work --python {sys.executable} -- test_suite.py"
+        )
+        print("hosts n1, n2, n3 are up; Ctrl-C ends them", flush=True)
+        with suppress(KeyboardInterrupt):
+            signal.pause()
+
+
 def main() -> int:
     """Try it in a temporary folder; 0 if all is as it must be."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--stay", action="store_true", help="only start the hosts, until Ctrl-C")
+    options = parser.parse_args()
     if why := missing():
         print(f"not tried: {why}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is put away then, too
     with tempfile.TemporaryDirectory(prefix="anubis-ssh-") as name:
+        if options.stay:
+            stay(Path(name))
+            return 0
         wrong = trial(Path(name), print)
     print(f"{len(wrong)} wrong" if wrong else "all as it must be")
     return 1 if wrong else 0
