@@ -95,10 +95,14 @@ def _anubis_marks(module: ModuleType, function: FunctionType) -> Iterator[dict[s
         if mark.name == "anubis":
             yield dict(mark.kwargs)
         if mark.name == "parametrize":
-            for case in mark.args[1]:
-                for one in getattr(case, "marks", ()):
-                    if getattr(one, "name", "") == "anubis":
-                        yield {"of_parameter": True, **one.kwargs}
+            cases = [_of_case(case) for case in mark.args[1]]
+            yield from ({"of_parameter": True, **case} for case in cases if any(cases))
+
+
+def _of_case(case: Any) -> dict[str, Any]:
+    """Return the keys of the ``anubis`` marks of one parameter."""
+    marks = [one.mark for one in getattr(case, "marks", ()) if hasattr(one, "mark")]
+    return {key: mark.kwargs[key] for mark in marks if mark.name == "anubis" for key in mark.kwargs}
 
 
 def _benchmark(
@@ -113,20 +117,27 @@ def _benchmark(
     for mark in marks:
         if mark not in of_parameters:
             own |= mark
-    profiles = {p for mark in of_parameters for p in mark.get("profiles", ())}
+    profiles = {p for mark in of_parameters or (own,) for p in _profiles(own | mark)}
     costs = [_cost(mark["cost"]) for mark in of_parameters if "cost" in mark]
     bodies = list(_with_helpers(module, function))
     return Benchmark(
         name=node,
         component=own.get("component", ""),
         scope=own.get("scope", "node"),
-        profiles=tuple(p for p in PROFILES if p in (profiles or own.get("profiles") or PROFILES)),
+        profiles=tuple(p for p in PROFILES if p in profiles),
         cost=" to ".join(dict.fromkeys((costs[0], costs[-1])))
         if costs
         else _cost(own.get("cost", "")),
         metrics=_metrics(own.get("metrics", ()), bodies, module, units),
         parameters="; ".join(_parameters(bodies, module)),
     )
+
+
+def _profiles(keys: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the profiles that a mark names, for any kind of device; all where it names none."""
+    named = keys.get("profiles", ())
+    of_kinds = named.values() if isinstance(named, dict) else (named,)
+    return tuple(p for one in of_kinds for p in one) or PROFILES
 
 
 def _cost(cost: Any) -> str:
@@ -345,9 +356,15 @@ What changes with the profile is named as the module names it: bytes, seconds or
 Four probes are asked of the set, and each benchmark must pass those that apply to it:
 
 - **work**: given twice the work, it reports the same rate, or twice the time; what it counts is what is done.
-- **link**: behind a link of a hidden rate (a network's, which can be shaped) it reports that rate.
-- **core**: with one core busy elsewhere, the run says so and rejects nobody, or the value shows it.
+- **link**: behind a link of a hidden rate it reports that rate; asked of what crosses a network, which can be
+  shaped. Links between cards cannot: there one pair is held against its neighbours.
+- **core**: with one core busy elsewhere, the run says so and rejects nobody, or the value shows it; asked of
+  all that the host computes or times. What a card times by its own clock does not see the host's cores, and
+  bits do not hang on time.
 - **bit**: one bit flipped in what it computes, moves or stores makes it fail.
+
+`benchmarks/faults.py` plays a core that is busy, one that is half taken, a link at .5 and .9 of its rate, and
+flipped bits.
 """
 
 

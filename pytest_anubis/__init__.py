@@ -16,7 +16,13 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
 )
-from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture, PairFixture
+from pytest_anubis.fixture_types import (
+    DeviceFixture,
+    MetricFixture,
+    NodeFixture,
+    PairFixture,
+    PairsFixture,
+)
 
 __version__ = "0.2.0"
 
@@ -31,6 +37,7 @@ __all__ = [
     "NodeVerdict",
     "Outcome",
     "PairFixture",
+    "PairsFixture",
     "Reason",
     "Reference",
     "__version__",

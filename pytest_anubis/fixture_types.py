@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pytest_anubis.core.metric import Direction
@@ -150,6 +150,37 @@ class PairFixture(Protocol):
 
     def synchronize(self) -> None:
         """Wait for everything queued on either."""
+        ...
+
+
+class PairsFixture(Protocol):
+    """The fixture ``anubis_pairs``: hosts, pair by pair."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the hosts are called, by number."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many hosts there are."""
+        ...
+
+    def measure(
+        self,
+        name: str = "pair_rate",
+        *,
+        rounds: Sequence[tuple[tuple[int, int], ...]] | None = None,
+        hops: Sequence[Sequence[int]] | None = None,
+        good: Sequence[int] = (),
+        seconds: float = 0.1,
+        repeats: int = 3,
+    ) -> tuple[str, ...]:
+        """Measure the pairs of a plan and record the rate of every way; return who is to blame for slow ones.
+
+        `rounds` are sets of pairs, by default every pair once, or with `good` (hosts known to be good) the
+        quick scan; `hops` are the hosts' distances in links. A transfer takes about `seconds`, the plan is
+        run `repeats` times.
+        """
         ...
 
 

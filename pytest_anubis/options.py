@@ -80,7 +80,8 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-baseline",
         metavar="PATH",
         default=DEFAULT_BASELINES,
-        help="Folder of learned baselines, or one baseline file",
+        help="Folder of learned baselines, or one baseline file; PATH@sha256:DIGEST insists on the digest of "
+        "the file, or of the folder's SHA256SUMS",
     ),
     Option(
         flag="--anubis-store",

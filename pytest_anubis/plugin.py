@@ -22,9 +22,17 @@ from pytest_anubis.session.measuring.fixtures import (
     anubis_node,
     anubis_pair,
 )
+from pytest_anubis.session.pairing.pair_fixtures import anubis_hosts, anubis_pairs
 from pytest_anubis.settings import add_options, resolve
 
-__all__ = ["anubis_device", "anubis_metric", "anubis_node", "anubis_pair"]
+__all__ = [
+    "anubis_device",
+    "anubis_hosts",
+    "anubis_metric",
+    "anubis_node",
+    "anubis_pair",
+    "anubis_pairs",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
+from pytest_anubis.durations import seconds
 from pytest_anubis.options import (
     DEFAULT_BASELINES,
     ENV_HISTORY,
@@ -43,9 +44,6 @@ __all__ = [
 
 Selection = Literal["", "risk", "budget", "cost", "all"]
 
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -57,6 +55,7 @@ class Settings:
         brief: Measure for a moment only: one of many short runs to learn from.
         profile: Sizes and durations of the benchmarks.
         baselines: Folder of baseline files, or one baseline file.
+        baseline_pin: Digest that they must have; empty for any.
         store: Folder of runs, and of the history unless that is elsewhere.
         history: Folder or database URL of the history; empty: the store.
         node: Name of this node; empty: what the platform calls it.
@@ -95,6 +94,7 @@ class Settings:
     brief: bool = False
     profile: Profile = "smoke"
     baselines: Path = Path("baselines")
+    baseline_pin: str = ""
     store: Path = Path(".anubis")
     history: str = field(default="", repr=False)  # may hold a password
     node: str = ""
@@ -140,22 +140,6 @@ def without_password(settings: Settings) -> Settings:
     return replace(settings, history=shown_place(settings.history))
 
 
-def seconds(text: str | float) -> float:
-    """Turn ``20s``, ``2m``, ``1.5h``, ``500ms`` or a plain number of seconds into seconds.
-
-    Raises:
-        ValueError: The text is not a duration; the message shows the valid forms.
-    """
-    found = -1.0
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        found = float(text)
-    elif match := _TIME.fullmatch(str(text).strip()):
-        found = float(match[1]) * _SECONDS[match[2]]
-    if not 0 <= found < float("inf"):
-        raise ValueError(f"{str(text)[:40]!r} is not a duration; write 500ms, 20s, 2m or 1.5h")
-    return found
-
-
 def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> Settings:
     """Resolve all settings once.
 
@@ -170,12 +154,14 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
     _refuse_old_names(config)
     raw = {option.dest: _raw(config, option, environ) for option in OPTIONS}
     base = config.rootpath
+    place, pin = _pinned(raw["anubis_baseline"])
     return Settings(
         active=bool(raw["anubis"]),
         mode=raw["anubis_mode"],
         brief=raw["anubis_brief"],
         profile=raw["anubis_profile"],
-        baselines=base / raw["anubis_baseline"],
+        baselines=base / place,
+        baseline_pin=pin,
         store=base / raw["anubis_store"],
         history=_history(raw["anubis_history"], base),
         node=raw["anubis_node"],
@@ -205,6 +191,17 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, str(text or "").split(","))))
+
+
+def _pinned(text: str) -> tuple[str, str]:
+    """Return a place and the digest behind ``@sha256:``; a name without that is the place itself."""
+    place, mark, pin = text.partition("@sha256:")
+    if mark and re.fullmatch(r"[0-9a-fA-F]{64}", pin) is None:
+        raise pytest.UsageError(
+            f"--anubis-baseline {text[:80]!r}: write the 64 hexadecimal digits that sha256sum prints behind "
+            "@sha256:"
+        )
+    return place, pin.lower()
 
 
 def _refuse_old_names(config: pytest.Config) -> None:

@@ -64,6 +64,7 @@ from pytest_anubis.session.selecting.pruning import Pruning, stands_down
 from pytest_anubis.session.selecting.run_choice import Selection, read_choice_inputs
 from pytest_anubis.settings import DEFAULT_BASELINES, Settings
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
+from pytest_anubis.store.baselines.pinned_files import verified
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today
 
 if TYPE_CHECKING:
@@ -201,8 +202,9 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
     split = [name for name in settings.split if name not in attributes | added]
     added |= split_by(split, node_facts(inventory))
     key = extended_key(attributes, added)
-    baseline, note = None, ""
+    baseline, note, source = None, "", ""
     if settings.mode == "judge":
+        source = _source(settings)
         baseline, note = find(settings, key)
         other = ALONE if lanes == SIDE_BY_SIDE else SIDE_BY_SIDE
         if baseline is None and attributes.get("lanes"):
@@ -220,6 +222,7 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         hidden=usable.notes,
         refused=usable.refused,
         baseline=baseline,
+        baseline_source=source,
         baseline_note=note,
         waivers=tuple(one for one in _waivers(settings) if concerns(one, node)),
     )
@@ -301,6 +304,14 @@ def note_of_way(settings: Settings, other: str) -> str:
         f"and here they are measured {here}; {ways[learned]}, or learn this way with 'anubis learn suites/"
         f"{more}'"
     )
+
+
+def _source(settings: Settings) -> str:
+    """Check baselines and certificates by the digests that are named for them, before any is used."""
+    try:
+        return verified(settings.baselines, settings.baseline_pin)
+    except BaselineError as error:
+        raise pytest.UsageError(f"--anubis-baseline: {error}") from error
 
 
 def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:

@@ -7,9 +7,11 @@ import fcntl
 import importlib
 import os
 import pkgutil
+import signal
 import sqlite3
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
 import pytest_anubis
+from tests import forked
 from tests.postgres import postgres_url as postgres_url
 from tests.quiet import OPTIONS
 
@@ -36,6 +39,10 @@ for _name in list(os.environ):
     ):
         del os.environ[_name]
 sys.dont_write_bytecode = False
+
+# Whoever starts these tests in the background has made them and their children deaf to SIGINT.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Other processes find this project, its tests included, wherever they start.
 os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -57,6 +64,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="mutated files that tests/fuzz feeds to the readers, in all (default: 140)",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
+    """Have the servers that processes are forked from, here or where this worker was started."""
+    if forked.FOLDER not in os.environ:
+        stack = contextlib.ExitStack()
+        stack.enter_context(forked.servers())
+        session.config.add_cleanup(stack.close)
+    return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -110,6 +127,25 @@ def loaded_once() -> None:
 def pytester(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, loaded_once: None
 ) -> pytest.Pytester:
-    """Pytest's own, whose runs leave out what they do not need and take this machine to be quiet."""
+    """Pytest's own, whose runs leave out what they do not need and take this machine to be quiet.
+
+    Processes of its that run pytest are forked from one that has loaded it (`tests.forked`).
+    """
     monkeypatch.setenv("PYTEST_ADDOPTS", OPTIONS)
+    start = pytester.popen
+
+    def popen(command: Sequence[Any], stdin: Any = None, **options: Any) -> Any:
+        paths = [str(Path.cwd()), os.environ["PYTHONPATH"]]  # as pytester itself has it
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        if not forked.can_be_forked(command, environment):
+            return start(command, stdin=stdin, **options)
+        return forked.Forked(command, env=environment, stdin=subprocess.DEVNULL, **options)
+
+    monkeypatch.setattr(pytester, "popen", popen)
     return pytester
+
+
+@pytest.fixture
+def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the processes of pytest, ``anubis`` and benchmarks that this process would start."""
+    monkeypatch.setattr(subprocess, "Popen", forked.Quick)

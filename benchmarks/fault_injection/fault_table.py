@@ -43,6 +43,7 @@ SLOWDOWNS = {
     "nothing": Slowdown(
         nullcontext, (), ("gemm", "triad", "dispatch", "disk write", "tcp", "link", "all-reduce")
     ),
+    "a busy core": Slowdown(slowdowns.busy_core, ("gemm", "training"), ("disk write", "link")),
     "a core at half its quota": Slowdown(
         slowdowns.half_a_core, ("gemm", "training"), ("disk write", "link")
     ),

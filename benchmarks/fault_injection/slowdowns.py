@@ -44,6 +44,20 @@ def half_a_core() -> Iterator[None]:
 
 
 @contextmanager
+def busy_core() -> Iterator[None]:
+    """Let another process, as important as ours, compute on the last CPU all the time."""
+    last = max(os.sched_getaffinity(0))
+
+    def spin() -> None:
+        os.sched_setaffinity(0, {last})
+        while True:
+            pass
+
+    with _beside(spin):
+        yield
+
+
+@contextmanager
 def memory_neighbour() -> Iterator[None]:
     """Let another process copy memory all the time, on the last CPU."""
     last = max(os.sched_getaffinity(0))

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from peer_pair import NotHere, Pair, rate
 from peer_programs import disk, link, tcp
+from peer_tools import stress_ng, sysbench, timers
 
 SOURCE = Path(__file__).with_name("peers.c")
 THREADS = len(os.sched_getaffinity(0))
@@ -41,7 +42,8 @@ def main(about: str) -> int:
         f"{THREADS} threads, {arguments.rounds} rounds in turns; ratio = ours / theirs, of rounds"
     )
     print(
-        f"{'quantity':<34}{'beside':<28}{'ours':>12}{'theirs':>12}{'median':>9}{'quartiles':>16}  wanted"
+        f"{'quantity':<34}{'beside':<28}{'ours':>12}{'theirs':>12}{'median':>9}{'quartiles':>18}"
+        f"{'spread of ours':>16}{'of theirs':>11}  wanted"
     )
     missed = 0
     for kind in arguments.only:
@@ -52,7 +54,10 @@ def main(about: str) -> int:
                 print(f"{kind:<34}not compared: {reason}")
                 continue
             for pair in pairs:
-                missed += not show(pair, arguments.rounds)
+                try:
+                    missed += not show(pair, arguments.rounds)
+                except NotHere as reason:
+                    print(f"{pair.name:<34}{pair.peer} not compared: {reason}")
     return int(missed > 0)
 
 
@@ -69,12 +74,24 @@ def show(pair: Pair, rounds: int) -> bool:
     low, middle, high = statistics.quantiles(ratios, n=4)
     held = bool(pair.low <= middle <= pair.high)
     wanted = f">= {pair.low:g}" if pair.high == float("inf") else f"{pair.low:g} to {pair.high:g}"
+    wanted = wanted if pair.low else "-"
+    own, other = spread(ours), spread(theirs)
+    ratio = (
+        f"{middle:>9.3g}{f'{low:.3g} to {high:.3g}':>18}" if pair.alike else f"{'-':>9}{'-':>18}"
+    )
     print(
         f"{pair.name:<34}{pair.peer:<28}{statistics.median(ours):>12.4g}{statistics.median(theirs):>12.4g}"
-        f"{middle:>9.3f}{f'{low:.3f} to {high:.3f}':>16}  {wanted}{'' if held else '  MISSED'}",
+        f"{ratio}{own:>16.1%}{other:>11.1%}"
+        f"  {wanted}{'' if held else '  MISSED'}",
         flush=True,
     )
     return held
+
+
+def spread(values: list[float]) -> float:
+    """Return the distance between the quartiles over the median."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return (high - low) / middle
 
 
 @contextmanager
@@ -221,4 +238,7 @@ class Pointers:
         return float(self._peers.chase(ctypes.c_size_t(self._loads)))
 
 
-KINDS = {"triad": triad, "gemm": gemm, "latency": latency, "disk": disk, "tcp": tcp, "link": link}
+KINDS = {
+    "triad": triad, "gemm": gemm, "latency": latency, "disk": disk, "tcp": tcp, "link": link,
+    "timers": timers, "sysbench": sysbench, "stress-ng": stress_ng,
+}  # fmt: skip

@@ -20,16 +20,18 @@ class Pair:
         peer: What it is held against.
         ours: Returns our value of one turn, larger is better unless the ratio is to be near one.
         theirs: Returns theirs.
-        low: Least median ratio that is wanted.
+        low: Least median ratio that is wanted; 0 where none is.
         high: Largest one.
+        alike: The two count the same; else their ratio says nothing.
     """
 
     name: str
     peer: str
     ours: Take
     theirs: Take
-    low: float
+    low: float = 0.0
     high: float = float("inf")
+    alike: bool = True
 
 
 class NotHere(RuntimeError):

@@ -7,11 +7,17 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.hardware.cgroup import usable_threads
 from pytest_anubis.hardware.numa import cores_of
 from pytest_anubis.hardware.text_files import Files
 
 if TYPE_CHECKING:
     import torch
+
+
+def usable_cores() -> int:
+    """Return how many CPUs this process may use: ``anubis_node.cores`` for fixtures of wider scopes."""
+    return usable_threads()
 
 
 def checking_device(device: torch.device) -> torch.device:
@@ -39,6 +45,20 @@ def physical_cores(
     return max(1, min(usable, len(cores_of(Files(root), numbers))))
 
 
+def slot_of(card: Any) -> str:
+    """Return a card's PCI address, such as ``0000:1b:00.0``, as the inventory has it; empty if not known.
+
+    Args:
+        card: What torch tells of it (``torch.cuda.get_device_properties``); before 2.6 not its slot.
+    """
+    slot = [getattr(card, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    numbers = [one for one in slot if isinstance(one, int)]
+    if len(numbers) < len(slot):
+        return ""
+    domain, bus, device = numbers
+    return f"{domain:04x}:{bus:02x}:{device:02x}.0"
+
+
 def cpus_near(card: Any, root: Path = Path("/")) -> set[int]:
     """Return the CPUs of a card's NUMA node; empty where nobody says.
 
@@ -46,12 +66,9 @@ def cpus_near(card: Any, root: Path = Path("/")) -> set[int]:
         card: What torch tells of it (``torch.cuda.get_device_properties``); before 2.6 not its slot.
         root: Where ``sys`` lies.
     """
-    slot = [getattr(card, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
-    numbers = [one for one in slot if isinstance(one, int)]
-    if len(numbers) < len(slot):
+    address = slot_of(card)
+    if not address:
         return set()
-    domain, bus, device = numbers
-    address = f"{domain:04x}:{bus:02x}:{device:02x}.0"
     try:
         text = (root / "sys/bus/pci/devices" / address / "local_cpulist").read_text()
         ranges = [part.split("-") for part in text.strip().split(",") if part]

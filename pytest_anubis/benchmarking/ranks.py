@@ -7,16 +7,19 @@ module ends in `serve`.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_anubis.benchmarking.children import Child, Group, Handler, Message, answer
+from pytest_anubis.benchmarking.children import Child, ChildError, Group, Handler, Message, answer
 from pytest_anubis.benchmarking.placement import stay_near
 
 if TYPE_CHECKING:
     import torch
+
+R = TypeVar("R", bound="Ranks")
 
 START = 120.0
 """Seconds that the ranks have to import torch and find each other."""
@@ -47,6 +50,7 @@ class Ranks(Group):
 
     Attributes:
         world: How many ranks there are.
+        failed: A request to all has failed, so that nobody knows what they still wait for.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Ranks(Group):
     ) -> None:
         super().__init__(timeout=ROUND, settle=SETTLE)
         self.world = world
+        self.failed = False
         with self._starting():
             folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="anubis-ranks-"))
             store = str(Path(folder) / "store")
@@ -86,6 +91,49 @@ class Ranks(Group):
             ChildError: A rank failed or took too long.
         """
         self.ask_all("join", timeout=START)
+
+    def rest(self) -> None:
+        """Let all ranks give back their memory: others measure before they are asked again.
+
+        Needs a handler ``rest``.
+
+        Raises:
+            ChildError: A rank failed or took too long.
+        """
+        self.ask_all("rest", timeout=START)
+
+    def ask_all(
+        self, do: str, *, timeout: float | None = None, **arguments: object
+    ) -> list[Message]:
+        """Ask all ranks the same (`Group.ask_all`); whether that ever failed is remembered."""
+        try:
+            return super().ask_all(do, timeout=timeout, **arguments)
+        except ChildError:
+            self.failed = True
+            raise
+
+
+@contextmanager
+def sharing(shared: R, start: Callable[[], R]) -> Iterator[R]:
+    """Give ranks that several tests share; some of this test's own where a request to those has failed.
+
+    To start ranks takes longer than many a test measures: each of them loads torch and finds the others.
+
+    Args:
+        shared: Started by a fixture of a wider scope; they rest when the block has ended.
+        start: Starts ranks of the same kind.
+
+    Raises:
+        ChildError: The test's own failed or took too long.
+    """
+    if shared.failed or any(rank.gone or rank.late for rank in shared.processes):
+        with start() as own:
+            own.join()
+            yield own
+        return
+    yield shared
+    with suppress(ChildError):  # the next test starts its own
+        shared.rest()
 
 
 def serve(

@@ -40,8 +40,8 @@ QUEUE = 64 << 20
 """Bytes that may wait in the shaper's queue: more than TCP ever has under way, so that nothing is dropped.
 With a queue of 50 ms TCP lost packets and reached a half of the rate."""
 
-_NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-(\d+)-(\d+)-([ab])")
-"""Namespace of process ids, process id, its start, number of the link, end."""
+_NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-(\d+)-(\d+)-(a|b|hub|h\d+)")
+"""Namespace of process ids, process id, its start, number of the link, its end, or a simulated host."""
 _SECONDS = 20.0
 """What one call of ``ip`` or ``tc`` may take: they take milliseconds."""
 
@@ -70,15 +70,12 @@ class ShapedLink:
     addresses = ADDRESSES
 
     def __init__(self, rate: float | None, *, back: float | None = None) -> None:
-        global _made
         if os.geteuid() != 0:
             raise NotPossible("network namespaces need root")
-        self._ip, self._tc = _trusted("ip"), _trusted("tc")
+        self._ip, self._tc = trusted("ip"), trusted("tc")
         sweep(self._ip)
-        _made += 1
-        pid = os.getpid()
-        who = f"{_namespace()}-{pid}-{_started(pid)}"
-        self.names = tuple(f"{PREFIX}{who}-{_made}-{end}" for end in "ab")
+        common = new_name()
+        self.names = tuple(f"{common}-{end}" for end in "ab")
         try:
             self._make()
             self.shape(rate, back=back)
@@ -106,11 +103,9 @@ class ShapedLink:
         for name, one in zip(self.names, (rate, rate if back is None else back), strict=True):
             tc = [self._tc, "-n", name, "qdisc"]
             if one is None:
-                _run([*tc, "del", "dev", INTERFACE, "root"], may_fail=True)
+                run([*tc, "del", "dev", INTERFACE, "root"], may_fail=True)
                 continue
-            burst = max(LEAST_BURST, int(one * BURST_SECONDS))
-            shaper = ["tbf", "rate", f"{int(one * 8)}bit", "burst", f"{burst}b"]
-            _run([*tc, "replace", "dev", INTERFACE, "root", *shaper, "limit", f"{QUEUE}b"])
+            run([*tc, "replace", "dev", INTERFACE, "root", *shaper(one).split()])
 
     def command(self, end: int, argv: Sequence[str] = ()) -> list[str]:
         """Return the arguments that run a program at one end, 0 or 1; without one what stands before it.
@@ -123,18 +118,32 @@ class ShapedLink:
         """Remove both ends; what still runs there loses its network."""
         with ExitStack() as stack:  # the one also when an interrupt arrives while the other goes
             for name in self.names:
-                stack.callback(_run, [self._ip, "netns", "del", name], may_fail=True)
+                stack.callback(run, [self._ip, "netns", "del", name], may_fail=True)
 
     def _make(self) -> None:
         first, second = self.names
         for name in self.names:
-            _run([self._ip, "netns", "add", name])
+            run([self._ip, "netns", "add", name])
         peer = ["peer", "name", INTERFACE, "netns", second]
-        _run([self._ip, "-n", first, "link", "add", INTERFACE, "type", "veth", *peer])
+        run([self._ip, "-n", first, "link", "add", INTERFACE, "type", "veth", *peer])
         for name, address in zip(self.names, self.addresses, strict=True):
-            _run([self._ip, "-n", name, "addr", "add", f"{address}/30", "dev", INTERFACE])
-            _run([self._ip, "-n", name, "link", "set", "lo", "up"])
-            _run([self._ip, "-n", name, "link", "set", INTERFACE, "up"])
+            run([self._ip, "-n", name, "addr", "add", f"{address}/30", "dev", INTERFACE])
+            run([self._ip, "-n", name, "link", "set", "lo", "up"])
+            run([self._ip, "-n", name, "link", "set", INTERFACE, "up"])
+
+
+def new_name() -> str:
+    """Return how the namespaces of one more link begin: by the process that makes it, and when it began."""
+    global _made
+    _made += 1
+    pid = os.getpid()
+    return f"{PREFIX}{_namespace()}-{pid}-{_started(pid)}-{_made}"
+
+
+def shaper(rate: float, least: int = LEAST_BURST) -> str:
+    """Return the words of ``tc`` for a rate in bytes a second, headers included."""
+    burst = max(least, int(rate * BURST_SECONDS))
+    return f"tbf rate {int(rate * 8)}bit burst {burst}b limit {QUEUE}b"
 
 
 def sweep(ip: str = "") -> None:
@@ -155,10 +164,10 @@ def sweep(ip: str = "") -> None:
         match = _NAME.fullmatch(name)
         # Of processes that another container counts nothing is known here.
         if match and match[1] == here and _started(int(match[2])) != match[3]:
-            _run([ip or _trusted("ip"), "netns", "del", name], may_fail=True)
+            run([ip or trusted("ip"), "netns", "del", name], may_fail=True)
 
 
-def _trusted(tool: str) -> str:
+def trusted(tool: str) -> str:
     """Return the path of a program that root may run."""
     found = shutil.which(tool)
     if found is None:
@@ -188,15 +197,20 @@ def _started(pid: int) -> str:
         return ""
 
 
-def _run(argv: list[str], *, may_fail: bool = False) -> None:
+def run(
+    argv: list[str], *, given: str = "", may_fail: bool = False, seconds: float = _SECONDS
+) -> None:
+    """Run ``ip`` or ``tc``, with what it is to read.
+
+    Raises:
+        NotPossible: It failed or did not end; not with `may_fail`.
+    """
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_SECONDS
-        )
+        done = subprocess.run(argv, capture_output=True, text=True, input=given, timeout=seconds)
         said = " ".join(done.stderr.split()) or f"status {done.returncode}"
         failed = done.returncode != 0
     except subprocess.TimeoutExpired:
-        failed, said = True, f"did not end within {_SECONDS:g} s"
+        failed, said = True, f"did not end within {seconds:g} s"
     except OSError as error:
         failed, said = True, error.strerror or str(error)
     if failed and not may_fail:

@@ -102,12 +102,18 @@ def share_of_memory(device: torch.device, share: float) -> int:
     return int(min(share * total, FREE_SHARE * free))
 
 
-def _given_back(device: torch.device) -> int:
-    """Give back what torch keeps of an accelerator's memory in this process; return the bytes free then."""
+def give_back(device: torch.device) -> None:
+    """Give back what torch keeps of an accelerator's memory for later; on a CPU it keeps none."""
     import torch
 
     gc.collect()  # what only a circle of objects still holds
-    getattr(torch, device.type).empty_cache()
+    if device.type != "cpu":
+        getattr(torch, device.type).empty_cache()
+
+
+def _given_back(device: torch.device) -> int:
+    """Give back what torch keeps of an accelerator's memory in this process; return the bytes free then."""
+    give_back(device)
     known = memory_of(device)
     return known[0] if known else 0
 

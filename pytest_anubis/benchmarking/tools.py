@@ -158,6 +158,9 @@ def find_tool(*names: str, hint: str, variable: str = "") -> str:
     if found is None:
         pytest.skip(f"{NOT_INSTALLED}{names[0]} ({hint}; or give its path as {variable})")
     refusal = refusal_of(Path(found))
+    if refusal and given:
+        mend = f"{variable} names it: give the path of another, or unset it"
+        pytest.skip(f"{names[0]} is not run: {refusal}; {mend} ({hint})")
     if refusal:
         pytest.skip(f"{names[0]} is not run: {refusal}")
     return found

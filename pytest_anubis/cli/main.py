@@ -28,10 +28,18 @@ COMMANDS = {
     "baseline": "list, show, compare, promote, expire or backtest baselines",
     "import": "turn results of other tools into runs",
     "suites": "copy the benchmark set that came with this package, to run it or to change it",
+    "fleet": "run the tests on many hosts, and say what came of it for the whole fleet",
+    "health": "say at once, from its last verdict, whether this node is fit",
     "doctor": "show this machine's inventory and what is missing to validate it",
 }
 
-SHELVES = {"push": "storing.", "export": "storing.", "suites": "starting."}
+SHELVES = {
+    "push": "storing.",
+    "export": "storing.",
+    "suites": "starting.",
+    "fleet": "fleet.",
+    "health": "fleet.",
+}
 """Command -> the shelf of its module below ``cli/commands``, where it has one."""
 
 UNREAD = 141

@@ -14,8 +14,30 @@ PURPOSES: tuple[str, ...] = get_args(Purpose)
 NOT_INSTALLED = "not installed: "
 """How the reason of a skip begins where a tool is missing, before its name: many are told in one line."""
 
+LOOKS_SPENT = "the time of this run for looking closer was spent on other metrics"
+"""Said as a disturbance of a measurement whose call was close and which could not be looked at to the end."""
+
 TOOL_PROPERTY = "anubis_tool"
 """Name of the test's properties (pytest's ``record_property``) that say which tools it ran, with version."""
+
+
+SET = "suites"
+"""The folder and package of the benchmark set that comes with this project."""
+
+
+def portable_id(test: str, module: str) -> str:
+    """Return a node id that does not depend on where pytest was started, for tests of the benchmark set.
+
+    pytest names a file from its root folder, from a folder that was given, or not at all (``--pyargs``).
+
+    Args:
+        test: The node id.
+        module: Full name of its module.
+    """
+    if not module.startswith(f"{SET}."):
+        return test
+    _, separator, rest = test.partition("::")
+    return f"{module.replace('.', '/')}.py{separator}{rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -94,6 +95,11 @@ def threads_within(cpus: int, quota: float | None) -> int:
         quota: Limit of its CPU time in CPUs, None without one.
     """
     return cpus if quota is None else max(1, min(cpus, int(quota)))
+
+
+def usable_threads() -> int:
+    """Return how many CPUs this process may use, those of its control group's quota at most."""
+    return threads_within(len(os.sched_getaffinity(0)), own_quota(Files(), os.environ))
 
 
 def own_quota(files: Files, environ: Mapping[str, str]) -> float | None:

@@ -45,6 +45,7 @@ class RunContext:
             controller, so that a neighbouring worker is not taken for a stranger.
         done: Node ids of tests that ended in the earlier part of a run that is resumed.
         waivers: The failures that somebody answers for; those of other nodes are left out.
+        baseline_source: What was checked of where the baseline is from; empty if nothing was.
         baseline_note: Why there is no baseline and what to do next, one sentence; empty if there is one.
     """
 
@@ -59,6 +60,7 @@ class RunContext:
     hidden: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     baseline: Baseline | None = None
+    baseline_source: str = ""
     baseline_note: str = ""
     root_pid: int | None = None
     done: tuple[str, ...] = ()

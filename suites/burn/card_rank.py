@@ -11,7 +11,7 @@ import torch
 from pytest_anubis.benchmarking.children import Handler, Message
 from pytest_anubis.benchmarking.precision import single_precision
 from pytest_anubis.benchmarking.ranks import serve
-from pytest_anubis.benchmarking.sizes import fitting
+from pytest_anubis.benchmarking.sizes import fitting, give_back
 from suites.burn.burner import BATCH, Burner
 from suites.burn.sensors import Watch
 from suites.burn.traffic import Traffic
@@ -50,6 +50,12 @@ class CardRank:
         )
         self._burner = Burner(self._product, self._synchronize)
         return {"size": size, "seconds": self._burner.seconds}
+
+    def rest(self, _request: Message) -> Message:
+        """Give back all memory."""
+        self._traffic = self._burner = self._product = None
+        give_back(self._device)
+        return {}
 
     def load(self, request: Message) -> Message:
         """Load the card for ``seconds`` from ``begin`` on; answer what it did and what its sensors told."""
@@ -108,7 +114,7 @@ def main(*arguments: str, product: Callable[[int], Multiply | None] = lambda _: 
         number: int, world: int, device: torch.device, _own: Sequence[str]
     ) -> Mapping[str, Handler]:
         rank = CardRank(number, world, device, product(number))
-        names = ("prepare", "load", "steps", "together", "check")
+        names = ("prepare", "rest", "load", "steps", "together", "check")
         return {name: getattr(rank, name) for name in names}
 
     with single_precision(), whole_sums():

@@ -1,8 +1,9 @@
-"""The group of ranks that the benchmarks of collectives share in form."""
+"""The group of ranks that the benchmarks of collectives share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,15 +14,32 @@ if TYPE_CHECKING:
     from suites.collective.group import RankGroup
 
 
-@pytest.fixture
-def ranks(anubis_node: NodeFixture) -> Iterator[RankGroup]:
-    """Ranks that are connected, and live until the test is torn down."""
+@pytest.fixture(scope="package")
+def shared_ranks() -> Iterator[RankGroup]:
+    """Ranks that live until the last test of this folder; where they do not connect, each test says why."""
     import torch
 
+    from pytest_anubis.benchmarking.children import ChildError
+    from pytest_anubis.benchmarking.placement import usable_cores
     from suites.collective.group import RankGroup
+
+    with RankGroup(torch.cuda.device_count(), usable_cores()) as group:
+        with suppress(ChildError):
+            group.join()
+        yield group
+
+
+@pytest.fixture
+def ranks(request: pytest.FixtureRequest, anubis_node: NodeFixture) -> Iterator[RankGroup]:
+    """Ranks that are connected, with nothing in their memory; after a failure fresh ones."""
+    import torch
 
     if not torch.distributed.is_available():
         pytest.skip("not applicable: this build of torch has no distributed package")
-    with RankGroup(torch.cuda.device_count(), anubis_node.cores) as group:
-        group.join()
+    from pytest_anubis.benchmarking.ranks import sharing
+    from suites.collective.group import RankGroup
+
+    shared = request.getfixturevalue("shared_ranks")
+    cards = torch.cuda.device_count()
+    with sharing(shared, lambda: RankGroup(cards, anubis_node.cores)) as group:
         yield group

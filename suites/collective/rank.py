@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from pytest_anubis.benchmarking.children import Handler, Message
 from pytest_anubis.benchmarking.ranks import serve
-from pytest_anubis.benchmarking.sizes import fitting
+from pytest_anubis.benchmarking.sizes import fitting, give_back
 from suites.collective.operations import Exchange, Perform, perform
 from suites.compute.kernels import Gemm
 
@@ -73,6 +73,13 @@ class Rank:
         self._gemm = None
         if self._products:
             self._gemm = Gemm(request["size"], request["dtype"], self._device)
+        return {}
+
+    def rest(self, _request: Message) -> Message:
+        """Give back all memory."""
+        self._buffer = self._ramp = torch.empty(0)
+        self._gemm = self._exchange = None
+        give_back(self._device)
         return {}
 
     def reduce(self, request: Message) -> Message:
@@ -186,7 +193,7 @@ def main(*arguments: str, reduce: Reduce = all_reduce, perform: Perform = perfor
     ) -> Mapping[str, Handler]:
         rank = Rank(number, world, device, reduce, perform)
         calls = (
-            *("fit", "prepare", "reduce", "overlap", "check"),
+            *("fit", "prepare", "rest", "reduce", "overlap", "check"),
             *("prepare_exchange", "exchange", "check_exchange"),
         )
         return {name: getattr(rank, name) for name in calls}

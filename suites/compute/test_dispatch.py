@@ -7,6 +7,7 @@ import pytest
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
 from pytest_anubis.benchmarking.applicability import compute_mode
 from pytest_anubis.benchmarking.capture import graph_of
+from pytest_anubis.benchmarking.placement import slot_of
 
 LAUNCHES = 10_000
 IN_A_GRAPH = 1000
@@ -135,6 +136,15 @@ def cold_start(device: str) -> float:
     return 1e3 * float(found["seconds"])
 
 
+def require_second_context(slot: str) -> None:
+    """Leave the test out where a card takes the context of one process only, and a worker's is there."""
+    if (compute_mode(slot) or "").startswith("exclusive"):
+        pytest.skip(
+            "not applicable: in compute mode exclusive-process a worker's context keeps others out; "
+            "nvidia-smi -c DEFAULT allows several"
+        )
+
+
 @pytest.mark.anubis(
     component="compute.start",
     scope="device",
@@ -153,11 +163,7 @@ def test_cold_start(
     """A process makes its context, loads a library and multiplies: in time, and right."""
     if anubis_device.kind == "cpu":
         pytest.skip("not applicable: a CPU needs no context")
-    if (compute_mode(anubis_device.pci) or "").startswith("exclusive"):
-        pytest.skip(
-            "not applicable: in compute mode exclusive-process this process's context keeps others out; "
-            "nvidia-smi -c DEFAULT allows several"
-        )
+    require_second_context(anubis_device.pci)
     device = str(anubis_device.torch)
     anubis_metric.collect(
         "cold_start",
@@ -187,6 +193,8 @@ def test_first_start(anubis_metric: MetricFixture, anubis_node: NodeFixture) -> 
         pytest.skip("not applicable: no accelerator")
     kind = torch.accelerator.current_accelerator()
     assert kind is not None
+    if kind.type == "cuda":
+        require_second_context(slot_of(torch.cuda.get_device_properties(0)))
     anubis_metric.collect(
         "cold_start",
         lambda: cold_start(f"{kind.type}:0"),

@@ -29,6 +29,9 @@ HOST_SHAPES = {
 }
 """The same on a CPU."""
 
+LONGER = pytest.mark.anubis(profiles=("standard", "soak"))
+"""What the other types and shapes of the smoke set find as a rule: the same units by the same way."""
+
 _GOAL = "Every device computes at the rate of its class, and computes right"
 _ACTION = (
     "Compare with the other types and shapes: low in one type is its unit or library; low in all is clock, "
@@ -65,7 +68,13 @@ def exact_rate(
     question="Do the units for short types deliver their full rate?",
     action=_ACTION,
 )
-@pytest.mark.parametrize("dtype", ["float16", "int8", "float8_e4m3fn", "float8_e4m3fnuz"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(pytest.param(one, marks=LONGER) for one in ("float16", "int8")),
+        *("float8_e4m3fn", "float8_e4m3fnuz"),
+    ],
+)
 @pytest.mark.usefixtures("torch_settings")
 def test_short_types(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str
@@ -89,7 +98,9 @@ def test_short_types(
     question="Do products of the shapes that models have reach the rate of their class?",
     action=_ACTION,
 )
-@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize(
+    "shape", ["decode", *(pytest.param(one, marks=LONGER) for one in ("batched", "small"))]
+)
 @pytest.mark.usefixtures("torch_settings")
 def test_shapes(anubis_metric: MetricFixture, anubis_device: DeviceFixture, shape: str) -> None:
     """Many small products at once, one small one, and a few rows by large weights."""

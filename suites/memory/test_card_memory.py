@@ -117,7 +117,11 @@ def test_cache(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> No
     "brought?",
     action=_ACTION,
 )
-@pytest.mark.parametrize("level", ["line", "l2", "memory"])
+@pytest.mark.parametrize(
+    "level",
+    # A slow second level shows in the rate of `test_cache` too.
+    ["line", "memory", pytest.param("l2", marks=pytest.mark.anubis(profiles=("standard", "soak")))],
+)
 def test_chase(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,

@@ -73,7 +73,7 @@ def test_load_latency(anubis_metric: MetricFixture, level: str) -> None:
 @pytest.mark.anubis(
     component="memory.latency",
     scope="node",
-    cost="20s",
+    cost="60s",
     profiles=("standard", "soak"),
     metrics=[f"latency_{name}" for name in chase.sweep(SWEPT)],
     goal="The CPU gets at its data as quickly as its class does, however much of it there is",

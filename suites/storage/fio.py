@@ -107,9 +107,7 @@ class DiskFile:
         self._folder = tempfile.TemporaryDirectory(prefix="anubis-fio-", dir=folder)
         self.path = Path(self._folder.name) / "data"
         try:
-            self.way = self._find_way()
-            # Laid out once, by writing it: reading a sparse file would measure no disk.
-            self._run("layout", "write", SEQUENTIAL_BLOCK, size, ["--end_fsync=1"])
+            self.way = self._lay_out(size)
         except BaseException:
             self._folder.cleanup()
             raise
@@ -184,12 +182,13 @@ class DiskFile:
             raise FioError(f"fio logged nothing within {seconds:g} s")
         return values
 
-    def _find_way(self) -> Way:
+    def _lay_out(self, size: int) -> Way:
+        """Write the whole file, as a sparse one would measure no disk; return the best way that works."""
         problem = FioError("no engine")
         for engine, direct in _ENGINES:
             self.way = Way(engine, direct)
             try:
-                self._run("probe", "write", RANDOM_BLOCK, RANDOM_BLOCK, [])
+                self._run("layout", "write", SEQUENTIAL_BLOCK, size, ["--end_fsync=1"])
             except FioError as error:
                 problem = error
             else:

@@ -76,7 +76,7 @@ class SmallFiles:
             OSError: One is missing.
         """
         self._make_missing()
-        return self._rate(lambda: [path.unlink() for path in self._files])
+        return self._rate(self._remove_each)
 
     def wrong_files(self) -> int:
         """Make all files; return how many lack their content, or are still there when they were removed."""
@@ -101,6 +101,10 @@ class SmallFiles:
     def _make_missing(self) -> None:
         if not self._files[0].exists():
             self._make()
+
+    def _remove_each(self) -> None:
+        for path in self._files:
+            path.unlink()
 
     def _remove(self) -> None:
         for path in self._place.iterdir():

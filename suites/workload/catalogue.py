@@ -50,7 +50,7 @@ class Workload:
         dtypes_cpu: Element types on a CPU, of those that it has.
         steps: What is done with it on accelerators.
         steps_cpu: What is done with it on a CPU.
-        smoke: What of this belongs to the profile ``smoke`` too.
+        smoke: What of this belongs to the profile ``smoke`` of accelerators too.
         between: It lies between two others of its kind, so that it belongs to the profile ``soak`` only.
         light: Weights, gradients and state in the low type itself, trained without momentum: what a network
             needs that fills a card with its weights alone.
@@ -293,10 +293,10 @@ def runs(step: Step, *, cost: str) -> list[Any]:
         dtypes = (*workload.types(step, "card"), *workload.types(step, "cpu"))
         for dtype in dict.fromkeys(dtypes):
             given: dict[str, Any] = {"cost": cost}
+            given["profiles"] = ("soak",) if workload.between else LONG
             if step in workload.smoke and dtype == dtypes[0]:
                 given["cost"] = SMOKE_COST[step]
-            else:
-                given["profiles"] = ("soak",) if workload.between else LONG
+                given["profiles"] = {"cpu": LONG, "accelerator": ("smoke", *LONG)}
             marks = pytest.mark.anubis(**given)
             found.append(pytest.param(workload, dtype, id=f"{workload.name}-{dtype}", marks=marks))
     return found

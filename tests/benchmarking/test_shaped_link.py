@@ -98,7 +98,7 @@ def test_hanging_ip_leaves_no_end_and_no_traceback(monkeypatch: pytest.MonkeyPat
         raise subprocess.TimeoutExpired(argv, 20.0)
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(shaped_link, "_trusted", lambda tool: f"/sbin/{tool}")
+    monkeypatch.setattr(shaped_link, "trusted", lambda tool: f"/sbin/{tool}")
     monkeypatch.setattr(subprocess, "run", hang)
     with pytest.raises(NotPossible, match=r"^/sbin/ip netns add anubis-\S+-a: did not end within"):
         ShapedLink(1e6)

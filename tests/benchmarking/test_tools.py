@@ -35,8 +35,12 @@ def test_missing_tool_leaves_the_test_out_with_the_hint(monkeypatch: pytest.Monk
         find_tool("no-tool", hint="apt install it")
     assert Path(find_tool("no-tool", "sh", hint="")).is_absolute()
     monkeypatch.setenv("PYTEST_ANUBIS_TOOL_NO_TOOL", "/nowhere/tool")
-    with pytest.raises(pytest.skip.Exception, match="no-tool is not run: /nowhere/tool: No such"):
+    with pytest.raises(
+        pytest.skip.Exception, match="no-tool is not run: /nowhere/tool: No such"
+    ) as told:
         find_tool("no-tool", hint="build it")
+    assert "PYTEST_ANUBIS_TOOL_NO_TOOL names it" in str(told.value)
+    assert str(told.value).endswith("(build it)")
     monkeypatch.setenv("OUR_TOOL", "bin/tool")
     with pytest.raises(pytest.skip.Exception, match="bin/tool is no absolute path"):
         find_tool("sh", hint="build it", variable="OUR_TOOL")

@@ -64,16 +64,17 @@ def test_the_set_of_an_installed_package_is_inside_it_and_a_stranger_is_no_set(
     (package.parent / "suites").mkdir(parents=True)  # another project's
     with pytest.raises(CommandError, match="install pytest-anubis again"):
         source(package)
-    (package / "suites" / "compute").mkdir(parents=True)
-    (package / "suites" / "compute" / "test_gemm.py").touch()
-    assert source(package) == package / "suites"
+    inner = package / "shipped" / "suites"
+    (inner / "compute").mkdir(parents=True)
+    (inner / "compute" / "test_gemm.py").touch()
+    assert source(package) == inner
 
 
 def test_the_wheel_holds_the_set_and_its_readme_no_link_into_nowhere() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
     wheel = build["build"]["targets"]["wheel"]
     assert "suites" in wheel["only-include"]
-    assert wheel["sources"]["suites"] == "pytest_anubis/suites"
+    assert wheel["sources"]["suites"] == "pytest_anubis/shipped/suites"
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for one in build["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
         text = re.sub(one["pattern"], one["replacement"], text)

@@ -107,6 +107,23 @@ def _read_waivers(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> 
     anubis("judge", run, f"--baseline={BASELINES}", f"--waivers={path}", "--json=-", document=True)
 
 
+STANDING = b"""{"format": "anubis-node-standing", "version": 1, "node": "n1", "decision": "ACCEPTED",
+"reason": "ANB:ACCEPTED run=r1", "run": "r1", "ended": 2000000000.0, "baseline": "b", "hardware_class": "c",
+"running": "", "since": 0.0, "boot": ""}
+"""
+
+
+def _standings(scratch: Path) -> list[Seed]:
+    return [Seed(name="n1.json", content=STANDING)]
+
+
+def _read_standing(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
+    place = path.parent / "nodes"
+    place.mkdir()
+    path.rename(place / path.name)
+    anubis("health", f"--store={path.parent}", "--node=n1")
+
+
 # The history
 
 
@@ -267,6 +284,7 @@ READERS: dict[str, Reader] = {
         Reader(name="recorded-node", form="json", seeds=_inventories, read=_read_inventory),
         Reader(name="certificates", form="json", seeds=_certificates, read=_read_certificates),
         Reader(name="waivers", form="text", seeds=_waivers, read=_read_waivers),
+        Reader(name="standing", form="json", seeds=_standings, read=_read_standing),
         Reader(name="risk-model", form="json", seeds=_models, read=_read_model),
         Reader(name="history", form="sqlite", seeds=_histories, read=_read_history),
         Reader(name="incidents-csv", form="text", seeds=_incidents, read=_read_incidents),

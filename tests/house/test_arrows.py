@@ -24,26 +24,29 @@ MAY_IMPORT = {
     "solver_output": set(),
     "options": set(),
     "passwords": set(),
-    "settings": {"options", "passwords"},
+    "durations": set(),
+    "settings": {"options", "passwords", "durations"},
     "hookspecs": {"core"},
     "fixture_types": {"core"},
     "validator": {"core"},
     "selector": {"core"},
     "tool_outputs": {"core", "codec"},
-    "benchmarking": {"core", "codec", "hardware", "tool_outputs"},
+    "fleet": set(),
+    "benchmarking": {"core", "codec", "hardware", "tool_outputs", "fleet"},
     "store": {"core", "codec", "passwords", "tool_outputs"},
     "report": {"core", "codec"},
     "hardware": {"core", "codec"},
+    "fleet": {"core", "codec", "store", "report", "durations"},
     "session": {
         "core", "fixture_types", "validator", "selector", "store", "hardware", "report", "codec", "settings",
-        "solver_output",
+        "solver_output", "fleet", "benchmarking",
     },
     "distributed": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "session",
     },
     "cli": {
         "core", "validator", "selector", "store", "hardware", "report", "codec", "settings", "solver_output",
-        "distributed", "passwords",
+        "distributed", "passwords", "fleet", "durations",
     },
     "__main__": {"cli"},
     "start": {
@@ -57,10 +60,20 @@ MAY_IMPORT = {
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first. A
 # shelf that has shelves of its own is named like a room, by its path.
 SHELVES = {
-    "core": ("field_types", "metric", "verdict", "waivers", ".", "identity"),
-    "validator": ("similarity", "changes", "limits", "learning", "judging", "deciding"),
+    "core": ("field_types", "metric", "verdict", "waivers", "survey", ".", "identity"),
+    "validator": (
+        "similarity",
+        "changes",
+        "limits",
+        "learning",
+        "judging",
+        "deciding",
+        "surveying",
+    ),
     "selector": (".", "risk", "choice", "simulation"),
     "selector/risk": ("models", "choosing", "."),
+    "fleet": ("links", "launching"),
+    "benchmarking": (".", "hosts"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": (
         "atomic",
@@ -74,14 +87,21 @@ SHELVES = {
         "fleet",
     ),
     "store/history": ("tables", "engines", "database", "contents", "upkeep", "."),
-    "report": ("text", "plots", "pages", "export", "."),
-    "session": (".", "collecting", "measuring", "selecting", "running", "soaking"),
+    "report": ("text", "plots", "pages", "fleet", "export", "."),
+    "session": (".", "collecting", "measuring", "pairing", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),
-    "cli": ("shared", "learning", "commands", "."),
+    "cli": ("shared", "site", "learning", "commands", "."),
 }
 # What authors of benchmarks import from besides the package itself, module by module.
 PUBLIC_ROOMS = ("pytest_anubis.benchmarking", "pytest_anubis.tool_outputs")
-PURE = ("core", "tool_outputs", "validator", "selector", "distributed/dispatch/dispatcher.py")
+PURE = (
+    "core",
+    "tool_outputs",
+    "validator",
+    "selector",
+    "fleet/links",
+    "distributed/dispatch/dispatcher.py",
+)
 IMPURE_MODULES = {
     "pytest", "os", "io", "pathlib", "time", "datetime", "random", "subprocess", "socket", "pynvml",
     "sqlalchemy", "xdist", "execnet", "threading", "tempfile", "shutil", "logging",

@@ -55,7 +55,7 @@ def test_two_machines_of_one_name_are_two_nodes(tmp_path: Path) -> None:
     (line,) = runs.warnings
     assert line.startswith(f"b: another machine is called n1 too; this one is {names['b']} here")
     (population,) = runs.populations
-    assert sorted(population.nodes) == ["n1", names["b"]]
+    assert dict(zip(population.runs, population.nodes, strict=True)) == names
     (said,) = (run.node_verdict for run in runs.journals if run.run == "b")
     assert said is not None
     assert (said.node, said.headline) == (names["b"], f"node {names['b']} is well")

@@ -233,6 +233,7 @@ def stand_in(
         patch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
         patch.setattr(torch.cuda, "can_device_access_peer", lambda *_: True)
         patch.setattr(torch.cuda, "synchronize", lambda *_: None)
+        patch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace())
         if rounded:
             stack.enter_context(RoundedLikeACard())  # type: ignore[no-untyped-call]
         stack.enter_context(OnTheHost())

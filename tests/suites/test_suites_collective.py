@@ -6,11 +6,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
 from pytest_anubis.benchmarking.children import ChildError
-from pytest_anubis.benchmarking.ranks import ROUND, SETTLE, START, TIMEOUT
+from pytest_anubis.benchmarking.ranks import ROUND, SETTLE, START, TIMEOUT, sharing
 from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
 from pytest_anubis.distributed.containment.watchdog import deadline_of
 from pytest_anubis.settings import seconds
@@ -31,8 +33,48 @@ def healthy() -> Iterator[RankGroup]:
 def test_sum_is_right_alone_and_beside_a_product(healthy: RankGroup) -> None:
     healthy.prepare(MIB + 12)
     assert healthy.wrong_elements() == 0
+    healthy.rest()
     healthy.prepare(MIB, products=1, order=64, dtype="float32")
     assert healthy.wrong_elements() == 0
+
+
+class Shared:
+    """Ranks of which only their life is played."""
+
+    def __init__(self) -> None:
+        self.failed, self.processes = False, [SimpleNamespace(gone=False, late=False)]
+        self.seen: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seen.append("ended")
+
+    def join(self) -> None:
+        self.seen.append("joined")
+
+    def rest(self) -> None:
+        self.seen.append("rested")
+
+
+def test_tests_share_ranks_until_a_request_to_them_has_failed() -> None:
+    shared: Any = Shared()
+    with sharing(shared, Shared) as given:
+        assert given is shared
+    shared.processes[0].gone = True
+    with sharing(shared, Shared) as given:
+        assert given is not shared
+        assert given.seen == ["joined"]
+    assert given.seen == ["joined", "ended"]
+    assert shared.seen == ["rested"]
+
+
+def test_a_failed_request_is_remembered(healthy: RankGroup) -> None:
+    assert not healthy.failed
+    with pytest.raises(ChildError):
+        healthy.ask_all("what nobody knows")
+    assert healthy.failed
 
 
 @pytest.mark.alone

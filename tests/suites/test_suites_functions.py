@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,9 +162,15 @@ def test_wrong_first_result_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_card_for_one_process_has_no_second_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_dispatch, "compute_mode", lambda _: "exclusive-process")
+    modes = {"0000:1b:00.0": "exclusive-process"}
+    monkeypatch.setattr(test_dispatch, "compute_mode", modes.get)
     with pytest.raises(pytest.skip.Exception, match="compute mode exclusive-process"):
-        test_dispatch.test_cold_start(Taken(), Device("cuda:0"), Node())
+        test_dispatch.test_cold_start(Taken(), Device("cuda:0", pci="0000:1b:00.0"), Node())
+    slot = SimpleNamespace(pci_domain_id=0, pci_bus_id=0x1B, pci_device_id=0)
+    with stand_in(rounded=False, cards=8):
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: slot)
+        with pytest.raises(pytest.skip.Exception, match="compute mode exclusive-process"):
+            test_dispatch.test_first_start(Taken(), Node())
 
 
 def test_starts_of_a_card_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.run_lookup import read_run
+from pytest_anubis.core.measurement import portable_id
 from pytest_anubis.report.text.goal_tree import (
     BenchmarkGoal,
     goal_answers,
@@ -98,7 +99,8 @@ class _Goals:
             said: dict[str, Any] = {}
             for mark in reversed(list(item.iter_markers("anubis"))):  # the nearest counts
                 said |= mark.kwargs
-            name = item.nodeid.partition("[")[0]
+            module = getattr(getattr(item, "module", None), "__name__", "")
+            name = portable_id(item.nodeid, module).partition("[")[0]
             self.found[name] = BenchmarkGoal(
                 benchmark=name,
                 component=said.get("component", ""),

@@ -18,7 +18,7 @@ from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.core.history import RunSummary
 from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.report.text.numbers import count_text, duration_text, similarity_text
-from pytest_anubis.report.text.text_table import clip, table
+from pytest_anubis.report.text.text_table import squeeze, table
 from pytest_anubis.store.history.waiting_runs import WAITING, waiting, waiting_for
 
 RENAMED = {
@@ -140,7 +140,7 @@ def _movement(runs: tuple[RunSummary, ...]) -> list[list[str]]:
     rows = []
     for (benchmark, metric, device), values in series.items():
         if len(values) > 1:
-            name = clip(f"{benchmark.rpartition('/')[2]} {device}".strip(), 48)
+            name = squeeze(f"{benchmark.rpartition('/')[2]} {device}".strip(), 48)
             numbers = [similarity_text(v) for v in (values[0], min(values), values[-1])]
             change = f"{values[-1] - values[0]:+.4f}"
             rows.append((values[-1] - values[0], [name, metric, *numbers, change]))

@@ -71,7 +71,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import every file; what is wrong is listed, what is good kept; 1 if something was left out."""
-    from pytest_anubis.store.importers.import_result import DoubleImportError, save_import
+    from pytest_anubis.store.importers.import_result import (
+        UNCLASSIFIED,
+        DoubleImportError,
+        save_import,
+    )
 
     again = lost = 0
     for path in options.files:
@@ -95,6 +99,11 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
         say(f"written: {target}")
+        if any(population.hardware_class == UNCLASSIFIED for population in imported.populations):
+            say(
+                f"{path}: hardware class '{UNCLASSIFIED}', for want of one: only nodes of one class are "
+                "compared; to name it, import the file again with --class KEY"
+            )
     if again == len(options.files):
         raise CommandError("nothing was imported: all of it is there already, see above")
     return 1 if lost and not options.lenient else 0

@@ -23,7 +23,7 @@ from pytest_anubis.cli.shared.arguments import (
     add_store,
     explain,
 )
-from pytest_anubis.cli.shared.class_split import facts_of, split_classes
+from pytest_anubis.cli.shared.class_split import class_lines, facts_of, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
 
-SMOKE_TIME = 210.0
-"""Seconds for which a machine is measured to learn its smoke set, unless somebody says otherwise: with the
-installation before it and the run after it the first command ends within six minutes."""
+SMOKE_TIME = 180.0
+"""Seconds that learning the smoke set takes from start to end, unless somebody says otherwise or five rounds
+take longer: with the installation before it and the run after it that is within six minutes."""
 
 DEFAULT_ROUNDS = 5
 """Rounds of the longer profiles: with them the noise is known, and each takes minutes or hours."""
@@ -223,12 +223,16 @@ def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | N
         return None  # the end of the command says what is wrong
 
 
-def _spoiled(runs: Sequence[Path], wanted: int) -> int:
-    """Return how many metrics have fewer quiet samples than wanted."""
+def _spoiled(runs: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
+    """Return which metrics (benchmark and name) have fewer quiet samples than wanted."""
     from pytest_anubis.store.collected_runs import read_runs
 
     populations = read_runs(runs).populations
-    return sum(len(population) - len(population.problems) < wanted for population in populations)
+    return {
+        (population.benchmark, population.metric.name)
+        for population in populations
+        if len(population) - len(population.problems) < wanted
+    }
 
 
 def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = False) -> int:
@@ -239,6 +243,7 @@ def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = F
     else:
         runs = read_collected(paths, say, wanted_of(options), learning=True)
     runs = split_classes(runs, options.split)
+    say(*class_lines(runs))
     by_class: dict[str, list[Population]] = {}
     names = {population.metric.name for population in runs.populations}
     for name in options.without:

@@ -16,7 +16,7 @@ from pytest_anubis.cli.learning.watched_round import run_round
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment, left_text
-from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.numbers import count_text, duration_text
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -30,8 +30,14 @@ LEAST_TIMED = 5
 FOR_ALL = 0.7
 """Part of the time in which all benchmarks run; the rest goes to those that cannot show enough yet."""
 
-Spoiled = Callable[[Sequence[Path], int], int]
-"""Returns how many metrics have fewer quiet samples than wanted, after some runs."""
+ENDING = 6.0
+"""Seconds that the command takes at its end to read the runs, learn and write, where nothing tells it yet."""
+
+Key = tuple[str, str]
+"""Benchmark and name of a metric."""
+
+Spoiled = Callable[[Sequence[Path], int], Collection[Key]]
+"""Returns which metrics have fewer quiet samples than wanted, after some runs."""
 
 Judge = Callable[[Sequence[Path]], "Baseline | None"]
 """Learns from some runs; None where nothing can be learned of them."""
@@ -67,7 +73,7 @@ class Rounds:
 
         Args:
             wanted: How many rounds.
-            spoiled: Returns how many metrics have fewer quiet samples than wanted.
+            spoiled: Returns which metrics have fewer quiet samples than wanted.
 
         Raises:
             CommandError: Too few, or a round failed.
@@ -80,51 +86,55 @@ class Rounds:
             while len(self._paths) < wanted:
                 left = (wanted - len(self._paths)) * self._each()
                 self._run(line, f"round {len(self._paths) + 1} of {wanted}", left, brief=False)
-            self._add(line, wanted, 2 * wanted, spoiled, brief=False)
+            most = 2 * wanted
+            while len(self._paths) < most and (few := spoiled(self._paths, wanted)):
+                line.say(f"round {len(self._paths) + 1} of at most {most}, added: {_few(few)}")
+                self._run(line, f"round {len(self._paths) + 1}", self._each(), brief=False)
         return self._paths
 
-    def _add(
-        self, line: LiveLine, wanted: int, most: int, spoiled: Spoiled, *, brief: bool
-    ) -> None:
-        while len(self._paths) < most and (few := spoiled(self._paths, wanted)):
-            line.say(
-                f"round {len(self._paths) + 1} of at most {most}, added: "
-                f"{count_text(few, 'metric')} without enough quiet samples, because others disturbed "
-                "this machine"
-            )
-            name = f"round {len(self._paths) + 1}"
-            self._run(line, name, self._each(), brief=brief)
-
     def within(self, seconds: float, detect: float, judge: Judge, spoiled: Spoiled) -> list[Path]:
-        """Run short rounds for so long, in the end those of the benchmarks alone that lack power.
+        """Run short rounds for so long, in the end those of the benchmarks alone that lack something.
 
-        Rounds are added, up to twice `LEAST_TIMED`, where others disturbed so many that some metric has fewer
-        than `LEAST_ROUNDS` quiet samples.
+        First of those of which others disturbed so many samples that fewer than `LEAST_ROUNDS` are quiet,
+        then of those that lack power. The time that the rest of the command takes is left to it.
 
         Args:
-            seconds: How long; `LEAST_TIMED` rounds are run however long they take.
+            seconds: How long; `LEAST_TIMED` rounds are run however long they take, which is told after the
+                first one.
             detect: Loss that every metric is to find, relative.
             judge: Learns from the rounds so far.
-            spoiled: Returns how many metrics have fewer quiet samples than wanted.
+            spoiled: Returns which metrics have fewer quiet samples than wanted.
 
         Raises:
             CommandError: A round failed.
         """
-        begin = time.monotonic()
+        begin, ending = time.monotonic(), ENDING
 
         def left() -> float:
-            return seconds - (time.monotonic() - begin)
+            return seconds - ending - (time.monotonic() - begin)
 
         with LiveLine() as line:
             while len(self._paths) < LEAST_TIMED or (
                 left() > self._each() and left() > (1 - FOR_ALL) * seconds
             ):
                 number = len(self._paths) + 1
-                most = max(left(), (LEAST_TIMED - number + 1) * self._each())
-                self._run(line, f"round {number}", most, brief=True)
+                more = (LEAST_TIMED - number + 1) * self._each()
+                if number == 2 and more > left():
+                    whole = duration_text(seconds - left() + more)
+                    line.say(
+                        f"{LEAST_TIMED} rounds, the fewest that show anything, take about {whole} here, "
+                        f"longer than the {duration_text(seconds)} that were asked for"
+                    )
+                self._run(line, f"round {number}", max(left(), more), brief=True)
             while left() > 0:
                 line.show("learning what the rounds so far can show")
-                lacking = self._lacking(judge(self._paths), detect)
+                if few := spoiled(self._paths, LEAST_ROUNDS):
+                    lacking, why = self._tests_of(few), _few(few)
+                else:
+                    since = time.monotonic()
+                    lacking = self._lacking(judge(self._paths), detect)
+                    ending = max(ENDING, time.monotonic() - since)
+                    why = f"{count_text(len(lacking), 'test')} that lack power"
                 if not lacking:
                     line.say(
                         f"every metric can show a loss of {detect:.0%}: no more rounds are needed"
@@ -132,9 +142,8 @@ class Rounds:
                     break
                 if left() < self._expected(lacking):
                     break
-                what = f"round {len(self._paths) + 1}, of {count_text(len(lacking), 'test')} that lack power"
+                what = f"round {len(self._paths) + 1}, of {why}"
                 self._run(line, what, left(), brief=True, without=self._measured() - lacking)
-            self._add(line, LEAST_ROUNDS, 2 * LEAST_TIMED, spoiled, brief=True)
         return self._paths
 
     def _run(
@@ -181,6 +190,15 @@ class Rounds:
         """Return the tests that measured something in any round."""
         return {one.test for record in self._records for one in record.measurements}
 
+    def _tests_of(self, keys: Collection[Key]) -> set[str]:
+        """Return the tests that measured some metrics in any round."""
+        return {
+            one.test
+            for record in self._records
+            for one in record.measurements
+            if (one.benchmark, one.metric.name) in keys
+        }
+
     def _lacking(self, baseline: Baseline | None, detect: float) -> set[str]:
         """Return the tests with a metric that cannot show a loss of `detect` yet."""
         if baseline is None:
@@ -198,8 +216,15 @@ class Rounds:
         }
 
     def _expected(self, tests: Collection[str]) -> float:
-        """Return the seconds that a round of some tests will take, by their part of the first round."""
+        """Return the seconds that a round of some tests will take, by their part of the first round.
+
+        What every round takes beside its tests, such as the start of its processes, comes on top.
+        """
         spent = {one.test: one.seconds for one in self._records[0].results}
-        whole = sum(spent.values())
-        chosen = sum(spent.get(test, 0.0) for test in tests)
-        return self._took[0] * chosen / whole if whole else 0.0
+        beside = max(0.0, self._took[0] - sum(spent.values()))
+        return beside + sum(spent.get(test, 0.0) for test in tests)
+
+
+def _few(keys: Collection[Key]) -> str:
+    what = count_text(len(keys), "metric")
+    return f"{what} without enough quiet samples, because others disturbed this machine"

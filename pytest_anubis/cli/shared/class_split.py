@@ -11,6 +11,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.hardware.inventory.hardware_classes import split_by, split_key
 from pytest_anubis.hardware.inventory.inventory_reading import InventoryError, inventory_from_plain
 from pytest_anubis.hardware.inventory.node_attributes import node_facts
+from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -28,6 +29,28 @@ def facts_of(run: RunRecord) -> dict[str, str]:
         if run.inventory:
             facts |= node_facts(inventory_from_plain(run.inventory, where=run.run))
     return facts
+
+
+def class_lines(runs: RunSet) -> list[str]:
+    """Return a line that names the hardware classes among runs, where there are several."""
+    from pytest_anubis.store.importers.import_result import UNCLASSIFIED
+
+    nodes: dict[str, set[str]] = {}
+    for population in runs.populations:
+        nodes.setdefault(population.hardware_class, set()).update(population.nodes)
+    if len(nodes) < 2:
+        return []
+    most = sorted(nodes, key=lambda key: (-len(nodes[key]), key))
+    named = ", ".join(
+        f"{key or '(unnamed)'} ({count_text(len(nodes[key]), 'node')})" for key in most[:SHOWN]
+    )
+    more = f" and {len(most) - SHOWN} more" if len(most) > SHOWN else ""
+    forgotten = (
+        f"; {UNCLASSIFIED} is what an import named no class of: import those files again with --class KEY"
+        if UNCLASSIFIED in nodes
+        else ""
+    )
+    return [f"{len(nodes)} hardware classes, each with limits of its own: {named}{more}{forgotten}"]
 
 
 def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:

@@ -5,25 +5,32 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunEvidence, RunRecord
-from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import EVERYTHING, RunsError, RunSet, read_runs
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
 from pytest_anubis.validator.deciding.requirement import Requirement
 from pytest_anubis.validator.deciding.run_decision import evidence_of
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import PASS, REASONS
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.verdict import Waiver
 
 Tell = Callable[..., None]
+_WITHIN = REASONS.index(Reason.WITHIN)
+_FAR = 0.5
+"""Share of the allowed loss below which it is certain that what passed has passed."""
+_Unit = tuple[str, str]
+"""Node and hardware class."""
 
 
 def read_collected(
@@ -116,15 +123,48 @@ def node_run(runs: RunSet, judged: JudgedFleet, row: NodeRow) -> RunRecord:
         judged: The verdicts.
         row: The node.
     """
-    name, key = row.verdict.node, row.hardware_class
-    measurements: list[Measurement] = []
-    verdicts: list[MetricVerdict] = []
-    for columns in judged.columns:
-        population = columns.population
-        if population.hardware_class != key:
-            continue
-        for place in (i for i, node in enumerate(population.nodes) if node == name):
-            verdict = columns.verdict(place, judged.baselines.get(key))
+    return NodeRuns(runs, judged).run_of(row)
+
+
+class NodeRuns:
+    """What was collected, node by node: found once for all, since a fleet has thousands of nodes.
+
+    Args:
+        runs: Everything that was read.
+        judged: The verdicts.
+    """
+
+    def __init__(self, runs: RunSet, judged: JudgedFleet) -> None:
+        self._judged = judged
+        self._places: dict[_Unit, list[tuple[JudgedColumns, int]]] = {}
+        for columns in judged.columns:
+            key = columns.population.hardware_class
+            for place, node in enumerate(columns.population.nodes):
+                self._places.setdefault((node, key), []).append((columns, place))
+        self._alike: dict[int, dict[str, Any]] = {}  # what all that passed by one criterion share
+        self._runs: dict[_Unit, list[RunRecord]] = {}
+        for run in runs.runs:
+            self._runs.setdefault((run.node, run.hardware_class), []).append(run)
+        self._journals: dict[_Unit, list[RunRecord]] = {}
+        for run in runs.journals:
+            self._journals.setdefault((run.node, run.hardware_class), []).append(run)
+
+    def run_of(self, row: NodeRow, *, brief: bool = False) -> RunRecord:
+        """Return what was collected of one node as one run, with the verdicts that it was given now.
+
+        Args:
+            row: The node.
+            brief: Leave out the sentence and the certainty of what passed far from its limit: a fleet has
+                millions of these.
+        """
+        unit = row.verdict.node, row.hardware_class
+        measurements: list[Measurement] = []
+        verdicts: list[MetricVerdict] = []
+        for columns, place in self._places.get(unit, ()):
+            population = columns.population
+            verdict = self._passed(columns, place) if brief else None
+            if verdict is None:
+                verdict = columns.verdict(place, self._judged.baselines.get(unit[1]))
             verdicts.append(verdict)
             if verdict.scope == "unit" and len(values := population.sample(place)):
                 measurements.append(
@@ -140,23 +180,49 @@ def node_run(runs: RunSet, judged: JudgedFleet, row: NodeRow) -> RunRecord:
                         looks=population.looks.get(place, 1),
                     )
                 )
-    judged_ones = {(v.benchmark, v.metric, v.device, v.scope) for v in verdicts}
-    verdicts += [
-        v for v in row.told if (v.benchmark, v.metric, v.device, v.scope) not in judged_ones
-    ]
-    same = [run for run in runs.runs if (run.node, run.hardware_class) == (name, key)]
-    journals = [run for run in runs.journals if (run.node, run.hardware_class) == (name, key)]
-    latest = max([*journals, *same], key=lambda run: run.started)  # of one moment: the journal
-    others = f" and {len(same) - 1} more" if len(same) > 1 else ""
-    return dataclasses.replace(
-        latest,
-        run=f"{latest.run}{others}",
-        measurements=tuple(measurements),
-        verdicts=tuple(verdicts),
-        node_verdict=row.verdict,
-        baseline=row.verdict.baseline,
-        exit_status=None,
-    )
+        judged_ones = {(v.benchmark, v.metric, v.device, v.scope) for v in verdicts}
+        verdicts += [
+            v for v in row.told if (v.benchmark, v.metric, v.device, v.scope) not in judged_ones
+        ]
+        same = self._runs[unit]
+        journals = self._journals.get(unit, [])
+        latest = max([*journals, *same], key=lambda run: run.started)  # of one moment: the journal
+        others = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        return dataclasses.replace(
+            latest,
+            run=f"{latest.run}{others}",
+            measurements=tuple(measurements),
+            verdicts=tuple(verdicts),
+            node_verdict=row.verdict,
+            baseline=row.verdict.baseline,
+            exit_status=None,
+        )
+
+    def _passed(self, columns: JudgedColumns, place: int) -> MetricVerdict | None:
+        """Return the verdict on a unit that passed far from its limit; None of any other."""
+        if columns.outcome[place] != PASS or columns.reason[place] != _WITHIN:
+            return None
+        population, alike = columns.population, float(columns.similarity[place])
+        special = (columns.changes, columns.current, columns.waived, columns.beside, columns.paced)
+        near = not 1 - alike < _FAR * (1 - columns.threshold[place])
+        if near or columns.reference is not Reference.FLEET or any(place in one for one in special):
+            return None
+        same = self._alike.get(id(columns))
+        if same is None:
+            full = columns.verdict(place, self._judged.baselines.get(population.hardware_class))
+            own = {"text": "", "certainty": None, "percentile": None}
+            same = {f.name: getattr(full, f.name) for f in dataclasses.fields(full)} | own
+            self._alike[id(columns)] = same
+        return MetricVerdict(
+            **same
+            | {
+                "node": population.nodes[place],
+                "device": population.devices[place],
+                "count": int(population.offsets[place + 1] - population.offsets[place]),
+                "value": float(columns.value[place]),
+                "similarity": alike,
+            }
+        )
 
 
 def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:

@@ -18,8 +18,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 
 from pytest_anubis.distributed.dispatch.tasks import (
+    HOST_TIME,
     NODE,
     Certificates,
     Lane,
@@ -194,7 +196,8 @@ class Dispatcher:
         """The tests are known: put each into its lane.
 
         In the node's lane those come first that may run beside most of the other lanes' tests, so that
-        they do not wait behind one that may not; exclusive ones come last. Else their order is kept.
+        they do not wait behind one that may not; exclusive ones come last. In the lanes of accelerators tests
+        that the host times are spread. Else their order is kept.
 
         Raises:
             DispatchError: They were known before.
@@ -207,6 +210,7 @@ class Dispatcher:
         for index in self._order(self._tasks):
             track = self._tracks[self._lane_of(index)]
             (self._dropped if track.given_up else track.queue).append(index)
+        self._spread(self._tasks)
         return self._advance()
 
     def test_complete(self, worker: str, index: int) -> list[Instruction]:
@@ -306,6 +310,26 @@ class Dispatcher:
             return tasks[index].exclusive, -beside
 
         return sorted(range(len(tasks)), key=company)
+
+    def _spread(self, tasks: tuple[Task, ...]) -> None:
+        """Let each lane come to the tests that the host times when the others are elsewhere.
+
+        Only one of them runs at a time, and a lane that waits for its turn does nothing. So they stand
+        together at the beginning of the first lane, and in each further one later by an equal share of its
+        other tests.
+        """
+        shared = [
+            track
+            for track in self._tracks.values()
+            if any(HOST_TIME in tasks[index].resources for index in track.queue)
+        ]
+        for number, track in enumerate(shared):
+            timed = [index for index in track.queue if HOST_TIME in tasks[index].resources]
+            others = [index for index in track.queue if index not in timed]
+            begins = list(accumulate((tasks[index].cost or 0.0 for index in others), initial=0.0))
+            turn = begins[-1] * number / len(shared)
+            at = min(range(len(begins)), key=lambda place: abs(begins[place] - turn))
+            track.queue = deque([*others[:at], *timed, *others[at:]])
 
     def _lane_of(self, index: int) -> str:
         tasks = self._tasks or ()

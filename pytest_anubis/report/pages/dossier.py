@@ -74,27 +74,34 @@ _HELP = (
 )
 
 
-def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
+def run_page(
+    record: RunRecord, baseline: Baseline | None = None, *, drawn: int | None = None, home: str = ""
+) -> str:
     """Return the page of one run.
 
     Args:
         record: The run, complete or cut short.
         baseline: For the expected distributions in the plots and where they come from; the verdicts
             do not need it.
+        drawn: Measurements with plots, the worst first; the others stand in the table only. None draws as
+            many as a page can hold.
+        home: Place of the page of the whole fleet that this one belongs to; empty if there is none.
     """
     verdict = record.node_verdict
     decision = verdict.decision.value if verdict else "not judged"
+    drawn = PLOTS if drawn is None else min(drawn, PLOTS)
     cases = cases_of(record.measurements, record.told)
     body = [
+        f"<nav aria-label='fleet'><a href='{home}'>the whole fleet</a></nav>" if home else "",
         _banner(record),
         _facts(record, baseline),
         _wrong(record),
         _waived(record),
         _unjudged(record),
         _choice(record),
-        _peers(cases),
-        "<h2>All metrics</h2>" + overview(cases, record.told, PLOTS) if cases else "",
-        _sections(cases, baseline),
+        _peers(cases if drawn >= PLOTS else _same_metrics(cases, drawn)),
+        "<h2>All metrics</h2>" + overview(cases, record.told, drawn) if cases else "",
+        _sections(cases, baseline, drawn),
         _provenance(record, baseline),
         "<h2>Hardware and software</h2>" + inventory_block(record.inventory, open_=True)
         if record.inventory
@@ -102,6 +109,12 @@ def run_page(record: RunRecord, baseline: Baseline | None = None) -> str:
         _reading(),
     ]
     return blocks.document(f"{record.node}: {decision}", BLOCKS + PAGE, "".join(body))
+
+
+def _same_metrics(cases: Sequence[Case], drawn: int) -> list[Case]:
+    """Return all measurements of the metrics that are drawn."""
+    names = {(c.measurement.benchmark, c.measurement.metric.name) for c in cases[:drawn]}
+    return [c for c in cases if (c.measurement.benchmark, c.measurement.metric.name) in names]
 
 
 def _peers(cases: Sequence[Case]) -> str:
@@ -262,18 +275,18 @@ def _silent(record: RunRecord) -> list[str]:
     return lines + [f"{test}: planned, but never reported" for test in missing]
 
 
-def _sections(cases: Sequence[Case], baseline: Baseline | None) -> str:
-    if not cases:
+def _sections(cases: Sequence[Case], baseline: Baseline | None, drawn: int) -> str:
+    if not cases or not drawn:
         return ""
     known = blocks.criteria_by_key(baseline)
-    drawn = [section(case, number, known) for number, case in enumerate(cases[:PLOTS])]
+    parts = [section(case, number, known) for number, case in enumerate(cases[:drawn])]
     more = ""
-    if len(cases) > PLOTS:
+    if len(cases) > drawn:
         more = (
-            f"<p>The {PLOTS} worst of {len(cases)} measurements are drawn; the journal has every "
+            f"<p>The {drawn} worst of {len(cases)} measurements are drawn; the journal has every "
             "value of all.</p>"
         )
-    return f"<h2>Measurements</h2>{more}{''.join(drawn)}"
+    return f"<h2>Measurements</h2>{more}{''.join(parts)}"
 
 
 def _provenance(record: RunRecord, baseline: Baseline | None) -> str:

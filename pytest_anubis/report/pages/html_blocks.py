@@ -244,11 +244,11 @@ def lines_block(
     return f"<details{state}><summary>{head}</summary><ul>{items}</ul></details>"
 
 
-def document(title: str, style: str, body: str) -> str:
-    """Return a whole page that needs nothing from outside."""
+def document(title: str, style: str, body: str, *, head: str = "") -> str:
+    """Return a whole page that needs nothing from outside; `head` is more of ours for its head."""
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{html.escape(title)}</title><style>{style}</style></head>\n"
+        f"{head}<title>{html.escape(title)}</title><style>{style}</style></head>\n"
         f"<body class='anubis'><main>{body}</main></body></html>\n"
     )

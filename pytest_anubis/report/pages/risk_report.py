@@ -11,7 +11,7 @@ from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, LARGE_PLOTS, PAGE
 from pytest_anubis.report.plots.frontier_plot import frontier_plot
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
-from pytest_anubis.report.text.text_table import table
+from pytest_anubis.report.text.text_table import folded, table
 
 _MOST = 500
 """Nodes in the page's table; JSON has all."""
@@ -106,9 +106,8 @@ def risk_lines(
         rows: The nodes, riskiest first.
         horizon: Seconds ahead.
         basis: What the risks rest on.
-        most: Nodes shown; None shows all.
+        most: Lines shown, of which one stands for many nodes that are equal; None: each node has its line.
     """
-    shown = rows if most is None else rows[:most]
     known = any(row.low is not None for row in rows)
     cells = [["node", "risk", *["95 % within"] * known, "up for", "incidents", "last", "state"]]
     cells += [
@@ -121,15 +120,17 @@ def risk_lines(
             row.last or "-",
             row.state,
         ]
-        for row in shown
+        for row in rows
     ]
-    if any(row.drivers for row in shown):
+    if any(row.drivers for row in rows[:most]):
         cells[0].append("because")
-        for line, row in zip(cells[1:], shown, strict=True):
+        for line, row in zip(cells[1:], rows, strict=True):
             line.append("; ".join(row.drivers) or "-")
-    lines = [fleet_line(rows, horizon), f"from a history: {basis}", *table(cells).splitlines()]
-    if len(shown) < len(rows):
-        lines.append(f"... and {len(rows) - len(shown)} more nodes (--all shows them)")
+    cells, nodes = (cells, [0]) if most is None else folded(cells)
+    shown = cells if most is None else cells[: most + 1]
+    lines = [fleet_line(rows, horizon), f"from a history: {basis}", *table(shown).splitlines()]
+    if left := sum(nodes[len(shown) :]):
+        lines.append(f"... and {left} more nodes (--all shows them)")
     return lines
 
 

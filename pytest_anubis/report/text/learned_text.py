@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pytest_anubis.core.baseline import (
     SEPARATES,
@@ -31,6 +31,12 @@ MOST = 60
 
 SICK = 20
 """Nodes named without ``-v``: the worst of them, on one screen."""
+UNLIKE = "sick or unlike the others"
+ACCEPTED_UNLIKE = (
+    "no part of the healthy nodes that the limits rest on, yet within these limits, so that 'anubis judge' "
+    "accepts; to be looked at first when jobs fail there"
+)
+"""What it means that learning names a node and judging accepts it, in the words of both."""
 FEW = 3
 """Nodes that a folded line still names."""
 _NUMBER = re.compile(r"[\d.]+")
@@ -174,25 +180,57 @@ def population_lines(groups: Sequence[Criterion]) -> list[str]:
     return lines
 
 
+def accepted_unlike(accepted: Collection[str], baselines: Iterable[Baseline]) -> str:
+    """Return what is to be known of nodes that are accepted and were told as unlike others in learning.
+
+    Args:
+        accepted: Names of the nodes that are accepted.
+        baselines: What they were judged with.
+
+    Returns:
+        One line; empty where there is no such node.
+    """
+    told = {
+        one.node: _trouble(one)
+        for baseline in baselines
+        if baseline.self_check is not None
+        for one in baseline.self_check.unlike
+        if one.node in accepted
+    }
+    if not told:
+        return ""
+    named = "; ".join(f"{node}: {what}" for node, what in list(told.items())[:SICK])
+    more = f"; and {len(told) - SICK} more" if len(told) > SICK else ""
+    who = "accepted nodes are" if len(told) > 1 else "accepted node is"
+    return f"{len(told)} {who} {UNLIKE}: {ACCEPTED_UNLIKE} ({named}{more})"
+
+
+def _trouble(one: UnlikeNode) -> str:
+    """Return what a node is worst in, and by how much."""
+    where = f" on {one.device}" if one.device not in HOST else ""
+    lost = (
+        "differs from the others"
+        if one.better == "equal"
+        else loss_text(one.similarity, one.better, one.unit)
+    )
+    return f"{one.benchmark.rpartition('/')[2]} {one.metric}{where} {lost}"
+
+
 def _unlike(nodes: Sequence[UnlikeNode], verbose: bool, see: Sequence[Sequence[str]]) -> list[str]:
     """Name the nodes that are no part of the healthy ones, worst first, and what to type to see them."""
     if not nodes:
         return []
-    lines = ["these nodes are sick or unlike the others, worst first:"]
+    lines = [f"these nodes are {UNLIKE}, worst first:"]
     for one in nodes if verbose else nodes[:SICK]:
-        where = f" on {one.device}" if one.device not in HOST else ""
-        lost = (
-            "differs from the others"
-            if one.better == "equal"
-            else loss_text(one.similarity, one.better, one.unit)
-        )
         blame = f" [{one.component}]" if one.component else ""
         lines.append(
-            f"  {one.node}: {one.benchmark.rpartition('/')[2]} {one.metric}{where} {lost}{blame}"
+            f"  {one.node}: {_trouble(one)}{blame}"
             + ("" if one.rejected else "; not enough to reject it")
         )
     if len(nodes) > SICK and not verbose:
         lines.append(f"  ... and {len(nodes) - SICK} more (-v names all)")
+    if not all(one.rejected for one in nodes):
+        lines.append(f"not enough to reject it: {ACCEPTED_UNLIKE}")
     for command in see:
         words = [nodes[0].node if word == "NODE" else word for word in command]
         lines.append(f"see more: {shlex.join(words)}")

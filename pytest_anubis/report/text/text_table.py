@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import takewhile
 
 _NUMBER = re.compile(r"-|NaN|-?Infinity|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?")
 _LEAST = 12
 """Narrowest that a column is cut to."""
+_BEFORE = 4
+"""Characters that still stand before what differs, where a common beginning is left out."""
+MANY = 5
+"""Lines that differ in nothing but a name from which on they are one."""
+_NAMED = 3
+"""Names that such a line still has."""
 
 
 def width_of(text: str) -> int:
@@ -69,15 +76,53 @@ def table(
         if over > 0 and widths[shrink] > least:
             widths[shrink] = max(least, widths[shrink] - over)
     right = [len(c) > 1 and all(_NUMBER.fullmatch(cell) for cell in c[1:]) for c in columns]
+    cut = [_squeezed(column, size) for column, size in zip(columns, widths, strict=True)]
     lines = []
     for row in clean:
         cells = []
-        for whole, size, to_right in zip(row, widths, right, strict=True):
-            cell = squeeze(whole, size)
+        for whole, size, to_right, short in zip(row, widths, right, cut, strict=True):
+            cell = short[whole]
             pad = " " * (size - width_of(cell))
             cells.append(pad + cell if to_right else cell + pad)
         lines.append(gap.join(cells).rstrip())
     return "\n".join(lines)
+
+
+def folded(rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
+    """Make one row of many that differ in nothing but their first cell.
+
+    Args:
+        rows: The first is a header.
+
+    Returns:
+        The rows, and how many rows each of them stands for, the header for none.
+    """
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for row in rows[1:]:
+        alike.setdefault(tuple(row[1:]), []).append(row[0])
+    found, counts = [list(row) for row in rows[:1]], [0]
+    for rest, names in alike.items():
+        if len(names) >= MANY:
+            found.append([f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more", *rest])
+            counts.append(len(names))
+        else:
+            found += [[name, *rest] for name in names]
+            counts += [1] * len(names)
+    return found, counts
+
+
+def _squeezed(cells: Sequence[str], width: int) -> dict[str, str]:
+    """Return cells as they are cut: of those that would look alike what they begin with in common is cut."""
+    found = {cell: squeeze(cell, width) for cell in cells}
+    alike: dict[str, list[str]] = {}
+    for cell, cut in found.items():
+        alike.setdefault(cut, []).append(cell)
+    for group in alike.values():
+        if len(group) > 1:
+            pairs = takewhile(lambda letters: len(set(letters)) == 1, zip(*group, strict=False))
+            shared = max(0, len(list(pairs)) - _BEFORE)
+            found |= {cell: squeeze(f"…{cell[shared:]}", width) for cell in group}
+    return found
 
 
 def clip(text: str, width: int) -> str:

@@ -23,13 +23,13 @@ MARKER_LINE = (
     "accelerators; timing='host' says that a test of an accelerator is timed on the host or moves the "
     "host's data, so that two of them never run at once; deadline such as '300s' is what it may always "
     "take, however cheap it is; profiles such as ('standard', 'soak') are those that it belongs to, all if "
-    "empty"
+    "empty, or of each kind of device as for cost"
 )
 
 SCOPES = ("device", "pair", "node")
 TIMINGS = ("device", "host")
 KINDS = (HOST, "accelerator")
-"""What a cost may be given for, each by itself: a test of the node is of the kind that the node has."""
+"""What costs and profiles may be given for: a test of the node is of the kind that the node has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     if timing not in TIMINGS:
         _reject(item, f"timing {timing!r} is none of {', '.join(TIMINGS)}")
     spans: dict[str, float | None] = {"cost": None, "deadline": None}
-    declared = {"cost": _cost_here(item, given.get("cost")), "deadline": given.get("deadline")}
+    declared = {"cost": _here(item, given, "cost"), "deadline": given.get("deadline")}
     for key, span in declared.items():
         if span is not None:
             try:
@@ -135,7 +135,7 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     host = given.get("host", False)
     if not isinstance(host, bool):
         _reject(item, f"host must be True or False, found {host!r}")
-    profiles = _names(item, given, "profiles")
+    profiles = _names(item, {"profiles": _here(item, given, "profiles") or ()}, "profiles")
     for name in profiles:
         if name not in PROFILES:
             _reject(item, f"profiles: {name!r} is none of {', '.join(PROFILES)}")
@@ -152,15 +152,16 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     )
 
 
-def _cost_here(item: pytest.Item, cost: Any) -> Any:
-    """Return what a cost says of the kind of device that the test runs on."""
-    if not isinstance(cost, dict):
-        return cost
-    if set(cost) != set(KINDS):
-        _reject(item, f"cost: {cost!r} must name {' and '.join(KINDS)}, and nothing else")
+def _here(item: pytest.Item, given: dict[str, Any], key: str) -> Any:
+    """Return what a key says of the kind of device that the test runs on; None without the key."""
+    value = given.get(key)
+    if not isinstance(value, dict):
+        return value
+    if set(value) != set(KINDS):
+        _reject(item, f"{key}: {value!r} must name {' and '.join(KINDS)}, and nothing else")
     unit = device_of(item)
     on_host = unit == HOST or (unit == NODE and device_names(item.config) == (HOST,))
-    return cost[HOST if on_host else KINDS[1]]
+    return value[HOST if on_host else KINDS[1]]
 
 
 def _names(item: pytest.Item, given: dict[str, Any], key: str) -> tuple[str, ...]:

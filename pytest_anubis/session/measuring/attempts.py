@@ -9,15 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_anubis.session.measuring.conditions import Seen, Surroundings
+from pytest_anubis.core.measurement import LOOKS_SPENT
+from pytest_anubis.session.measuring.conditions import ATTEMPTS, IN_VAIN, Seen, Surroundings
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.round_plans import RoundPlan
-
-ATTEMPTS = 3
-"""How often a measurement on a machine that is not quiet is taken, at most."""
 
 PAUSE = 0.5
 """Seconds to wait before the second attempt, doubled for each further one."""
@@ -107,7 +105,8 @@ def take_quiet(
         surroundings: Watches meanwhile.
         spoiled: Keeps an attempt that was disturbed and will be repeated, with its number.
         patience: Says whether there is time to repeat it.
-        most: Attempts, at most; 1 where no disturbance can change what is measured.
+        most: Attempts, at most, `IN_VAIN` fewer where the machine was waited for in vain; 1 where no
+            disturbance can change what is measured.
         host: What others do to the host disturbs what is measured.
         pacer: What reads the pace between the rounds; None if nothing does.
 
@@ -117,7 +116,8 @@ def take_quiet(
     for attempt in range(1, most + 1):
         look = _look(plan, take, surroundings, host, pacer)
         pause = PAUSE * 2 ** (attempt - 1)
-        last = attempt == most or not patience.allows(pause + look.seconds)
+        last = attempt >= (most if surroundings.calm else most - IN_VAIN)
+        last = last or not patience.allows(pause + look.seconds)
         if not look.seen.disturbance or last:
             break
         spoiled(look, attempt)
@@ -142,7 +142,7 @@ def wait_for_quiet(
         patience: Says how long the test may wait, and hears how long it did.
         host: What others do to the host disturbs what is measured.
     """
-    most = patience.for_waiting(surroundings.quiet_wait, look.seconds)
+    most = patience.for_waiting(surroundings.waits.most(), look.seconds)
     if most <= pause or not surroundings.calm:
         time.sleep(pause)
         return
@@ -159,6 +159,7 @@ def wait_for_quiet(
                 told = True
     surroundings.calm = not seen.disturbance
     patience.waited(waited)
+    surroundings.waits.spent(waited)
     if told:
         surroundings.tell_waiting(seen.disturbance, most, waited)
 
@@ -188,7 +189,9 @@ def look_closer(
 ) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
-    Each further look is one burst after a pause, so that what passes by itself has time to do so.
+    Each further look is one burst after a pause, so that what passes by itself has time to do so. All
+    measurements of a process share `Looks`: the one that finds none left says so as a disturbance, so that it
+    rejects nothing and is to be measured again, and nothing passes that might have been rejected.
 
     Args:
         criterion: What the values are held against.
@@ -202,19 +205,23 @@ def look_closer(
         pacer: What reads the pace between the rounds; None if nothing does.
 
     Returns:
-        All looks, the first one included. The last one is disturbed when the machine would not calm
-        down, which ends the test.
+        All looks, the first one included. The last one is disturbed when the machine would not calm down, or
+        no look was left, which ends the test.
     """
     from pytest_anubis.validator import closer_look
 
     looks = [first]
     disturbed = 0
+    surroundings.looks.measured()
     pause, seconds = plan.pause_seconds * LOOK_PAUSE, first.seconds / plan.bursts
     while (
         closer_look([one.values for one in looks], criterion, paces=[one.pace for one in looks])
         == "more"
     ):
         if not patience.allows(pause + seconds):
+            break
+        if not surroundings.looks.take() and len(looks) > 1:
+            looks[-1].seen.disturbance = (LOOKS_SPENT,)
             break
         if pause:
             time.sleep(pause)

@@ -119,6 +119,8 @@ class Judge:
         ):
             crash.message = str(call.excinfo.value)  # pytest's summary is narrow: the cause first
             data["told"] = True  # all of it is in the verdicts
+        elif call.excinfo is not None and data.get("environment"):
+            _without_traceback(report, call.excinfo, data["environment"])
         if call.when == "call":
             recorder = item.stash.get(recorder_key, None)
             if recorder is not None and recorder.busy:
@@ -139,7 +141,11 @@ class Judge:
         return report
 
     def _judge(self, item: pytest.Item, recorder: Recorder) -> tuple[MetricVerdict, ...]:
-        verdicts = [self._judge_one(measurement) for measurement in recorder.measurements]
+        verdicts = [
+            _excused(self._judge_one(measurement), recorder.excuses.get(measurement.device))
+            for measurement in recorder.measurements
+        ]
+        verdicts += recorder.conclusions
         recorded = {measurement.metric.name for measurement in recorder.measurements}
         mark = benchmark_mark(item)
         for name in mark.metrics:
@@ -218,6 +224,29 @@ class Judge:
         if Outcome.INCONCLUSIVE in outcomes or outcomes == {Outcome.NOT_TESTED}:
             item.stash[_undecided_key] = text = inconclusive_text(verdicts)
             pytest.skip(text)
+
+
+def _without_traceback(
+    report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], environment: str
+) -> None:
+    """Say an error of ours that speaks of the surroundings in two lines; of others the place counts."""
+    if not type(raised.value).__module__.startswith("pytest_anubis."):
+        return
+    told = raised.getrepr(style="value", chain=False)
+    text = str(raised.value)
+    if told.reprcrash is not None:
+        told.reprcrash.message = text  # pytest's summary is narrow: the cause first
+    for entry in told.reprtraceback.reprentries:
+        entry.lines = [f"INCONCLUSIVE: {text}", f"next step: {environment.partition('; ')[2]}"]
+    report.longrepr = told
+
+
+def _excused(verdict: MetricVerdict, blame: str | None) -> MetricVerdict:
+    """Return a verdict that rejects nothing where another unit than this node's is to blame."""
+    if blame is None or verdict.outcome is not Outcome.FAIL:
+        return verdict
+    text = f"{verdict.text}; not this node's: {blame}"
+    return replace(verdict, outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text=text)
 
 
 def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:

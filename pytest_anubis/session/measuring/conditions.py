@@ -36,6 +36,62 @@ FRESH = 0.25
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
+ATTEMPTS, BRIEF_ATTEMPTS = 3, 2
+"""How often a measurement on a machine that is not quiet is taken, at most; in a brief run others follow."""
+
+IN_VAIN = 1
+"""So many fewer are taken where to wait for a quiet machine was in vain the last time: a neighbour that stays
+would treble the whole run."""
+
+LONG_WAITS, WAITED = 3, 0.1
+"""A process may wait for so many of the longest waits in all, and for so much of its own time beyond."""
+
+LOOKS, EACH = 10.0, 0.5
+"""Closer looks that a process has from the start, and more for each metric: one loss can be confirmed at any
+time (`CONFIRMING_LOOKS`), and looking closer adds about half to the time of a whole set at most, since a look
+with its pause takes as long as a first measurement."""
+
+
+class Waits:
+    """What is left of the time in which a process may wait for a quiet machine.
+
+    One measurement is bounded by its deadline; this and `Looks` bound all of them together, so that a run
+    stays near its plan on a machine that is noisy, or slow in many metrics at once.
+
+    Args:
+        longest: Seconds of one wait, at most.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._begin = time.monotonic()
+        self._spent = 0.0
+
+    def most(self) -> float:
+        """Return how many seconds may be waited now."""
+        whole = LONG_WAITS * self._longest + WAITED * (time.monotonic() - self._begin)
+        return max(0.0, min(self._longest, whole - self._spent))
+
+    def spent(self, seconds: float) -> None:
+        """Take note that so long was waited."""
+        self._spent += seconds
+
+
+class Looks:
+    """What is left of the closer looks that a process may take."""
+
+    def __init__(self) -> None:
+        self._left = LOOKS
+
+    def measured(self) -> None:
+        """One more metric was measured: it brings its share."""
+        self._left += EACH
+
+    def take(self) -> bool:
+        """Take one look; return whether there was one."""
+        self._left -= 1
+        return self._left >= 0
+
 
 @dataclass(slots=True)
 class Seen:
@@ -60,12 +116,15 @@ class Surroundings:
 
     Attributes:
         calm: Waiting for a quiet machine is worth while: it was not in vain the last time.
-        quiet_wait: Seconds that a measurement waits for it at most.
+        attempts: How often a measurement that was disturbed is taken, at most.
+        waits: What is left of the time for waiting for it.
+        looks: What is left of the closer looks at close calls.
     """
 
     def __init__(self, context: RunContext) -> None:
         self.calm = True
-        self.quiet_wait = context.settings.quiet_wait
+        self.attempts = BRIEF_ATTEMPTS if context.settings.brief else ATTEMPTS
+        self.waits, self.looks = Waits(context.settings.quiet_wait), Looks()
         self._context = context
         self._load: LoadReader | None = None
         self._telemetry: Telemetry | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import signal
 from collections.abc import Iterator
@@ -84,10 +83,9 @@ class Node:
     @property
     def cores(self) -> int:
         """How many CPUs this process may use, those of its control group's quota at most."""
-        from pytest_anubis.hardware.cgroup import own_quota, threads_within
-        from pytest_anubis.hardware.text_files import Files
+        from pytest_anubis.hardware.cgroup import usable_threads
 
-        return threads_within(len(os.sched_getaffinity(0)), own_quota(Files(), os.environ))
+        return usable_threads()
 
     def pick(self, *, smoke: T, standard: T, soak: T) -> T:
         """Return the size or duration for this run's profile."""

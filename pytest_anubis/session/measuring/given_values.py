@@ -6,6 +6,8 @@ import time
 from types import BuiltinFunctionType
 from typing import Any
 
+from pytest_anubis.core.metric import Direction, Metric, MetricError
+
 READINGS = 10_000
 """Readings of a clock within which it moves: a millisecond's worth, and clocks count nanoseconds."""
 
@@ -14,6 +16,43 @@ class MetricUsageError(Exception):
     """The benchmark itself is written wrongly: says nothing about the hardware."""
 
     __module__ = "builtins"  # so that the short test summary shows the bare name
+
+
+def checked_metric(
+    test: str,
+    name: str,
+    unit: str,
+    better: Direction | None,
+    goal: str,
+    question: str,
+    action: str,
+) -> Metric:
+    """Return a metric as the test describes it.
+
+    Args:
+        test: Node id of the test, for the message.
+        name: Name of the metric, as the others for `Metric`.
+        unit: Unit of its values.
+        better: Its direction.
+        goal: Why it is measured.
+        question: What it answers.
+        action: What to do when it is bad.
+
+    Raises:
+        MetricUsageError: It has no direction, or name or unit make no sense.
+    """
+    __tracebackhide__ = True
+    if better is None:
+        raise MetricUsageError(
+            f"{test}: metric {name!r} has no direction; "
+            "say better='higher', better='lower' or better='equal'"
+        )
+    try:
+        return Metric(
+            name=name, unit=unit, better=better, goal=goal, question=question, action=action
+        )
+    except MetricError as error:
+        raise MetricUsageError(f"{test}: {error}") from None
 
 
 def numbers_of(value: Any, test: str, name: str) -> list[float]:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.core.metric import Direction, Metric, MetricError
+from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.measuring.attempts import (
-    ATTEMPTS,
-    Look,
-    Patience,
-    look_closer,
-    take_quiet,
-)
+from pytest_anubis.session.measuring.attempts import Look, Patience, look_closer, take_quiet
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
     checked_clock,
+    checked_metric,
     numbers_of,
     running_clock,
 )
@@ -32,6 +28,7 @@ from pytest_anubis.session.measuring.short_windows import lead_in, plan_of, shor
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
+    from pytest_anubis.core.verdict import MetricVerdict
     from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.load.ambient_load import Ambient
     from pytest_anubis.hardware.round_plans import RoundPlan
@@ -44,6 +41,8 @@ class Recorder:
     Attributes:
         measurements: What was recorded, in order.
         busy: Seconds for which what is measured was running, warm-ups included.
+        conclusions: What the test itself found, judged already.
+        excuses: By unit, who else is to blame if it is slow.
     """
 
     def __init__(
@@ -74,6 +73,14 @@ class Recorder:
         self._begin = ambient.begin() if ambient else None
         self.measurements: list[Measurement] = []
         self.busy = 0.0
+        self.conclusions: list[MetricVerdict] = []
+        self.excuses: dict[str, str] = {}
+
+    def of(self, unit: str) -> Recorder:
+        """Return it for another unit than the test's own, such as a link between nodes; lists are shared."""
+        other = copy(self)
+        other._device_name = unit
+        return other
 
     def measure(
         self,
@@ -294,7 +301,9 @@ class Recorder:
 
         first = shortened(plan, window, per_value)
         rest = (self._surroundings, keep_spoiled, self._patience)
-        most = 1 if metric.better == "equal" else ATTEMPTS  # load flips no bits: the first counts
+        most = (
+            1 if metric.better == "equal" else rest[0].attempts
+        )  # load flips no bits: the first counts
         look, attempts = take_quiet(first, take, *rest, most, host=host, pacer=pacer)
         looks = [look]
         if criterion is not None and most > 1 and not look.seen.disturbance:
@@ -313,37 +322,17 @@ class Recorder:
         return tuple(values)
 
     def _metric(
-        self,
-        name: str,
-        unit: str,
-        better: Direction | None,
-        goal: str,
-        question: str,
-        action: str,
+        self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
     ) -> Metric:
         __tracebackhide__ = True
-        if better is None:
-            raise MetricUsageError(
-                f"{self._test}: metric {name!r} has no direction; "
-                "say better='higher', better='lower' or better='equal'"
-            )
         if any(m.metric.name == name and m.device == self._device_name for m in self.measurements):
             raise MetricUsageError(
                 f"{self._test}: metric {name!r} is recorded twice; "
                 "record all its values at once, or give the second one another name"
             )
         mark = self._mark
-        try:
-            return Metric(
-                name=name,
-                unit=unit,
-                better=better,
-                goal=goal or mark.goal,
-                question=question or mark.question,
-                action=action or mark.action,
-            )
-        except MetricError as error:
-            raise MetricUsageError(f"{self._test}: {error}") from None
+        texts = (goal or mark.goal, question or mark.question, action or mark.action)
+        return checked_metric(self._test, name, unit, better, *texts)
 
     def _clock(self, which: str) -> Clock:
         from pytest_anubis.hardware.timing import EventClock, HostClock

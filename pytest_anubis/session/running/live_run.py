@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState, undecided_by
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waivers.waiving import WaiversRead
+from pytest_anubis.report.export.drain_reason import drain_reason
 from pytest_anubis.session.context import RunContext, discard, judge_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.ends_of_tests import EndsOfTests
@@ -38,6 +40,12 @@ from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.node_standing import (
+    NodeStanding,
+    keep_begun,
+    keep_standing,
+    keep_unjudged,
+)
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
@@ -104,6 +112,10 @@ class Run:
             self._go_on(earlier)
         else:
             self.sink(self._started())
+        if context.judging:
+            self._note(
+                keep_begun(context.settings.store, context.node, context.run_id, now=time.time())
+            )
         if sys.flags.optimize:
             self._block(
                 "Python runs with -O (PYTHONOPTIMIZE): assert statements check nothing; unset it"
@@ -213,6 +225,7 @@ class Run:
         self.sink(RunFinished(exit_status=status, ended=_now(), broken_off=self._broken))
         self._close(session, self._journal)
         self._vouch(int(session.exitstatus))
+        self._keep_standing()
         self._file()
 
     def _close(self, session: pytest.Session, journal: Journal) -> None:
@@ -315,6 +328,30 @@ class Run:
     def silent_tests(self) -> list[str]:
         """Return one line for every planned test that did not report."""
         return [f"{test}: planned, but never reported" for test in self.state.missing]
+
+    def _keep_standing(self) -> None:
+        """Leave the verdict where health checks read it at once; a run without one leaves what was known."""
+        context, verdict = self.context, self.state.node_verdict
+        if not context.judging:
+            return
+        store, node = context.settings.store, context.node
+        if verdict is None:
+            self._note(keep_unjudged(store, node))
+            return
+        standing = NodeStanding(
+            node=node,
+            decision=verdict.decision,
+            reason=drain_reason(verdict, self.state.record().told, context.run_id),
+            run=context.run_id,
+            ended=time.time(),
+            baseline=verdict.baseline,
+            hardware_class=context.hardware_class,
+        )
+        self._note(keep_standing(store, standing))
+
+    def _note(self, problem: str) -> None:
+        if problem:
+            warn(self._config, problem)
 
     def _file(self) -> None:
         """File the run in the history; the journal is the truth, so any failure is only told."""

@@ -104,7 +104,11 @@ _HARMLESS = frozenset(
             "quiet_wait",
             "allowed_processes",
         ),  # what was disturbed then says so itself
-        *("baselines", "inventory"),  # compared by what they hold, wherever that lies
+        *(
+            "baselines",
+            "baseline_pin",
+            "inventory",
+        ),  # compared by what they hold, wherever that lies
         "node",  # compared by itself
         *("waivers", "other_machine", "require"),  # they change no verdict, only how it counts
     )

@@ -63,6 +63,7 @@ class Terminal:
             lines.append("anubis: measuring only, nothing is judged")
         elif context.baseline is not None:
             lines.append(f"anubis: {baseline_line(context.baseline)}")
+            lines += [f"anubis: {context.baseline_source}"] if context.baseline_source else []
             strange = strange_to(context.baseline, context.node, machine_marks(context.inventory))
             if strange and not context.settings.other_machine:
                 lines.append(f"anubis: nothing can be accepted: {strange}")

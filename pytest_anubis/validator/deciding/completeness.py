@@ -93,15 +93,30 @@ def verdicts_of_repeats(
     ]
 
 
-def rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> set[tuple[str, str]]:
-    """Return (benchmark, device) of every verdict that makes its test fail.
+def rejecting(
+    verdicts: Sequence[MetricVerdict], planned: Sequence[PlannedTest], fail_on: str
+) -> set[tuple[str, str]]:
+    """Return (benchmark, device) of every verdict that makes its test fail, and of that test.
 
     Args:
         verdicts: Those that count; a waived one explains nothing.
+        planned: The tests.
         fail_on: ``fail`` or ``marginal``.
     """
-    bad = (Outcome.FAIL, Outcome.MARGINAL) if fail_on == "marginal" else (Outcome.FAIL,)
-    return {(verdict.benchmark, verdict.device) for verdict in verdicts if verdict.outcome in bad}
+    wanted = (Outcome.FAIL, Outcome.MARGINAL) if fail_on == "marginal" else (Outcome.FAIL,)
+    bad = [verdict for verdict in verdicts if verdict.outcome in wanted]
+    return {(verdict.benchmark, verdict.device) for verdict in bad} | places_of(bad, planned)
+
+
+def places_of(
+    verdicts: Sequence[MetricVerdict], planned: Sequence[PlannedTest]
+) -> set[tuple[str, str]]:
+    """Return (benchmark, device) of the tests that verdicts belong to.
+
+    A test of the node may judge other units than itself, as the ways between nodes.
+    """
+    plans = {plan.test: (plan.benchmark, plan.device) for plan in planned}
+    return {plans[verdict.test] for verdict in verdicts if verdict.test in plans}
 
 
 def _how_it_died(test: str, why: str) -> str:

@@ -132,16 +132,19 @@ def _pace(
     found = pace_populations(_populations(run, measurements), forms)
     paces = {population.metric.name: population for population in found}
     planned = {plan.benchmark for plan in run.planned}
+    measured = {one.benchmark for one in run.measurements}
     for criterion in (one for one in baseline.criteria if one.benchmark == HOST_PACE):
         name = criterion.metric.name
         follow = {key[0] for key, form in forms.items() if name in map(pace_name, form.slopes)}
         if name in paces:
             yield from judge_columns(paces[name], criterion, baseline=baseline).verdicts(baseline)
-        elif not follow & planned:  # else the ledger says that nothing was judged
+        elif not follow & measured:  # else the ledger says that nothing was judged
+            # What was to be measured and was not says so itself, with its reason.
+            why = "was measured" if follow & planned else "is part of this run"
             yield MetricVerdict(
                 outcome=Outcome.NOT_TESTED,
                 reason=Reason.PRUNED,
-                text=f"nothing that follows {name} is part of this run",
+                text=f"nothing that follows {name} {why}",
                 benchmark=HOST_PACE,
                 metric=name,
                 component=criterion.component,

@@ -16,6 +16,7 @@ from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.deciding.completeness import (
+    places_of,
     rejecting,
     verdicts_of_repeats,
     verdicts_of_tests,
@@ -84,10 +85,11 @@ def decide_run(
     extra += verdicts_of_tests(
         run.planned,
         {result.test: result for result in run.results},
-        {(verdict.benchmark, verdict.device) for verdict in run.verdicts},
+        {(verdict.benchmark, verdict.device) for verdict in run.verdicts}
+        | places_of(run.verdicts, run.planned),
         node=run.node,
         # What a waiver covers explains why its test failed, too.
-        explained=rejecting([*counted, *run.verdicts], fail_on) | excused,
+        explained=rejecting([*counted, *run.verdicts], run.planned, fail_on) | excused,
     )
     left_out = left_out or LeftOut()
     extra += verdicts_of_repeats(run.repeats, run.planned, node=run.node)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.measurement import LOOKS_SPENT
 from pytest_anubis.core.metric import (
     Direction,
     Metric,
@@ -151,7 +152,7 @@ def judge_sample(
         alike = float((array == criterion.centre[0]).mean())
     else:
         alike = one_sided(array, criterion.centre, better)
-    held = criterion_for(alike, criterion, looks)
+    held = criterion_for(alike, criterion, looks, disturbance)
     sure = certainty_of(array, alike, held, looks)
     part = part_of(array, alike, held)
     verdict = conclude(base, alike, held, baseline, reference, population, sure, part)
@@ -160,10 +161,10 @@ def judge_sample(
         return verdict if criterion.paced is None else _without_pace(verdict)
     criterion = paced_criterion(criterion)
     alike = one_sided(paced, criterion.centre, better)
-    held, usual = criterion_for(alike, criterion, looks), replace(base, value=_middle(paced))
+    held = criterion_for(alike, criterion, looks, disturbance)
     sure = certainty_of(paced, alike, held, looks)
-    again = conclude(usual, alike, held, baseline, reference, population, sure)
-    return stricter(verdict, again)
+    usual = replace(base, value=_middle(paced))
+    return stricter(verdict, conclude(usual, alike, held, baseline, reference, population, sure))
 
 
 def _without_pace(verdict: MetricVerdict) -> MetricVerdict:
@@ -395,4 +396,5 @@ def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: i
 def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:
     if said.reason is not Reason.DISTURBED:
         return text
-    return f"{text}; but the machine was disturbed ({'; '.join(base.disturbance)}): measure again"
+    by, spent = "; ".join(base.disturbance), LOOKS_SPENT in base.disturbance
+    return f"{text}; but {by if spent else f'the machine was disturbed ({by})'}: measure again"

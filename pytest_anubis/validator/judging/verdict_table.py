@@ -10,7 +10,7 @@ Without a learned threshold the practical one stands for both; of an exact metri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -104,10 +104,22 @@ def thresholds_of(criterion: Criterion) -> tuple[float, float]:
     return criterion.alpha, learned
 
 
-def criterion_for(alike: float, criterion: Criterion, looks: int = 1) -> Criterion:
-    """Return the criterion as it holds for one sample: too few looks confirm no loss."""
+def criterion_for(
+    alike: float, criterion: Criterion, looks: int = 1, disturbance: Sequence[str] = ()
+) -> Criterion:
+    """Return the criterion as it holds for one sample: too few looks confirm no loss.
+
+    Args:
+        alike: One-sided similarity of the sample.
+        criterion: What it is compared with.
+        looks: How many looks the values come from.
+        disturbance: What disturbed the machine, and so ended the looks before the call was clear: what more
+            of them might reject does not pass, though such a sample rejects nothing.
+    """
     unconfirmed, learned = criterion.unconfirmed, criterion.learned
-    if unconfirmed is None or learned is None or alike >= learned or looks >= CONFIRMING_LOOKS:
+    if unconfirmed is None or learned is None or alike >= learned:
+        return criterion
+    if looks >= CONFIRMING_LOOKS or (looks > 1 and disturbance):
         return criterion
     return replace(criterion, learned=unconfirmed)
 

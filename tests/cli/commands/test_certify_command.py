@@ -40,6 +40,8 @@ def test_disk(anubis_metric):
 """
 PAIR = ("test_it.py::test_disk", "test_it.py::test_gemm")
 
+pytestmark = pytest.mark.usefixtures("quick_processes")
+
 
 def certified(folder: Path) -> dict[str, object]:
     (path,) = (folder / "baselines/certificates").glob("*.json")

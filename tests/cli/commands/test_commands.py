@@ -12,6 +12,7 @@ import pytest
 
 from pytest_anubis.cli.main import COMMANDS, main
 from tests.cli.command_line import anubis, anubis_process
+from tests.forked import Quick
 from tests.quiet import OPTIONS
 
 SUITE = """
@@ -35,7 +36,7 @@ def write_suite(folder: Path) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_processes: None) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_ADDOPTS", OPTIONS)
     write_suite(tmp_path)
@@ -48,6 +49,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("taught")
     write_suite(folder)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", Quick)
         patch.chdir(folder)
         patch.setenv("PYTEST_ADDOPTS", OPTIONS)
         learned = anubis("learn", "test_suite.py", "--rounds", "3", IN_PROCESS)

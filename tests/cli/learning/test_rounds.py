@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.cli.learning import rounds
-from pytest_anubis.cli.learning.rounds import LEAST_TIMED, Rounds
+from pytest_anubis.cli.learning.rounds import ENDING, LEAST_TIMED, Rounds
 from pytest_anubis.cli.shared.command_error import CommandError
 
 SECONDS = {"suite.py::test_a": 4.0, "suite.py::test_b": 14.0}
@@ -53,9 +53,9 @@ def of_suite(tmp_path: Path) -> Rounds:
     return Rounds(tests=["suite.py"], store=tmp_path, profile="smoke")
 
 
-def quiet(paths: Sequence[Path], wanted: int) -> int:
+def quiet(paths: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
     """Say that nobody disturbed any metric."""
-    return 0
+    return set()
 
 
 def showing(**losses: float) -> Callable[[Sequence[Path]], Any]:
@@ -73,10 +73,10 @@ def showing(**losses: float) -> Callable[[Sequence[Path]], Any]:
 
 def test_time_is_spent_where_power_is_lacking(machine: Machine, tmp_path: Path) -> None:
     of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3, b=0.05), quiet)
-    # Seven tenths of the time: seven rounds of 20 s; then 6 s a round of the test that lacks power, of which
-    # 20 * 4 / 18 s were expected.
-    assert machine.asked == [(["suite.py"], True)] * 7 + [(["suite.py::test_a"], True)] * 10
-    assert machine.now == 200.0
+    # Seven tenths of the time: seven rounds of 20 s; then 6 s a round of the test that lacks power, its start
+    # included, while the end of the command has its time left.
+    assert machine.asked == [(["suite.py"], True)] * 7 + [(["suite.py::test_a"], True)] * 9
+    assert machine.now == 200.0 - ENDING
 
 
 def test_nothing_more_is_run_once_every_metric_shows_enough(
@@ -95,25 +95,41 @@ def test_metrics_that_nobody_wants_have_no_more_rounds(machine: Machine, tmp_pat
 
 def test_what_cannot_be_learned_yet_runs_again_as_a_whole(machine: Machine, tmp_path: Path) -> None:
     of_suite(tmp_path).within(200.0, 0.1, lambda paths: None, quiet)
-    assert machine.asked == [(["suite.py"], True)] * 10
+    assert machine.asked == [(["suite.py"], True)] * 9
 
 
-def test_short_time_still_has_the_fewest_rounds(machine: Machine, tmp_path: Path) -> None:
+def test_short_time_still_has_the_fewest_rounds_and_it_is_told(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), quiet)
     assert len(machine.asked) == LEAST_TIMED
+    said = capsys.readouterr().out
+    assert "5 rounds, the fewest that show anything, take about 1 min 46 s here" in said
 
 
-def test_rounds_are_added_where_others_disturbed_the_timed_ones(
-    machine: Machine, tmp_path: Path
+def test_what_others_disturbed_runs_again_before_what_lacks_power_and_never_beyond_the_time(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), lambda paths, wanted: len(paths) < 7)
-    assert machine.asked == [(["suite.py"], True)] * 7
+    def disturbed(paths: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
+        return {("suite.py::test_b", "rate")} if len(paths) < 6 else set()
+
+    of_suite(tmp_path).within(140.0, 0.1, showing(a=0.3, b=0.05), disturbed)
+    all_tests, a, b = ["suite.py"], ["suite.py::test_a"], ["suite.py::test_b"]
+    assert machine.asked == [(all_tests, True)] * 5 + [(b, True)] + [(a, True)] * 3
+    assert machine.now <= 140.0 - ENDING
+    assert "of 1 metric without enough quiet samples" in capsys.readouterr().out
+
+    machine.asked.clear()
+    of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), lambda paths, wanted: {("other", "rate")})
+    assert len(machine.asked) == LEAST_TIMED
 
 
 def test_rounds_of_a_number_are_long_and_more_where_others_disturbed(
     machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = of_suite(tmp_path).of_number(3, lambda paths, wanted: max(0, wanted + 2 - len(paths)))
+    found = of_suite(tmp_path).of_number(
+        3, lambda paths, wanted: [("b", "rate")] * (wanted + 2 - len(paths))
+    )
     assert machine.asked == [(["suite.py"], False)] * 5
     assert [path.name[-2:] for path in found] == ["01", "02", "03", "04", "05"]
     said = capsys.readouterr().out
@@ -124,9 +140,9 @@ def test_rounds_of_a_number_are_long_and_more_where_others_disturbed(
 def test_machine_that_is_never_quiet_gets_twice_the_rounds_at_most(
     machine: Machine, tmp_path: Path
 ) -> None:
-    assert len(of_suite(tmp_path).of_number(3, lambda paths, wanted: 1)) == 6
+    assert len(of_suite(tmp_path).of_number(3, lambda paths, wanted: [("b", "rate")])) == 6
 
 
 def test_too_few_rounds_are_refused(machine: Machine, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="at least 3 are needed"):
-        of_suite(tmp_path).of_number(2, lambda paths, wanted: 0)
+        of_suite(tmp_path).of_number(2, lambda paths, wanted: [])

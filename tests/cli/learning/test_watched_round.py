@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,8 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment
 from pytest_anubis.store.journal.journal_reading import read_journal
+
+pytestmark = pytest.mark.usefixtures("quick_processes")
 
 
 def measured(
@@ -83,15 +85,6 @@ def test_tests_are_left_out_wherever_the_root_is(
     assert [one.test for one in record.measurements] == ["sub/test_suite.py::test_a"]
 
 
-@pytest.fixture
-def interrupts() -> Iterator[None]:
-    """Give children the usual answer to an interrupt, also where these tests run behind a script (&)."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

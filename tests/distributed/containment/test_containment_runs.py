@@ -23,6 +23,7 @@ from pytest_anubis.distributed.dispatch.certificates import (
 )
 from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.forked import Forked
 
 BENCHMARKS = """
 import ctypes, os, signal, time
@@ -397,7 +398,7 @@ def test_killed_controller_leaves_a_journal_and_no_process(pytester: pytest.Pyte
         """
     )
     command = [sys.executable, "-m", "pytest", "--anubis", "-n0", "-p", "no:cacheprovider"]
-    with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
+    with Forked(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
         pid = wait_for(pytester.path / "worker.pid")
         while not journal_of(pytester).measurements:  # on its way from the worker
             time.sleep(0.05)
@@ -419,13 +420,8 @@ def test_interrupted_run_keeps_what_it_has(pytester: pytest.Pytester) -> None:
             time.sleep(600)
         """
     )
-    # Whoever starts these tests in the background has made their children deaf to SIGINT.
-    code = (
-        "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "sys.exit(pytest.main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", code, "--anubis", "-n0", "-p", "no:cacheprovider"]
-    with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
+    command = [sys.executable, "-m", "pytest", "--anubis", "-n0", "-p", "no:cacheprovider"]
+    with Forked(command, cwd=pytester.path, stdout=subprocess.DEVNULL) as process:
         try:
             pid = wait_for(pytester.path / "worker.pid")
             process.send_signal(signal.SIGINT)

@@ -134,6 +134,14 @@ def test_the_fleets_risk_in_words() -> None:
     assert any(line.startswith("n1") and "50 %" in line for line in lines)
 
 
+def test_nodes_that_are_alike_are_one_line() -> None:
+    rows = [node("bad", 0.5), *(node(f"n{i}", 0.1) for i in range(40))]
+    lines = risk_lines(rows, 86400, "weibull model", most=20)
+    assert any(line.startswith("n0, n1, n2 and 37 more ") and "10 %" in line for line in lines)
+    assert len(lines) == 5
+    assert len(risk_lines(rows, 86400, "weibull model")) == 44  # --all: every node has its line
+
+
 def test_the_page_of_a_large_fleet_stays_small() -> None:
     rows = [node(f"n{i}", 0.5 / (i + 1)) for i in range(20_000)]
     page = risk_page([*rows, node(EVIL, 0)], 86400, "model", [(1, 2.0), (24, 9.0)], [EVIL])

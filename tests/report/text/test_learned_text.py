@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_anubis.core.baseline import Baseline, Exclusion, SelfCheck, UnlikeNode
-from pytest_anubis.report.text.learned_text import SICK, learned_lines
+from pytest_anubis.report.text.learned_text import (
+    ACCEPTED_UNLIKE,
+    SICK,
+    accepted_unlike,
+    learned_lines,
+)
 
 SEE = (("anubis", "judge", "runs/"), ("anubis", "report", "runs/", "--node", "NODE"))
 
@@ -34,12 +39,33 @@ def sick(name: str, device: str = "2", similarity: float = 0.85, **more: object)
 
 def test_sick_nodes_are_named_with_metric_device_loss_and_what_to_type() -> None:
     lines = told(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False))
-    assert lines[-4:] == [
+    assert lines[-6:] == [
+        "these nodes are sick or unlike the others, worst first:",
         "  n5: t.py::test_gemm rate on 2 15 % slower [gpu]",
         "  n7: t.py::test_gemm rate 10 % slower [gpu]; not enough to reject it",
+        f"not enough to reject it: {ACCEPTED_UNLIKE}",
         "see more: anubis judge runs/",
         "see more: anubis report runs/ --node n5",
     ]
+
+
+def test_judging_says_the_same_of_such_a_node_that_it_accepts() -> None:
+    check = SelfCheck(
+        nodes=9,
+        rejected=1,
+        sick=2,
+        rate=0.0,
+        upper=0.04,
+        holds=True,
+        unlike=(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False)),
+    )
+    baseline = Baseline(hardware_class="c", criteria=(), created="2026-01-01", self_check=check)
+    line = accepted_unlike({"n1", "n7"}, [baseline])
+    assert line == (
+        f"1 accepted node is sick or unlike the others: {ACCEPTED_UNLIKE} "
+        "(n7: t.py::test_gemm rate 10 % slower)"
+    )
+    assert accepted_unlike({"n1"}, [baseline]) == ""
 
 
 def test_of_many_sick_nodes_the_worst_are_named_and_all_if_verbose() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.report.text.text_table import clip, plain_line, squeeze, table, width_of
+from pytest_anubis.report.text.text_table import clip, folded, plain_line, squeeze, table, width_of
 
 CELLS = st.text(max_size=12)
 
@@ -65,3 +65,24 @@ def test_cut_texts_fit(text: str, width: int) -> None:
 def test_rows_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
         table([["a", "b"], ["c"]])
+
+
+def test_names_that_differ_in_what_would_be_cut_are_told_apart() -> None:
+    names = [
+        f"suites/compute/test_gemm.py::test_gemm[float{bits}-8192x8192x8192-cuda]"
+        for bits in (16, 32)
+    ]
+    first, second = table([["name", "n"], *([one, "1"] for one in names)], width=40).splitlines()[
+        1:
+    ]
+    assert "16" in first
+    assert "32" in second
+    assert max(width_of(first), width_of(second)) <= 40
+
+
+def test_many_rows_that_differ_in_their_name_only_are_one() -> None:
+    rows = [["node", "state"], *([f"n{i}", "in service"] for i in range(6)), ["x", "drained"]]
+    found, counts = folded(rows)
+    assert found == [["node", "state"], ["n0, n1, n2 and 3 more", "in service"], ["x", "drained"]]
+    assert counts == [0, 6, 1]
+    assert folded(rows[:4]) == (rows[:4], [0, 1, 1, 1])

@@ -8,10 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_anubis.core.measurement import portable_id
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.failure_text import place_text
 from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark
-from pytest_anubis.session.collecting.device_parameters import WrongCardError, check_slot
+from pytest_anubis.session.collecting.device_parameters import (
+    WrongCardError,
+    benchmark_id,
+    check_slot,
+)
 from pytest_anubis.session.error_causes import environment_of
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator.deciding.run_decision import evidence_of
@@ -263,3 +268,14 @@ def test_cost_is_that_of_the_kind_of_device(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=BY_KIND.replace('"accelerator"', '"cuda"'))
     refused = pytester.runpytest("--collect-only")
     refused.stderr.fnmatch_lines(["*mark anubis cost: *must name cpu and accelerator*"])
+
+
+def test_the_benchmark_set_has_one_id_from_wherever_it_is_run(pytester: pytest.Pytester) -> None:
+    network = Path(__file__).parents[3] / "suites" / "network"
+    items, _ = pytester.inline_genitems("--anubis", f"--rootdir={pytester.path}", str(network))
+    assert "test_loopback.py::test_tcp_rate" in {item.nodeid for item in items}
+    ids = {benchmark_id(item) for item in items}
+    assert "suites/network/test_loopback.py::test_tcp_rate" in ids  # as from the set's own folder
+    assert portable_id("a/test_b.py::test_c[x::y]", "a.test_b") == "a/test_b.py::test_c[x::y]"
+    # A file that is named as a module has no file in its id.
+    assert portable_id("::test_c[x::y]", "suites.a.test_b") == "suites/a/test_b.py::test_c[x::y]"

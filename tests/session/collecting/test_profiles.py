@@ -66,3 +66,13 @@ def test_where_nothing_is_left_the_line_and_the_goals_say_why(
     capsys.readouterr()
     assert main(["goals", "test_it.py"]) == 0
     assert "test_long" in capsys.readouterr().out
+
+
+def test_profiles_may_depend_on_the_kind_of_device(pytester: pytest.Pytester) -> None:
+    kinds = '{"cpu": ("standard",), "accelerator": ()}'
+    pytester.makepyfile(test_it=SUITE.replace('("standard", "soak")', kinds))
+    run = pytester.runpytest("--anubis", "--anubis-mode=measure", "--anubis-in-process")
+    run.assert_outcomes(passed=1, deselected=2)
+    pytester.makepyfile(test_it=SUITE.replace('("standard", "soak")', '{"cpu": ()}'))
+    refused = pytester.runpytest()
+    refused.stderr.fnmatch_lines(["*mark anubis profiles: *must name cpu and accelerator*"])

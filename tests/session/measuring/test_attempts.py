@@ -12,10 +12,11 @@ from typing import Any, cast
 import pytest
 
 from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.measurement import LOOKS_SPENT
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.hardware.round_plans import RoundPlan
 from pytest_anubis.session.measuring.attempts import (
-    ATTEMPTS,
     LOOK_PAUSE,
     Look,
     Patience,
@@ -23,7 +24,17 @@ from pytest_anubis.session.measuring.attempts import (
     take_quiet,
     wait_for_quiet,
 )
-from pytest_anubis.session.measuring.conditions import Seen, Surroundings
+from pytest_anubis.session.measuring.conditions import (
+    ATTEMPTS,
+    IN_VAIN,
+    LONG_WAITS,
+    LOOKS,
+    Looks,
+    Seen,
+    Surroundings,
+    Waits,
+)
+from pytest_anubis.validator import judge_sample
 
 PLAN = RoundPlan(rounds=10, round_seconds=0.001, warmup_seconds=0, budget_seconds=1, bursts=5)
 
@@ -31,10 +42,11 @@ PLAN = RoundPlan(rounds=10, round_seconds=0.001, warmup_seconds=0, budget_second
 class Noisy:
     """Surroundings in which somebody always disturbs, or never."""
 
-    calm, quiet_wait = False, 10.0
+    calm = True
 
-    def __init__(self, *disturbance: str) -> None:
+    def __init__(self, *disturbance: str, waits: float = 0.0) -> None:
         self._disturbance = disturbance
+        self.waits, self.looks = Waits(waits), Looks()
         self.told: list[tuple[Any, ...]] = []
 
     def tell_waiting(self, *told: Any) -> None:
@@ -149,6 +161,46 @@ def test_a_further_look_comes_after_a_pause_in_which_what_passes_by_itself_may_p
 
 
 @pytest.mark.usefixtures("clock")
+def test_a_run_waits_for_a_quiet_machine_for_a_bounded_time_in_all() -> None:
+    waits = Waits(10.0)
+    for _ in range(LONG_WAITS):
+        assert waits.most() == 10.0
+        waits.spent(10.0)
+    assert waits.most() == 0.0  # the clock stood still meanwhile
+    time.sleep(50.0)
+    assert waits.most() == pytest.approx(5.0)
+
+
+@pytest.mark.usefixtures("clock")
+def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again() -> None:
+    criterion = Criterion(
+        benchmark="b",
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        centre=(105.0, 106.0, 107.0),
+        learned=0.96,
+        unconfirmed=0.8,
+    )
+    surroundings = cast("Surroundings", Noisy())
+
+    def looks() -> list[Look]:
+        first = Look([99.0, 100.0, 101.0] * 3, Seen(), 1.0)
+        return look_closer(
+            criterion, PLAN, measure, first, surroundings, lambda look, attempt: None, Patience()
+        )
+
+    confirmed, cut = looks(), looks()
+    assert len(confirmed) == LOOKS + 1
+    assert not confirmed[-1].seen.disturbance
+    assert 1 < len(cut) < len(confirmed)
+    assert cut[-1].seen.disturbance == (LOOKS_SPENT,)
+    values = [value for look in cut for value in look.values]
+    for spent, outcome in (((), Outcome.PASS), ((LOOKS_SPENT,), Outcome.INCONCLUSIVE)):
+        verdict = judge_sample(values, criterion, looks=len(cut), disturbance=spent)
+        assert verdict.outcome is outcome
+    assert verdict.text.endswith(f"but {LOOKS_SPENT}: measure again")
+
+
+@pytest.mark.usefixtures("clock")
 def test_what_a_devices_clock_does_not_see_repeats_nothing() -> None:
     spoiled: list[int] = []
     noisy = cast(Surroundings, Noisy("12 % steal"))
@@ -162,8 +214,8 @@ class Passing(Noisy):
     """Surroundings in which somebody disturbs until a moment."""
 
     def __init__(self, until: float) -> None:
-        super().__init__()
-        self.calm, self._ends = True, until
+        super().__init__(waits=10.0)
+        self._ends = until
 
     @contextlib.contextmanager
     def around(self, *, host: bool = True) -> Iterator[Seen]:
@@ -179,7 +231,11 @@ class Passing(Noisy):
     [
         (0.9, 2, []),  # over before anything need be said
         (4.0, 2, [(("burn",), 10.0), ((), 10.0, 4.0)]),
-        (99.0, ATTEMPTS, [(("burn",), 10.0), (("burn",), 10.0, 10.0)]),  # once, not every time
+        (
+            99.0,
+            ATTEMPTS - IN_VAIN,
+            [(("burn",), 10.0), (("burn",), 10.0, 10.0)],
+        ),  # once, not every time
     ],
 )
 def test_a_disturbed_measurement_waits_for_quiet_within_bounds_and_says_so(

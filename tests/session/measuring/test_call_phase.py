@@ -385,3 +385,33 @@ def test_one_reason_of_many_tests_is_told_once(pytester: pytest.Pytester) -> Non
     assert told.startswith("SKIPPED [12] test_many.py: INCONCLUSIVE: no baseline")
     assert len(lines) <= 3  # the header's, the summary's, the list's
     result.stdout.fnmatch_lines(["  NOT_TESTED test_many.py::test_port*: ib_write_bw not found"])
+
+
+def test_what_a_tool_printed_and_nobody_knows_is_told_in_two_lines(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(
+        test_tool="""
+        from pytest_anubis.benchmarking.tools import UnreadableOutput
+
+        def test_fio(anubis_metric):
+            try:
+                int("x")
+            except ValueError:
+                raise UnreadableOutput("fio", "no jobs in it", "fio-3.33")
+
+        def test_own(anubis_metric):
+            import no_such_library
+        """
+    )
+    result = pytester.runpytest("--anubis", "-rf", "-p", "no:xdist")
+    assert result.ret == 20
+    at = result.outlines.index("INCONCLUSIVE: output of fio-3.33 cannot be read: no jobs in it")
+    assert "test_fio" in result.outlines[at - 1]
+    assert result.outlines[at + 1].startswith("next step: use the version of the tool that")
+    assert "test_own" in result.outlines[at + 2]
+    result.stdout.fnmatch_lines(
+        ["E * No module named 'no_such_library'"]
+    )  # of others the place counts
+    result.stdout.fnmatch_lines(["FAILED *::test_fio - output of fio-3.33 cannot be read*"])

@@ -18,6 +18,7 @@ from pytest_anubis.session.running import exit_guard
 from pytest_anubis.session.running.exit_guard import _once
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.forked import Forked
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 ENDS = """
@@ -33,9 +34,9 @@ def test_ends():
 """
 
 
-def started(project: pytest.Pytester, *more: str, **environment: str) -> subprocess.Popen[str]:
-    """Start pytest as its users do, in the folder of the project."""
-    return subprocess.Popen(
+def started(project: pytest.Pytester, *more: str, **environment: str) -> Forked:
+    """Let pytest's command run in the folder of the project."""
+    return Forked(
         [sys.executable, "-m", "pytest", "--anubis", "-p", "no:cacheprovider", *more],
         cwd=project.path,
         env={**os.environ, **environment},

@@ -17,7 +17,10 @@ import pytest
 from pytest_anubis.session.soaking.cycle_reports import CycleFiles
 from pytest_anubis.session.soaking.soak import worst_code
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.forked import Forked
 from tests.quiet import OPTIONS
+
+pytestmark = pytest.mark.usefixtures("quick_processes")
 
 SUITE = """
 import os, pathlib, pytest
@@ -216,14 +219,9 @@ def test_one_interrupt_of_the_campaign_alone_ends_it_and_keeps_its_pages(
 ) -> None:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=LONG)
-    # Whoever starts these tests in the background has made their children deaf to SIGINT.
-    code = (
-        "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "sys.exit(pytest.main(sys.argv[1:]))"
-    )
     options = ["--anubis", *workers, "--anubis-duration=1h", "--anubis-run-id=s", "--html=r.html"]
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *options, "--junitxml=out.xml", "-p", "no:cacheprovider"],
+    with Forked(
+        [sys.executable, "-m", "pytest", *options, "--junitxml=out.xml", "-p", "no:cacheprovider"],
         cwd=pytester.path,
         stdout=subprocess.PIPE,
         text=True,

@@ -206,7 +206,7 @@ def test_durations_are_medians_of_what_ran(history: History) -> None:
 
 
 def test_a_duration_is_what_the_node_pays_for(history: History) -> None:
-    def took(device: str, seconds: float, **more: float) -> TestResult:
+    def took(device: str, seconds: float, **more: Any) -> TestResult:
         test = f"{NET}[{device}]"
         result = TestResult(test=test, benchmark=NET, outcome="passed", metrics=1, seconds=seconds)
         return replace(result, **more)

@@ -11,7 +11,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.report.text.text_table import table
+from pytest_anubis.report.text.text_table import folded, table
 
 if TYPE_CHECKING:
     from pytest_anubis.store.history.incident_records import IncidentImport
@@ -94,7 +94,7 @@ def list_nodes(options: argparse.Namespace) -> None:
         ]
         for node in nodes
     ]
-    lines = [*table(rows).splitlines(), "one node: anubis history --node NAME"]
+    lines = [*table(folded(rows)[0]).splitlines(), "one node: anubis history --node NAME"]
     none = "no nodes yet; run 'pytest --anubis suites/', or 'anubis history nodes import'"
     plain = [
         plain_record(node, "since", "changed")

@@ -17,6 +17,10 @@ from pytest_anubis.report.text.numbers import count_text
 NAME = "suites"
 """The folder's own name is part of the benchmarks' ids and of what they import, so a copy keeps it."""
 
+SHIPPED = "shipped"
+"""Folder of the installed package that holds the set. It is no package, so that the set is imported as
+``suites`` from there as from a copy."""
+
 _WITNESS = Path("compute", "test_gemm.py")
 """A file by which the set is told from another folder of that name."""
 
@@ -74,9 +78,10 @@ def source(package: Path) -> Path:
     Raises:
         CommandError: It is in neither place.
     """
-    for place in (package / NAME, package.parent / NAME):
+    for place in (package / SHIPPED / NAME, package.parent / NAME):
         if (place / _WITNESS).is_file():
             return place
     raise CommandError(
-        f"{package / NAME}: the benchmark set is missing from this installation; install pytest-anubis again"
+        f"{package / SHIPPED / NAME}: the benchmark set is missing from this installation; install "
+        "pytest-anubis again"
     )

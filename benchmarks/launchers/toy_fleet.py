@@ -1,0 +1,73 @@
+"""A toy suite with its baseline, for trying launchers: its test records what ``speeds/<node>.json`` says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+from pytest_anubis.store.baselines.baseline_files import save_baseline
+from pytest_anubis.validator import learn_baseline
+
+HEALTHY, SLOW = 100.0, 50.0
+NODES = 12
+"""Healthy nodes that the baseline is learned from: from five on there are limits."""
+
+_SUITE = """
+import json, pathlib, time
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+
+@pytest.mark.anubis(component="cpu.compute", scope="node", goal="full speed", question="is it fast?",
+                    action="check the cooler")
+def test_speed(anubis_metric, anubis_node):
+    told = json.loads((HERE / "speeds" / f"{anubis_node.name}.json").read_text())
+    time.sleep(told["seconds"])
+    anubis_metric.record("speed", told["values"], unit="GFLOP/s", better="higher")
+"""
+
+
+def write_fleet(folder: Path, nodes: Mapping[str, float], *, seconds: float = 0.0) -> None:
+    """Write suite, speeds and baseline.
+
+    Args:
+        folder: Where.
+        nodes: Node -> its speed in GFLOP/s.
+        seconds: How long the test takes.
+    """
+    (folder / "speeds").mkdir(parents=True)
+    # Several nodes share this machine: what one does is no disturbance of the other here.
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nanubis_quiet_limit = steal=1, others=1, cpu=1, memory=1, io=1\nanubis_quiet_wait = 0s\n"
+    )
+    (folder / "test_suite.py").write_text(_SUITE)
+    for name, speed in nodes.items():
+        values = [speed + 0.1 * i for i in range(-10, 11)]
+        document = {"values": values, "seconds": seconds}
+        (folder / "speeds" / f"{name}.json").write_text(json.dumps(document))
+    key, attributes = hardware_class(read_inventory(), "smoke")
+    population = population_of(
+        [
+            [HEALTHY + 0.02 * node + 0.1 * (i % 21 - 10) for i in range(42)]
+            for node in range(-NODES // 2, NODES // 2)
+        ],
+        metric=Metric(name="speed", unit="GFLOP/s", better="higher"),
+        benchmark="test_suite.py::test_speed",
+        devices=["node"] * NODES,
+        runs=[f"r{i}" for i in range(NODES)],
+        hardware_class=key,
+        component="cpu.compute",
+    )
+    baseline = learn_baseline(
+        [population],
+        hardware_class=key,
+        attributes=dict(attributes),
+        created="2026-01-01T00:00:00+00:00",
+        error_rate=None,
+    )
+    save_baseline(baseline, folder / "baselines")

@@ -1,0 +1,252 @@
+"""Simulated hosts: network namespaces on one bridge, the port of each shaped in each direction.
+
+For tests and trials of what goes from node to node: which node, direction or link is slow is known, because
+it was made so. Needs root and iproute2. The bridge stands in a namespace of its own, so that the machine's
+own network is never touched; what a killed process left behind is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from pytest_anubis.benchmarking.hosts.pair_group import PORT, Place
+from pytest_anubis.benchmarking.shaped_link import (
+    BURST_SECONDS,
+    INTERFACE,
+    LEAST_BURST,
+    QUEUE,
+    NotPossible,
+    new_name,
+    run,
+    shaper,
+    sweep,
+    trusted,
+)
+
+NETWORK = "10.213.1."
+"""First numbers of the hosts' addresses: private, and inside namespaces that know no other network."""
+
+MOST = 250
+"""Hosts of one bridge: as many as the last number of an address counts."""
+
+UNSHAPED = 12.5e9
+"""Rate of a shaper that only carries others: 100 Gbit/s, more than namespaces pass on."""
+
+BUCKET = 80 << 10
+"""Bytes of a shaper's bucket at least: the largest packet that offloading makes. A smaller bucket cuts each
+into packets of the wire, and the processors of one machine were too busy with those of eight hosts."""
+
+QUANTUM = 60_000
+"""Bytes that one class of ``htb`` may send in its turn: a packet as large as offloading makes them."""
+
+SECONDS = 60.0
+"""What making or shaping all hosts may take: some milliseconds each."""
+
+
+class SimulatedHosts:
+    """Connected hosts; a context manager that leaves nothing behind. Made by `simulated_hosts`.
+
+    Attributes:
+        names: What the hosts are called: ``host-0``, ``host-1``, ...
+        addresses: Their IPv4 addresses.
+        interface: Name of the network interface in each, for ``GLOO_SOCKET_IFNAME``.
+    """
+
+    interface = INTERFACE
+
+    def __init__(self, count: int, rate: float | None) -> None:
+        if not 1 <= count <= MOST:
+            raise ValueError(f"{count} simulated hosts: 1 to {MOST} can be made")
+        if os.geteuid() != 0:
+            raise NotPossible("network namespaces need root")
+        self._ip, self._tc = trusted("ip"), trusted("tc")
+        sweep(self._ip)
+        common = new_name()
+        self._hub = f"{common}-hub"
+        self._spaces = tuple(f"{common}-h{host}" for host in range(count))
+        self.names = tuple(f"host-{host}" for host in range(count))
+        self.addresses = tuple(f"{NETWORK}{host + 1}" for host in range(count))
+        self._rate = rate
+        self._send: dict[int, float | None] = {}
+        self._receive: dict[int, float | None] = {}
+        self._ways: dict[int, dict[int, float]] = {}
+        try:
+            self._make()
+            self.reset()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def reset(self) -> None:
+        """Give every port the common rate again, both ways, and every link the rate of its ports.
+
+        Raises:
+            NotPossible: The kernel refused.
+        """
+        self._send, self._receive, self._ways = {}, {}, {}
+        for host in range(len(self)):
+            self._apply(host)
+
+    def shape(self, host: int, *, send: float | None = None, receive: float | None = None) -> None:
+        """Give one host's port other rates, in bytes a second, headers included.
+
+        Args:
+            host: Its number.
+            send: From the host to the bridge; None: the common rate.
+            receive: From the bridge to the host, likewise.
+
+        Raises:
+            NotPossible: The kernel refused.
+        """
+        self._send[host] = self._rate if send is None else send
+        self._receive[host] = self._rate if receive is None else receive
+        self._apply(host)
+
+    def shape_way(self, sender: int, receiver: int, rate: float | None) -> None:
+        """Give the way from one host to one other a rate of its own, below that of the ports.
+
+        A slow link between two hosts is both of its ways.
+
+        Args:
+            sender: Number of the host that sends.
+            receiver: Number of the one that receives.
+            rate: Bytes a second; None takes it away.
+
+        Raises:
+            NotPossible: The kernel refused.
+            ValueError: A host has no way to itself.
+        """
+        if sender == receiver:
+            raise ValueError(f"host {sender}: no way to itself")
+        ways = dict(self._ways.get(sender, {}))
+        ways.pop(receiver, None)
+        if rate is not None:
+            ways[receiver] = rate
+        self._ways[sender] = ways
+        self._apply(sender)
+
+    def places(self) -> tuple[Place, ...]:
+        """Return where the processes of a group of all hosts run, and how they find each other."""
+        common = {
+            "WORLD_SIZE": str(len(self)),
+            "MASTER_ADDR": self.addresses[0],
+            "MASTER_PORT": str(PORT),  # free: nobody else is in there
+            "GLOO_SOCKET_IFNAME": INTERFACE,
+            "TORCHELASTIC_USE_AGENT_STORE": "",  # of the program that may have started this one
+        }
+        return tuple(
+            Place(
+                number=host,
+                name=name,
+                environment={**common, "RANK": str(host)},
+                within=tuple(self.command(host)),
+            )
+            for host, name in enumerate(self.names)
+        )
+
+    def command(self, host: int, argv: Sequence[str] = ()) -> list[str]:
+        """Return the arguments that run a program on a host; without one what stands before it."""
+        return [self._ip, "netns", "exec", self._spaces[host], *argv]
+
+    def close(self) -> None:
+        """Remove all hosts and the bridge; what still runs there loses its network."""
+        with ExitStack() as stack:  # the rest also when an interrupt arrives meanwhile
+            for name in (self._hub, *self._spaces):
+                stack.callback(run, [self._ip, "netns", "del", name], may_fail=True)
+
+    def _make(self) -> None:
+        run([self._ip, "netns", "add", self._hub])
+        for name in self._spaces:
+            run([self._ip, "netns", "add", name])
+        lines = ["link add bridge type bridge", "link set bridge up"]
+        for host, name in enumerate(self._spaces):
+            lines += [
+                f"link add port{host} type veth peer name {INTERFACE} netns {name}",
+                f"link set port{host} master bridge",
+                f"link set port{host} up",
+            ]
+        self._batch(self._ip, self._hub, lines)
+        for name, address in zip(self._spaces, self.addresses, strict=True):
+            lines = [f"addr add {address}/24 dev {INTERFACE}"]
+            lines += [f"link set {interface} up" for interface in ("lo", INTERFACE)]
+            self._batch(self._ip, name, lines)
+
+    def _apply(self, host: int) -> None:
+        """Shape one host's port anew; what waits in its queues is dropped."""
+        own = sorted(self._ways.get(host, {}).items())
+        ways = [(self.addresses[receiver], rate) for receiver, rate in own]
+        sending = _shaped(INTERFACE, self._send.get(host, self._rate), ways)
+        self._batch(self._tc, self._spaces[host], sending)
+        receiving = _shaped(f"port{host}", self._receive.get(host, self._rate))
+        self._batch(self._tc, self._hub, receiving)
+
+    def _batch(self, program: str, namespace: str, lines: Sequence[str]) -> None:
+        run([program, "-n", namespace, "-batch", "-"], given="\n".join(lines), seconds=SECONDS)
+
+
+def _shaped(
+    interface: str, rate: float | None, ways: Sequence[tuple[str, float]] = ()
+) -> list[str]:
+    """Return what shapes all that leaves an interface, replacing whatever shaped it before.
+
+    Args:
+        interface: Its name.
+        rate: Bytes a second of all together.
+        ways: Addresses that have rates of their own.
+    """
+    lines = [f"qdisc replace dev {interface} root handle 9: pfifo"]
+    if not ways:
+        if rate is not None:
+            lines.append(f"qdisc replace dev {interface} root handle 1: {shaper(rate, BUCKET)}")
+        return lines
+    whole = UNSHAPED if rate is None else rate
+    lines.append(f"qdisc replace dev {interface} root handle 1: htb default 2")
+    lines += _htb_class(interface, "1:", "1:1", whole)
+    lines += _htb_class(interface, "1:1", "1:2", whole)
+    for number, (address, own) in enumerate(ways, 3):
+        lines += _htb_class(interface, "1:1", f"1:{number:x}", own)
+        match = f"match ip dst {address}/32 flowid 1:{number:x}"
+        lines.append(f"filter add dev {interface} parent 1: protocol ip prio 1 u32 {match}")
+    return lines
+
+
+def _htb_class(interface: str, parent: str, name: str, rate: float) -> list[str]:
+    burst = max(LEAST_BURST, int(rate * BURST_SECONDS))  # and it may overdraw by a packet
+    shape = f"htb rate {int(rate * 8)}bit burst {burst}b cburst {burst}b quantum {QUANTUM}"
+    lines = [f"class add dev {interface} parent {parent} classid {name} {shape}"]
+    if parent != "1:":
+        lines.append(f"qdisc add dev {interface} parent {name} bfifo limit {QUEUE}")
+    return lines
+
+
+def simulated_hosts(count: int, *, rate: float | None = None) -> SimulatedHosts:
+    """Return so many hosts on one bridge; use it in a ``with``, which removes them.
+
+    Args:
+        count: How many.
+        rate: Bytes a second of every port each way, headers included; None leaves them unshaped.
+
+    Raises:
+        NotPossible: No root, no iproute2, or a kernel or container that forbids it; a test is skipped for
+            that reason, so that what it would have shown is NOT_TESTED.
+        ValueError: Fewer than 1 or more than 250.
+    """
+    return SimulatedHosts(count, rate)

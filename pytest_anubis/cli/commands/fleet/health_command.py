@@ -1,0 +1,119 @@
+"""``anubis health``: is this node fit, by its last verdict? At once, for health checks and prologs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from pytest_anubis.cli.shared.arguments import explain
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.durations import seconds
+from pytest_anubis.fleet.launching import kubernetes_node as cluster
+from pytest_anubis.fleet.launching.health_check import Health, health_of
+from pytest_anubis.fleet.launching.kubernetes_node import ACCOUNT
+from pytest_anubis.fleet.launching.slurm_node import SlurmError, act
+from pytest_anubis.hardware.inventory.node_name import NodeNameError, node_name
+from pytest_anubis.report.export.drain_reason import LEADER, line
+from pytest_anubis.store.node_standing import StandingError, boot_id, read_standing
+
+ENV_STORE = "PYTEST_ANUBIS_STORE"  # as `options` has it, which loads pytest
+
+ACTS = ("drain", "drain-resume", "label")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    explain(
+        parser,
+        "Say in one line whether this node is fit, by its last verdict: nothing is measured, no hardware is "
+        "asked. Nothing is done about it either, unless --act asks for that.",
+        "Exit codes: 0 accepted; 1 rejected; 20 neither: no verdict yet, too old, or a run was cut short; "
+        "2 wrong usage, or what --act asked for was refused.",
+    )
+    parser.add_argument("--node", help="name of the node (default: this one's, see docs/fleet.md)")
+    parser.add_argument(
+        "--store",
+        type=Path,
+        default=Path(os.environ.get(ENV_STORE) or ".anubis"),
+        metavar="DIR",
+        help=f"folder that keeps runs, as --anubis-store (default: {ENV_STORE}, else .anubis)",
+    )
+    parser.add_argument(
+        "--max-age",
+        metavar="TIME",
+        help="an acceptance that is older says nothing any more, e.g. 7d (default: it never ages)",
+    )
+    parser.add_argument(
+        "--act",
+        choices=ACTS,
+        help="tell the scheduler: 'drain' drains a rejected node of Slurm, 'drain-resume' also resumes an "
+        "accepted one that this program drained, 'label' sets labels and condition of a node of Kubernetes; "
+        "what others drained is never touched",
+    )
+    parser.add_argument(
+        "--patch",
+        choices=("labels", "condition"),
+        help="print the patch of Kubernetes' node in place of the line",
+    )
+    parser.add_argument("--prefix", help="domain of labels and annotations in Kubernetes")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer; the exit code is that of the decision."""
+    node, now = _node(options.node), time.time()
+    health = _health(options, node, now)
+    if options.patch:
+        prefix = options.prefix or cluster.PREFIX
+        labels = options.patch == "labels"
+        patch = (
+            cluster.label_patch(health, prefix)
+            if labels
+            else cluster.condition_patch(health, now=now)
+        )
+        say(json.dumps(patch))
+    else:
+        say(health.text)
+    if options.act:
+        _act(options, node, health, now)
+    return health.decision.exit_code
+
+
+def _health(options: argparse.Namespace, node: str, now: float) -> Health:
+    try:
+        limit = None if options.max_age is None else seconds(options.max_age)
+    except ValueError as error:
+        raise CommandError(f"--max-age: {error}") from error
+    try:
+        standing = read_standing(options.store, node)
+    except StandingError as error:
+        return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
+    return health_of(standing, node, now=now, max_age=limit, boot=boot_id())
+
+
+def _node(given: str | None) -> str:
+    try:
+        return node_name(os.environ, given or "", where="--node")
+    except NodeNameError as error:
+        raise CommandError(str(error)) from error
+
+
+def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> None:
+    if options.act == "label":
+        try:
+            prefix = options.prefix or cluster.PREFIX
+            cluster.apply_patches(node, health, now=now, prefix=prefix, account=ACCOUNT)
+        except cluster.KubernetesError as error:
+            raise CommandError(f"--act label: {error}") from error
+        return
+    try:
+        done = act(node, health.decision, health.text, resume=options.act == "drain-resume")
+    except SlurmError as error:
+        raise CommandError(f"--act {options.act}: {error}") from error
+    if done:
+        say(f"{node}: {done}", file=sys.stderr)

@@ -1,0 +1,138 @@
+"""What a fleet's pages rest on: the one function that yields judged nodes, and what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.class_split import facts_of
+from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.store.collected_runs import RunSet
+from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+
+Tell = Callable[..., None]
+
+REGISTER = "nodes.csv"
+"""Name of a table of nodes that is read where it lies beside collected runs."""
+_NO_TRAITS = ("node", "class", "since", "state", "on", "note", "serial")
+"""Columns of a register that are no traits: they are each node's own, or change from day to day."""
+FIRST = ("rack", "batch")
+"""Traits that operators look for first: they have the first columns."""
+MOST_VALUES = 400
+"""Most values of a trait; a column with more is a name."""
+Traits = dict[str, dict[str, str]]
+"""Node -> name of a trait -> its value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSource:
+    """Judged nodes, and what is known of them.
+
+    Attributes:
+        runs: Everything that was read.
+        judged: The verdicts.
+        rows: One a node and hardware class.
+        traits: Of every node: the register's first, then what its runs say of it.
+    """
+
+    runs: RunSet
+    judged: JudgedFleet
+    rows: Sequence[NodeRow]
+    traits: Traits
+
+
+def fleet_of(
+    runs: RunSet,
+    baselines: dict[str, Baseline],
+    tell: Tell,
+    *,
+    required: Sequence[str] = (),
+    tables: Sequence[Path] = (),
+) -> FleetSource:
+    """Judge a fleet, wherever its runs were read from, and gather what is known of its nodes.
+
+    Args:
+        runs: Everything that was read.
+        baselines: Hardware class -> baseline.
+        tell: Says a line to people.
+        required: What a node must have run.
+        tables: Tables of nodes: racks, batches and the like.
+
+    Raises:
+        CommandError: Nothing is there to be judged, or a table cannot be read.
+    """
+    judged = judge_collected(runs, baselines, required=required)
+    rows = rows_of(judged)
+    if not rows:
+        raise CommandError("no node has a sample in there; give other runs or imports")
+    found: Traits = {}
+    for table in tables:
+        for node, traits in read_register(table).items():
+            found.setdefault(node, {}).update(traits)
+    names = {row.verdict.node for row in rows}
+    if tables and not names & found.keys():
+        tell(f"note: {tables[0]}: none of its nodes is among these; are they called otherwise?")
+    for run in sorted(runs.runs, key=lambda run: run.started):
+        known = found.setdefault(run.node, {})
+        known.update({name: text for name, text in facts_of(run).items() if text})
+    return FleetSource(runs=runs, judged=judged, rows=rows, traits=found)
+
+
+def registers(places: Sequence[str]) -> list[Path]:
+    """Return the tables of nodes that lie in the folders that were named."""
+    return [path for place in places if (path := Path(place, REGISTER)).is_file()]
+
+
+def read_register(path: Path) -> Traits:
+    """Return what a table of nodes says of each: every column but its name, class, dates and serial number.
+
+    Raises:
+        CommandError: It cannot be read or has no column ``node``.
+    """
+    from pytest_anubis.store.history.csv_rows import read_rows
+    from pytest_anubis.store.history.database import HistoryError
+
+    try:
+        rows = read_rows(path, ("node",), (), others=True)
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+    return {
+        row["node"].strip(): {
+            name: text.strip()
+            for name, text in row.items()
+            if name and name not in _NO_TRAITS and text.strip()
+        }
+        for _, row in rows
+    }
+
+
+def telling_traits(
+    traits: Mapping[str, Mapping[str, str]], rows: Sequence[NodeRow]
+) -> tuple[str, ...]:
+    """Return the names of traits that tell nodes of one class apart, those that people look for first.
+
+    Args:
+        traits: Node -> name -> value.
+        rows: The nodes.
+    """
+    values: dict[str, dict[str, set[str]]] = {}
+    sizes: dict[str, int] = {}
+    for row in rows:
+        sizes[row.hardware_class] = sizes.get(row.hardware_class, 0) + 1
+        for name, text in traits.get(row.verdict.node, {}).items():
+            values.setdefault(name, {}).setdefault(row.hardware_class, set()).add(text)
+    telling = [
+        name
+        for name, by_class in values.items()
+        if any(
+            1 < len(found) <= min(MOST_VALUES, sizes[key] / 2) for key, found in by_class.items()
+        )
+    ]
+    return (*(n for n in FIRST if n in telling), *(n for n in telling if n not in FIRST))

@@ -1,0 +1,182 @@
+"""Writing a fleet's pages into a folder: metrics and nodes first, the page that leads to them last."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.collected_judging import NodeRuns
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.cli.site.fleet_source import FleetSource
+from pytest_anubis.cli.site.view_building import fleet_view
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.report.fleet.fleet_index import MARK, fleet_index
+from pytest_anubis.report.fleet.fleet_view import FleetMetric, FleetNode, FleetView
+from pytest_anubis.report.fleet.metric_page import HOME, metric_page
+from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.pages.metric_sections import Case, cases_of
+from pytest_anubis.store.atomic import write_atomically
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+
+DRAWN = 12
+"""Most measurements drawn in a node's page, those that are no plain PASS: a fleet has thousands of pages."""
+PAGES = 5000
+"""Nodes with a page, the worst first: what a folder on a file share holds without making people wait."""
+_HEAD = 4096
+"""Bytes of a page in which its mark stands."""
+_NAME = 80
+"""Characters of a name that stand in a file's name: file systems take 255 bytes."""
+
+
+def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]) -> Path:
+    """Write the pages; return the one to open.
+
+    Args:
+        folder: Where to; it is made. A page of another kind that is called like ours is not replaced.
+        source: The fleet.
+        baselines: For the expected distributions in the nodes' pages.
+
+    Raises:
+        CommandError: It cannot be written, or something else is there.
+    """
+    index = folder / "index.html"
+    _refuse_others(index)
+    view = fleet_view(source)
+    metrics = tuple(
+        dataclasses.replace(one, link=f"metrics/{_metric_file(one)}") for one in view.metrics
+    )
+    view = dataclasses.replace(view, metrics=metrics)
+    places = view.places
+    names = _node_files([(node.name, node.row.hardware_class) for node in view.nodes])
+    runs = NodeRuns(source.runs, source.judged)
+    nodes: list[FleetNode] = []
+    try:
+        for name in ("nodes", "metrics"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        with Progress("writing") as progress:
+            for number, node in enumerate(view.nodes[:PAGES]):
+                link = f"nodes/{names[number]}"
+                record = runs.run_of(node.row, brief=True)
+                drawn = _drawn(record)
+                anchors = {
+                    place: f"c{at}"
+                    for at, case in reversed(list(enumerate(drawn)))
+                    if (place := places.get(_metric_of(case))) is not None
+                }
+                baseline = baselines.get(node.row.hardware_class)
+                _place(folder / link, run_page(record, baseline, drawn=len(drawn), home=HOME))
+                nodes.append(dataclasses.replace(node, link=link, anchors=anchors))
+                progress.count(number + 1, len(view.nodes))
+        view = dataclasses.replace(
+            view, nodes=(*nodes, *view.nodes[PAGES:]), notes=(*view.notes, *_without_page(view))
+        )
+        for number, one in enumerate(view.metrics):
+            _place(folder / one.link, metric_page(view, number))
+        write_atomically(index, fleet_index(view))
+    except OSError as error:
+        raise CommandError(
+            f"{error.filename or folder}: cannot be written ({error.strerror})"
+        ) from error
+    return index
+
+
+def _without_page(view: FleetView) -> list[str]:
+    left = len(view.nodes) - PAGES
+    if left <= 0:
+        return []
+    return [
+        f"the {PAGES} worst nodes have a page here, {left} have none: 'anubis report SOURCE --node NAME "
+        "--html FILE' writes one"
+    ]
+
+
+def _refuse_others(index: Path) -> None:
+    """Refuse to replace a page that is not one of ours.
+
+    Raises:
+        CommandError: There is one, or it cannot be read.
+    """
+    try:
+        with index.open("rb") as there:
+            ours = MARK.encode() in there.read(_HEAD)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CommandError(
+            f"--html {index.parent}: cannot be used as a folder of pages ({error.strerror}); name another one"
+        ) from error
+    if not ours:
+        raise CommandError(
+            f"{index}: is there and no page of a fleet; name another folder, or remove it"
+        )
+
+
+def _drawn(record: RunRecord) -> Sequence[Case]:
+    """Return the measurements that have plots: the worst, as far as they are not a plain PASS."""
+    cases = cases_of(record.measurements, record.told)
+    bad = [
+        case for case in cases if case.verdict is None or case.verdict.outcome is not Outcome.PASS
+    ]
+    return cases[: min(len(bad), DRAWN)]
+
+
+def _metric_of(case: Case) -> tuple[str, str]:
+    return case.measurement.benchmark, case.measurement.metric.name
+
+
+def _metric_file(one: FleetMetric) -> str:
+    digest = hashlib.sha256(
+        f"{one.benchmark}\n{one.metric.name}".encode("utf-8", "replace")
+    ).hexdigest()
+    return f"metric-{_plain(one.metric.name)}-{digest[:8]}.html"
+
+
+def _node_files(nodes: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a file name for every node and class that any file system and any link takes as it is.
+
+    A name that had to be changed, that differs from another one by capitals only, or that is in several
+    classes, has a digest: the page of a node is called alike whenever it is written.
+    """
+    counts = Counter(name.casefold() for name, _ in nodes)
+    files = []
+    for name, key in nodes:
+        plain = _plain(name)
+        if plain != name or counts[name.casefold()] > 1:
+            digest = hashlib.sha256(f"{name}\n{key}".encode("utf-8", "replace")).hexdigest()
+            plain += f"-{digest[:8]}"
+        files.append(f"node-{plain}.html")
+    return files
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:_NAME]
+
+
+def _place(path: Path, text: str) -> None:
+    """Put a page in its place, whole; it is made again by the next call, so nothing waits for the disk.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".page.", suffix=".new")
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(text.encode("utf-8", "backslashreplace"))
+            os.fchmod(out.fileno(), 0o644)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,354 @@
+"""From judged nodes to what the pages of a fleet show: cells, metrics, shifts, drifts, costs."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.cli.site.fleet_source import FIRST, FleetSource, telling_traits
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
+from pytest_anubis.report.fleet.fleet_view import (
+    BenchmarkTime,
+    CellKind,
+    ClassMetric,
+    FleetMetric,
+    FleetNode,
+    FleetView,
+    cell_kind,
+)
+from pytest_anubis.report.pages.metric_sections import short
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
+from pytest_anubis.validator.surveying.metric_drift import metric_drifts
+from pytest_anubis.validator.surveying.trait_shifts import trait_shifts
+from pytest_anubis.validator.surveying.unit_medians import unit_medians
+
+Place = tuple[str, str]
+"""Benchmark and metric."""
+_RANK = np.array(
+    [
+        (
+            Outcome.FAIL,
+            Outcome.MARGINAL,
+            Outcome.INCONCLUSIVE,
+            Outcome.NOT_TESTED,
+            Outcome.PASS,
+        ).index(o)
+        for o in OUTCOMES
+    ]
+)
+_STEPS = 1000
+"""Steps of a similarity in a cell: a loss of a tenth of a per cent is told apart."""
+_NONE = 2 * _STEPS
+"""Stands for no similarity: after all that have one."""
+_UNKNOWN = 2.0
+"""Similarity of a cell where nothing was compared, as in `CellKind`."""
+_BAD = (Outcome.FAIL, Outcome.MARGINAL)
+
+
+@dataclass(slots=True)
+class _Cells:
+    """The worst verdict on every node by every metric.
+
+    Attributes:
+        code: Shape (nodes, metrics): rank, similarity, outcome, reason and unit in one number, by which the
+            worst comes first; -1 where nothing was measured.
+        units: Direction and unit, by their number.
+    """
+
+    code: npt.NDArray[np.int64]
+    units: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def packed(
+        self,
+        metric: Metric,
+        outcome: npt.ArrayLike,
+        reason: npt.ArrayLike,
+        similarity: npt.ArrayLike,
+    ) -> npt.NDArray[np.int64]:
+        """Return verdicts as numbers, the worst the smallest."""
+        unit = self.units.setdefault((metric.better, metric.unit), len(self.units))
+        alike = np.nan_to_num(np.asarray(similarity, dtype=np.float64) * _STEPS, nan=_NONE)
+        code = _RANK[np.asarray(outcome)] * 4096 + np.floor(alike).astype(np.int64)
+        return np.asarray(((code * 8 + outcome) * 64 + reason) * 4096 + unit, dtype=np.int64)
+
+    def lower(self, rows: npt.NDArray[np.int64], column: int, codes: npt.NDArray[np.int64]) -> None:
+        """Keep the worst of what is there and what is new."""
+        here = np.full(len(self.code), np.iinfo(np.int64).max)
+        np.minimum.at(here, rows, codes)
+        old = self.code[:, column]
+        here = np.where(old >= 0, np.minimum(here, old), here)
+        self.code[:, column] = np.where(here == np.iinfo(np.int64).max, -1, here)
+
+    def kinds(self) -> tuple[tuple[CellKind, ...], list[list[int]]]:
+        """Return what cells say, the worst first, and the number of each cell's kind."""
+        names = {number: unit for unit, number in self.units.items()}
+        found = np.unique(self.code[self.code >= 0])
+        told: dict[int, CellKind] = {}
+        for code in found.tolist():
+            rest, unit = divmod(code, 4096)
+            rest, reason = divmod(rest, 64)
+            rest, outcome = divmod(rest, 8)
+            alike = rest % 4096
+            better, name = names[unit]
+            similarity = None if alike == _NONE else alike / _STEPS
+            told[code] = cell_kind(OUTCOMES[outcome], REASONS[reason], similarity, better, name)
+        kinds = sorted(set(told.values()))
+        place = {kind: number for number, kind in enumerate(kinds)}
+        table = np.array([place[told[code]] for code in found.tolist()], dtype=np.int64)
+        cells = np.full(self.code.shape, -1, dtype=np.int64)
+        known = self.code >= 0
+        if known.any():
+            cells[known] = table[np.searchsorted(found, self.code[known])]
+        return tuple(kinds), cells.tolist()
+
+
+def fleet_view(source: FleetSource) -> FleetView:
+    """Return what the pages show; nodes have no dossiers, metrics no pages yet."""
+    rows = sorted(source.rows, key=lambda row: row.verdict.severity)
+    places = {(row.verdict.node, row.hardware_class): number for number, row in enumerate(rows)}
+    names: dict[Place, tuple[Metric, str]] = {}
+    for columns in source.judged.columns:
+        population = columns.population
+        key = (population.benchmark, population.metric.name)
+        names.setdefault(key, (population.metric, population.component))
+    beside = [(row, v) for row in rows for v in row.told if v.outcome is not Outcome.PASS]
+    for _, verdict in beside:  # of what has no sample: a test that failed, a report of the hardware
+        key = (verdict.benchmark, verdict.metric or "(test)")
+        if key not in names:
+            names[key] = _metric_of(verdict), verdict.component
+    order = {key: number for number, key in enumerate(names)}
+    cells = _Cells(np.full((len(rows), len(names)), -1, dtype=np.int64))
+    _fill(cells, source.judged.columns, places, order)
+    for row, verdict in beside:
+        column = order[verdict.benchmark, verdict.metric or "(test)"]
+        alike = np.nan if verdict.similarity is None else verdict.similarity
+        packed = cells.packed(
+            names[verdict.benchmark, verdict.metric or "(test)"][0],
+            OUTCOMES.index(verdict.outcome), REASONS.index(verdict.reason), alike,
+        )  # fmt: skip
+        where = np.array([places[row.verdict.node, row.hardware_class]])
+        cells.lower(where, column, np.atleast_1d(packed))
+    kinds, table = cells.kinds()
+    metrics = _metrics(source, names, [row.hardware_class for row in rows], kinds, table)
+    chosen = sorted(
+        range(len(metrics)),
+        key=lambda n: (-metrics[n].failed, -metrics[n].marginal, metrics[n].worst or 0, n),
+    )
+    traits = telling_traits(source.traits, rows)
+    shifts, drifts = _survey(source, traits)
+    # What separates nodes is looked for first.
+    traits = tuple(
+        dict.fromkeys(
+            [*(name for name in FIRST if name in traits), *(one.trait for one in shifts), *traits]
+        )
+    )
+    started = sorted(run.started for run in source.runs.runs if run.started)
+    return FleetView(
+        nodes=tuple(
+            FleetNode(
+                row=row,
+                traits={
+                    n: t for n, t in source.traits.get(row.verdict.node, {}).items() if n in traits
+                },
+            )
+            for row in rows
+        ),
+        metrics=tuple(metrics[n] for n in chosen),
+        kinds=kinds,
+        cells=[[line[n] for n in chosen] for line in table],
+        traits=traits,
+        shifts=tuple(shifts),
+        drifts=tuple(drifts),
+        findings=tuple(finding.text for finding in source.judged.findings),
+        notes=source.judged.notes,
+        times=tuple(_times(source.runs.journals)),
+        runs=len(source.runs.runs),
+        first=started[0] if started else "",
+        last=started[-1] if started else "",
+    )
+
+
+def _metric_of(verdict: MetricVerdict) -> Metric:
+    better = verdict.better if verdict.better in ("higher", "lower") else "equal"
+    name = verdict.metric if verdict.metric.strip() and verdict.metric.isprintable() else "(test)"
+    unit = verdict.unit if verdict.unit.strip() and verdict.unit.isprintable() else "1"
+    return Metric(name=name, unit=unit, better=better)
+
+
+def _fill(
+    cells: _Cells,
+    judged: Sequence[JudgedColumns],
+    places: Mapping[tuple[str, str], int],
+    order: Mapping[Place, int],
+) -> None:
+    last: tuple[Sequence[str], str, npt.NDArray[np.int64]] | None = None
+    for columns in judged:
+        population = columns.population
+        key = population.hardware_class
+        if last is None or last[0] != population.nodes or last[1] != key:  # most have the same rows
+            rows = np.array([places[node, key] for node in population.nodes], dtype=np.int64)
+            last = (population.nodes, key, rows)
+        codes = cells.packed(population.metric, columns.outcome, columns.reason, columns.similarity)
+        cells.lower(last[2], order[population.benchmark, population.metric.name], codes)
+
+
+def _metrics(
+    source: FleetSource,
+    names: Mapping[Place, tuple[Metric, str]],
+    classes: Sequence[str],
+    kinds: Sequence[CellKind],
+    table: Sequence[Sequence[int]],
+) -> list[FleetMetric]:
+    """Return the metrics in the order of `names`; `classes` has the hardware class of each of the nodes."""
+    parts: dict[Place, list[ClassMetric]] = {}
+    for columns in source.judged.columns:
+        key = (columns.population.benchmark, columns.population.metric.name)
+        parts.setdefault(key, []).append(_class_metric(source, columns))
+    codes = np.array(table, dtype=np.int64).reshape(len(table), len(names))
+    outcomes = np.array([*(kind.outcome for kind in kinds), ""])
+    alike = np.array([*(kind.similarity for kind in kinds), _UNKNOWN])
+    of_class = np.array(classes)
+    often = Counter(name for _, name in names)
+    found = []
+    for number, (key, (metric, component)) in enumerate(names.items()):
+        of, low = outcomes[codes[:, number]], alike[codes[:, number]]
+
+        test = short(key[0]).rpartition("::")[2]
+        found.append(
+            FleetMetric(
+                benchmark=key[0],
+                metric=metric,
+                component=component,
+                label=key[1] if often[key[1]] == 1 else f"{key[1]} {test}",
+                classes=tuple(
+                    replace(part, **_counts(metric, of[here], low[here]))
+                    for part in parts.get(key, ())
+                    for here in (of_class == part.hardware_class,)
+                ),
+                **_counts(metric, of, low),
+            )
+        )
+    return found
+
+
+def _counts(
+    metric: Metric, outcomes: npt.NDArray[np.str_], alike: npt.NDArray[np.float64]
+) -> dict[str, Any]:
+    """Return how many nodes fail and are MARGINAL, and the lowest similarity, None where there is none."""
+    worst = float(alike.min(initial=_UNKNOWN))
+    return {
+        "failed": int((outcomes == Outcome.FAIL.value).sum()),
+        "marginal": int((outcomes == Outcome.MARGINAL.value).sum()),
+        "worst": None if worst > 1 or metric.better == "equal" else worst,
+    }
+
+
+def _class_metric(source: FleetSource, columns: JudgedColumns) -> ClassMetric:
+    population, key = columns.population, columns.population.hardware_class
+    known = np.isfinite(columns.value)
+    bad = np.flatnonzero(known & np.isin(columns.outcome, [OUTCOMES.index(o) for o in _BAD]))
+    order = bad[np.argsort(np.nan_to_num(columns.similarity[bad], nan=-1), kind="stable")]
+    several = len(set(population.devices)) > 1
+    slow: dict[str, float] = {}
+    for row in order.tolist():
+        name = (
+            f"{population.nodes[row]} {population.devices[row]}"
+            if several
+            else population.nodes[row]
+        )
+        slow.setdefault(name, float(columns.value[row]))
+    first = next(iter(np.flatnonzero(known & ~np.isnan(columns.similarity)).tolist()), None)
+    limit = (
+        None if first is None else columns.verdict(first, source.judged.baselines.get(key)).limit
+    )
+    pooled = columns.criterion is not None and columns.criterion.scope == "node"
+    return ClassMetric(
+        hardware_class=key,
+        group=" ".join(filter(None, (population.group, "all devices pooled" if pooled else ""))),
+        healthy=columns.value[known & (columns.outcome == PASS)].tolist(),
+        bad=slow,
+        criterion=columns.criterion,
+        limit=limit,
+    )
+
+
+def _survey(
+    source: FleetSource, names: Sequence[str]
+) -> tuple[list[TraitShift], list[MetricDrift]]:
+    """Return what separates nodes, slow ones first, and metrics over time."""
+    started = {
+        (run.run, run.node): when
+        for run in source.runs.runs
+        if (when := _seconds(run.started)) is not None
+    }
+    wanted = {
+        node: {name: traits[name] for name in names if name in traits}
+        for node, traits in source.traits.items()
+    }
+    shifts: list[TraitShift] = []
+    drifts: list[MetricDrift] = []
+    for table in unit_medians(source.runs.populations):
+        rejected = {
+            row.verdict.node
+            for row in source.rows
+            if row.hardware_class == table.hardware_class
+            and row.verdict.decision is Decision.REJECTED
+        }
+        found = trait_shifts(table, wanted, rejected)
+        shifts += found
+        drifts += metric_drifts(table, started, found)
+    shifts.sort(key=lambda s: (not s.worse, -s.rejected / len(s.nodes), _largest(s)))
+    drifts.sort(key=lambda one: (not one.drifts, one.similarity))
+    return shifts, drifts
+
+
+def _largest(shift: TraitShift) -> float:
+    return min((one.similarity for one in shift.metrics), default=1.0)
+
+
+def _seconds(started: str) -> float | None:
+    """Return a moment in seconds since 1970, None of what is none; without a time zone it is UTC."""
+    try:
+        moment = datetime.datetime.fromisoformat(started)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        return moment.timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _times(journals: Sequence[RunRecord]) -> list[BenchmarkTime]:
+    """Return what every benchmark cost, the dearest first; retries and failed tests cost as well."""
+    seconds: dict[str, float] = {}
+    tests: dict[str, int] = {}
+    nodes: dict[str, set[str]] = {}
+    component: dict[str, str] = {}
+    for run in journals:
+        for result in run.results:
+            name = result.benchmark or result.test
+            if result.seconds <= 0:
+                continue
+            seconds[name] = seconds.get(name, 0.0) + result.seconds
+            tests[name] = tests.get(name, 0) + 1
+            nodes.setdefault(name, set()).add(run.node)
+            component[name] = result.component or component.get(name, "")
+    return [
+        BenchmarkTime(
+            benchmark=name,
+            component=component[name],
+            seconds=spent,
+            tests=tests[name],
+            nodes=len(nodes[name]),
+        )
+        for name, spent in sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
+    ]

@@ -1,0 +1,119 @@
+"""What concerns many nodes together: traits that separate slow ones from the others, metrics that drift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_anubis.core.metric import Metric, loss_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftedMetric:
+    """A metric by which the nodes of a trait differ from the others of their class.
+
+    Attributes:
+        benchmark: Benchmark id.
+        metric: The metric.
+        component: The part of the node that it speaks of.
+        similarity: Typical value of these nodes to that of the others, below 1.
+        worse: Whether these nodes are the worse ones, else the better ones.
+        apart: Chance that one of them is worse (better) than one of the others: 1 is complete separation.
+        chance: Chance of such a separation where the trait has nothing to do with it, over all that was
+            tried.
+    """
+
+    benchmark: str
+    metric: Metric
+    component: str
+    similarity: float
+    worse: bool
+    apart: float
+    chance: float
+
+    @property
+    def size(self) -> str:
+        """How much worse they are: ``8.1 % slower``; of better ones how much worse the others are."""
+        return loss_text(self.similarity, self.metric.better, self.metric.unit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraitShift:
+    """Nodes that share a trait and stand apart from the others of their class.
+
+    Attributes:
+        hardware_class: Their class.
+        trait: Name of the trait, e.g. ``batch`` or ``driver nvidia``.
+        value: Its value.
+        nodes: The nodes of that value that were measured, sorted.
+        others: How many nodes of the class have another value.
+        metrics: What differs, the largest difference first; empty where only their decisions do.
+        aliases: Other traits that pick nearly the same nodes, ``name value`` each: nothing tells them apart.
+        rejected: How many of `nodes` are rejected.
+        rejected_others: How many of the others are.
+    """
+
+    hardware_class: str
+    trait: str
+    value: str
+    nodes: tuple[str, ...]
+    others: int
+    metrics: tuple[ShiftedMetric, ...]
+    aliases: tuple[str, ...] = ()
+    rejected: int = 0
+    rejected_others: int = 0
+
+    @property
+    def worse(self) -> bool:
+        """Whether they are the worse ones in what differs most, or are rejected more often."""
+        return not self.metrics or self.metrics[0].worse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftMoment:
+    """One stretch of time of a drift.
+
+    Attributes:
+        begin: When it begins, seconds since 1970.
+        end: When it ends.
+        nodes: How many nodes were measured in it.
+        middle: Median of what they delivered, relative to what is typical of the class.
+        low: The tenth percentile of that.
+        high: The ninetieth.
+    """
+
+    begin: float
+    end: float
+    nodes: int
+    middle: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricDrift:
+    """A metric over time on all nodes of a class.
+
+    Attributes:
+        hardware_class: The class.
+        benchmark: Benchmark id.
+        metric: The metric.
+        component: The part of the node that it speaks of.
+        moments: Stretches of time in order, those without a run left out.
+        similarity: Typical value of the last third of them to that of the first, 1 where nothing is worse.
+        chance: Chance of such an order where nothing drifts, over all metrics; 1 where it was not looked for.
+        drifts: Whether it became worse, costly enough and by no accident.
+    """
+
+    hardware_class: str
+    benchmark: str
+    metric: Metric
+    component: str
+    moments: tuple[DriftMoment, ...]
+    similarity: float
+    chance: float
+    drifts: bool
+
+    @property
+    def size(self) -> str:
+        """How much worse the last third is: ``3.1 % slower``."""
+        return loss_text(self.similarity, self.metric.better, self.metric.unit)

@@ -1,0 +1,4 @@
+"""From a list of hosts to a fleet's verdict: launchers, cached verdicts, and what schedulers are told.
+
+Nothing is measured or judged here. Open `health_check.py`, then `fleet_verdict.py`.
+"""

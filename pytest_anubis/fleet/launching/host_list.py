@@ -1,0 +1,112 @@
+"""Lists of hosts: a file, names with commas, and Slurm's way of writing many (``n[1-3,7]``)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOST = 200_000
+"""Hosts in one list: twice the largest fleet; ``n[0-999999999]`` is a slip of the finger."""
+_LARGEST = 16 << 20  # bytes of a file of hosts
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_DESTINATION = re.compile(r"[A-Za-z0-9_.@:/%\[\]-]+")
+_PIECE = re.compile(r"([^\[\],]*)\[([0-9,-]+)\]([^\[\],]*)")
+
+
+class HostListError(ValueError):
+    """It is no list of hosts; the one-line message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host.
+
+    Attributes:
+        name: The node's name, as in journals and history.
+        destination: What ssh connects to: a host, ``user@host``, or ``ssh://user@host:port``.
+    """
+
+    name: str
+    destination: str
+
+
+def read_hosts(text: str) -> list[Host]:
+    """Read a list: ``@FILE`` or the path of a file with one host a line, else names.
+
+    A line of a file is ``NAME`` or ``NAME DESTINATION``; what follows ``#`` is a remark.
+
+    Raises:
+        HostListError: There is none in it, one stands there twice, or one is no host.
+    """
+    path = Path(text.removeprefix("@"))
+    if text.startswith("@") or path.is_file():
+        return _of_file(path)
+    return _checked([Host(name, name) for name in expand(text)], repr(text[:40]))
+
+
+def _of_file(path: Path) -> list[Host]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        lines = content.decode("utf-8").splitlines()
+    except OSError as error:
+        raise HostListError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError:
+        raise HostListError(f"{path}: is no text in UTF-8") from None
+    if len(content) > _LARGEST:
+        raise HostListError(f"{path}: larger than {_LARGEST >> 20} MiB: that is no list of hosts")
+    found = []
+    for number, one in enumerate(lines, start=1):
+        words = one.partition("#")[0].split()
+        if len(words) > 2:
+            raise HostListError(f"{path}: line {number}: write NAME, or NAME DESTINATION")
+        try:
+            names = expand(words[0]) if words else []
+        except HostListError as error:
+            raise HostListError(f"{path}: line {number}: {error}") from None
+        found += [Host(name, words[1] if len(words) == 2 else name) for name in names]
+    return _checked(found, str(path))
+
+
+def _checked(hosts: list[Host], where: str) -> list[Host]:
+    seen: set[str] = set()
+    for host in hosts:
+        if _NAME.fullmatch(host.name) is None:
+            raise HostListError(f"{where}: {host.name[:40]!r} is no name of a host")
+        if _DESTINATION.fullmatch(host.destination) is None or host.destination.startswith("-"):
+            raise HostListError(
+                f"{where}: {host.destination[:40]!r} is nothing that ssh connects to"
+            )
+        if host.name in seen:
+            raise HostListError(f"{where}: {host.name} stands there twice; name every node once")
+        seen.add(host.name)
+    if not hosts:
+        raise HostListError(f"{where}: no host in it")
+    return hosts
+
+
+def expand(text: str) -> list[str]:
+    """Return the names of ``a,b`` and ``n[01-03,7]``, leading zeros kept.
+
+    Raises:
+        HostListError: It is written wrongly, or is too long.
+    """
+    found: list[str] = []
+    for piece in re.findall(r"(?:[^,\[\]]|\[[^\]]*\]?|\])+", text.strip()):
+        bracket = _PIECE.fullmatch(piece)
+        if bracket is None:
+            if "[" in piece or "]" in piece:
+                raise HostListError(f"{piece[:40]!r}: write one bracket a name, e.g. n[1-3,7]")
+            found.append(piece.strip())
+            continue
+        head, ranges, tail = bracket.groups()
+        for one in ranges.split(","):
+            span = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", one)
+            if span is None or int(span[2] or span[1]) < int(span[1]):
+                raise HostListError(f"{piece[:40]!r}: {one!r} is no range, e.g. 1-3")
+            first, last = int(span[1]), int(span[2] or span[1])
+            if len(found) + last - first >= _MOST:
+                raise HostListError(f"{piece[:40]!r}: more than {_MOST:,} hosts")
+            found += [f"{head}{number:0{len(span[1])}}{tail}" for number in range(first, last + 1)]
+    return [name for name in found if name]

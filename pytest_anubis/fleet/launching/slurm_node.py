@@ -1,0 +1,116 @@
+"""What Slurm says of a node, and telling it: only ever its own reasons, and only where it was asked for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.report.export.drain_reason import LEADER
+
+SECONDS = 5.0
+"""Seconds for `scontrol`: before a slurmd has registered it hangs, and Slurm ends a health check after 60."""
+
+_STATE = re.compile(r"(?:^|\s)State=(\S+)")
+_REASON = re.compile(r"(?:^|\s)Reason=(.*?)(?:\s\[[^\[\]]*@[^\[\]]*\])?\s*$")
+
+
+class SlurmError(RuntimeError):
+    """Slurm could not be asked or told; the message is one line for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """A node's state.
+
+    Attributes:
+        drained: It takes no jobs, by somebody's order.
+        reason: Why, as it was told; empty if nobody said.
+    """
+
+    drained: bool
+    reason: str
+
+    @property
+    def ours(self) -> bool:
+        """Whether the reason is of this program."""
+        return self.reason.startswith(LEADER)
+
+
+def act(node: str, decision: Decision, text: str, *, resume: bool) -> str:
+    """Drain a rejected node, or resume an accepted one that was drained for a reason of this program.
+
+    What somebody else drained is left as it is, and its reason too.
+
+    Args:
+        node: The node's name in Slurm.
+        decision: Of the health check.
+        text: The reason.
+        resume: Put an accepted node back to work.
+
+    Returns:
+        What was done, in a few words; empty if nothing was to be done.
+
+    Raises:
+        SlurmError: Slurm did not answer, or refused.
+    """
+    known = read_node(node)
+    if decision is Decision.REJECTED:
+        if known.drained and not known.ours:
+            return (
+                f"left as it is: drained already for {known.reason or 'a reason that nobody told'}"
+            )
+        if known.drained and known.reason == text:
+            return ""
+        _scontrol("update", f"NodeName={node}", "State=DRAIN", f"Reason={text}")
+        return "drained"
+    if decision is Decision.ACCEPTED and resume and known.drained and known.ours:
+        _scontrol("update", f"NodeName={node}", "State=RESUME")
+        return "resumed"
+    return ""
+
+
+def read_node(node: str) -> SlurmNode:
+    """Ask Slurm about a node.
+
+    Raises:
+        SlurmError: It did not answer, or knows no such node.
+    """
+    return parsed_node(_scontrol("--oneliner", "show", "node", node), node)
+
+
+def parsed_node(text: str, node: str) -> SlurmNode:
+    """Read what ``scontrol --oneliner show node`` prints.
+
+    Raises:
+        SlurmError: There is no state in it.
+    """
+    state = _STATE.search(text)
+    if state is None:
+        raise SlurmError(
+            f"scontrol says nothing about node {node}: {' '.join(text.split())[:80]!r}"
+        )
+    flags = re.split(r"[+*~#!%$@^-]+", state[1].upper())
+    reason = _REASON.search(text)
+    return SlurmNode(
+        any(flag.startswith("DRAIN") for flag in flags), reason[1].strip() if reason else ""
+    )
+
+
+def _scontrol(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["scontrol", *arguments],
+            capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise SlurmError("scontrol is not on PATH") from None
+    except subprocess.TimeoutExpired:
+        raise SlurmError(f"scontrol did not answer within {SECONDS:g} s") from None
+    except OSError as error:
+        raise SlurmError(f"scontrol: {error.strerror}") from error
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[:200]
+        raise SlurmError(f"scontrol ended with {done.returncode}: {said}")
+    return done.stdout

@@ -1,0 +1,297 @@
+"""Which part is to blame for slow pairs: a node, one direction of its port, a link, or one way of a link.
+
+Model. The rate r of every way i -> j, divided by what is expected of it, is in logarithms
+
+    y_ij = mu - (the loss of the part, if the way uses it) + noise
+
+with Laplace noise, whose maximum likelihood is the least absolute deviation (Bloomfield and Steiger, *Least
+Absolute Deviations*, 1983): mu is a median, a part's loss mu less the median of its ways. A single odd value
+pulls neither. A hypothesis h names a part; D_h is the sum of absolute residuals under it, D_0 under "none",
+n the number of ways. The generalised likelihood ratio of h against none is then (D_0 / D_h)^n, and with a
+price for each free loss (Schwarz, "Estimating the dimension of a model", 1978) and equal prior shares for the
+five kinds and within a kind for each of its m parts the logarithm of the posterior odds against none is
+
+    s_h = n log(D_0 / D_h) - (p_h / 2) log n - log(5 m_h)
+
+The best part's confidence is exp(s_h) over one plus the sum of exp(s) of all parts. False accusations: if
+there is no fault, odds of a Bayes factor reach 1 / alpha with probability alpha at most, since their mean is
+1 (Markov's inequality; Royall, *Statistical Evidence*, 1997): a part is accused when s_h >= log(1 / alpha),
+and its loss is large enough to matter besides. s_h only approximates such odds; `docs/fleet.md` has what was
+counted under noise of several forms.
+
+Several faults are named one after the other: what the first one took is given back to its ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Kind = Literal["node", "send", "receive", "link", "way"]
+Matrix = npt.NDArray[np.float64]
+Cells = npt.NDArray[np.bool_]
+
+KINDS = 5
+"""Kinds of parts, each with the same share of the prior."""
+
+ALPHA = 1e-3
+"""Chance at most of accusing somebody where nothing is wrong: one false alarm in a thousand such matrices."""
+
+LEAST_LOSS = 0.05
+"""Part of the rate whose loss matters, as for the Validator's least similarity of 0.95."""
+
+FLOOR = 5e-3
+"""Relative noise below which no network repeats its rates; a matrix without noise would divide by 0."""
+
+DEAD = 1e-3
+"""Part of the median rate that a way counts with which carries nothing: its logarithm has to be finite."""
+
+EXACT = 128
+"""Nodes up to which mu is computed anew without each part's ways. One part of more nodes has less than a
+fiftieth of all ways, too few to move the median, and the work grows with the cube."""
+
+RIVAL = 0.05
+"""Posterior share from which another part is told beside the one that is accused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What can be to blame.
+
+    Attributes:
+        kind: ``node`` sends and receives slowly; ``send`` and ``receive`` are one direction of its port;
+            ``link`` is what two nodes have between them, ``way`` one direction of it.
+        nodes: The node; of a link both, the lower one first; of a way the sender first.
+    """
+
+    kind: Kind
+    nodes: tuple[int, ...]
+
+    def ways(self, count: int) -> tuple[tuple[int, int], ...]:
+        """Return the ways that it slows down among so many nodes, sender first."""
+        first, last = self.nodes[0], self.nodes[-1]
+        others = [node for node in range(count) if node != first]
+        sends = tuple((first, node) for node in others)
+        receives = tuple((node, first) for node in others)
+        return {
+            "node": sends + receives,
+            "send": sends,
+            "receive": receives,
+            "link": ((first, last), (last, first)),
+            "way": ((first, last),),
+        }[self.kind]
+
+    def named(self, names: Sequence[str]) -> str:
+        """Return what to call it, such as ``node b``, ``sending of b``, ``link a - b``, ``way a -> b``."""
+        told = [names[node] for node in self.nodes]
+        return {
+            "node": f"node {told[0]}",
+            "send": f"sending of {told[0]}",
+            "receive": f"receiving of {told[0]}",
+            "link": f"link {told[0]} - {told[-1]}",
+            "way": f"way {told[0]} -> {told[-1]}",
+        }[self.kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accusation:
+    """A part that is to blame.
+
+    Attributes:
+        part: Which one.
+        losses: Lost part of the rate; of a node and a link two numbers: a node's sending and receiving, a
+            link's way from the lower node and to it.
+        confidence: Posterior probability that it is this part and no other, and not none, in 0 to 1.
+        odds: Natural logarithm of the odds against "nothing is wrong".
+        rivals: Other parts that explain the same, with their posterior probability, the likeliest first.
+    """
+
+    part: Part
+    losses: tuple[float, ...]
+    confidence: float
+    odds: float
+    rivals: tuple[tuple[Part, float], ...] = ()
+
+    def text(self, names: Sequence[str]) -> str:
+        """Return one line: the part, what it loses, how sure that is, what else it could be."""
+        lost = " and ".join(f"{loss:.0%}" for loss in self.losses)
+        ends = {"node": " (sending and receiving)", "link": " (there and back)"}
+        line = f"{self.part.named(names)}: {lost} slower than the others"
+        line += f"{ends.get(self.part.kind, '')}, confidence {self.confidence:.2f}"
+        if self.rivals:
+            line += "; or " + ", ".join(
+                f"{part.named(names)} ({share:.2f})" for part, share in self.rivals
+            )
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    part: Part
+    score: float
+    shifts: tuple[tuple[Cells | tuple[int, int], float], ...]
+
+
+def attribute(
+    rates: Sequence[Sequence[float]] | Matrix,
+    *,
+    expected: Matrix | None = None,
+    good: Collection[int] = (),
+    alpha: float = ALPHA,
+    least_loss: float = LEAST_LOSS,
+    most: int | None = None,
+) -> list[Accusation]:
+    """Return the parts that are to blame for slow ways, the surest first; empty if nothing stands out.
+
+    What all ways lose alike is no part's: it shows against a baseline only. Two nodes have nothing to be
+    compared with but each other's direction; three are the fewest among which a node can be told from a link.
+
+    Args:
+        rates: N x N, the rate from the row's node to the column's; nan where none was measured, 0 where
+            nothing arrived. The diagonal is not looked at. Of several values of a way the caller
+            passes the best (`typical_rates`).
+        expected: N x N, what each way should reach, up to a common factor (`expected_by_distance`); default:
+            all the same.
+        good: Nodes that are known to be good: neither they nor their ports are accused.
+        alpha: Chance of a false accusation.
+        least_loss: Part of the rate that must be lost.
+        most: Accusations at most; default: one for each node.
+
+    Raises:
+        ValueError: The matrix is not square, or a rate is negative.
+    """
+    y = _logarithms(np.asarray(rates, dtype=float), expected)
+    found: list[Accusation] = []
+    for _ in range(len(y) if most is None else most):
+        suspects = list(_suspects(y, frozenset(good), least_loss))
+        if not suspects:
+            break
+        scores = np.array([suspect.score for suspect in suspects])
+        best = suspects[int(scores.argmax())]
+        if best.score < np.log(1 / alpha):
+            break
+        top = max(0.0, float(scores.max()))
+        shares = np.exp(scores - top) / (np.exp(-top) + np.exp(scores - top).sum())
+        rivals = sorted(
+            (
+                (one.part, float(share))
+                for one, share in zip(suspects, shares, strict=True)
+                if one is not best and share >= RIVAL
+            ),
+            key=lambda rival: -rival[1],
+        )
+        found.append(
+            Accusation(
+                part=best.part,
+                losses=tuple(float(-np.expm1(shift)) for _, shift in best.shifts),
+                confidence=float(shares.max()),
+                odds=best.score,
+                rivals=tuple(rivals),
+            )
+        )
+        for cells, shift in best.shifts:
+            y[cells] -= shift
+    return found
+
+
+def typical_rates(repeats: Sequence[Sequence[Sequence[float]]]) -> Matrix:
+    """Return the best rate of each way.
+
+    What disturbs a transfer only ever slows it down, and what is slow by itself is so every time: on a shared
+    machine the best of three values spread by a third of what their medians did. What is slow now and then
+    shows in the distribution of all values, which the Validator judges.
+
+    Args:
+        repeats: Rates by repeat, sender and receiver; nan where none was measured.
+    """
+    return np.asarray(np.max(np.asarray(repeats, dtype=float), axis=0))
+
+
+def expected_by_distance(
+    rates: Sequence[Sequence[float]] | Matrix, hops: Sequence[Sequence[int]]
+) -> Matrix:
+    """Return for each way the median rate of those that are as far; nan where none was measured.
+
+    Args:
+        rates: N x N as for `attribute`.
+        hops: N x N, the nodes' distances in links.
+    """
+    given, far = np.asarray(rates, dtype=float), np.asarray(hops)
+    found = np.full(given.shape, np.nan)
+    off = ~np.eye(len(given), dtype=bool)
+    for distance in np.unique(far[off]):
+        cells = (far == distance) & off & (given > 0)
+        if cells.any():
+            found[(far == distance) & off] = np.median(given[cells])
+    return found
+
+
+def _logarithms(rates: Matrix, expected: Matrix | None) -> Matrix:
+    if rates.ndim != 2 or rates.shape[0] != rates.shape[1]:
+        raise ValueError(f"rates must be a square matrix, not of shape {rates.shape}")
+    relative = rates.copy() if expected is None else rates / expected
+    np.fill_diagonal(relative, np.nan)
+    relative[~np.isfinite(relative)] = np.nan
+    if (relative < 0).any():
+        raise ValueError("a rate is negative")
+    known = relative[relative > 0]
+    if not known.size:
+        return np.full(rates.shape, np.nan)
+    return np.asarray(np.log(np.maximum(relative, DEAD * np.median(known))))
+
+
+def _suspects(y: Matrix, good: Collection[int], least_loss: float) -> Iterator[_Suspect]:
+    """Give every part whose loss matters, with the logarithm of its odds against none."""
+    measured = ~np.isnan(y)
+    n = int(measured.sum())
+    if not n:
+        return
+    most_shift = np.log1p(-least_loss)
+    middle = float(np.median(y[measured]))
+    nothing = float(np.abs(y[measured] - middle).sum())
+
+    def odds(deviations: float, losses: int, parts: int) -> float:
+        gain = n * np.log((nothing + n * FLOOR) / (deviations + n * FLOOR))
+        return float(gain - losses / 2 * np.log(n) - np.log(KINDS * parts))
+
+    count = len(y)
+    ports = max(1, count - len(good))
+    for node in range(count):
+        if node in good:
+            continue
+        row, column = np.zeros_like(measured), np.zeros_like(measured)
+        row[node], column[:, node] = measured[node], measured[:, node]
+        send, receive = (Part("send", (node,)), [row]), (Part("receive", (node,)), [column])
+        for part, sets in (send, receive, (Part("node", (node,)), [row, column])):
+            if not all(cells.any() for cells in sets):
+                continue
+            rest = measured & ~np.logical_or.reduce(sets)
+            if not rest.any():
+                continue
+            mu = float(np.median(y[rest])) if count <= EXACT else middle
+            shifts = [float(np.median(y[cells])) - mu for cells in sets]
+            if max(shifts) > most_shift:
+                continue
+            left = np.abs(y[rest] - mu).sum() + sum(
+                np.abs(y[cells] - mu - shift).sum()
+                for cells, shift in zip(sets, shifts, strict=True)
+            )
+            yield _Suspect(
+                part,
+                odds(float(left), len(sets), ports),
+                tuple(zip(sets, shifts, strict=True)),
+            )
+    slow = measured & (y - middle <= most_shift)
+    both = measured & measured.T
+    for a, b in zip(*(found.tolist() for found in np.nonzero(slow)), strict=True):
+        there, back = float(y[a, b]) - middle, float(y[b, a]) - middle
+        left = nothing - abs(there)
+        yield _Suspect(Part("way", (a, b)), odds(left, 1, n), (((a, b), there),))
+        if a < b and slow[b, a]:
+            links = int(both.sum()) // 2
+            shifts_of_link = (((a, b), there), ((b, a), back))
+            yield _Suspect(Part("link", (a, b)), odds(left - abs(back), 2, links), shifts_of_link)

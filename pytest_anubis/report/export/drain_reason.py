@@ -1,0 +1,62 @@
+"""A verdict in the few words that a scheduler's node list has room for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
+
+LEADER = "ANB:"
+"""How every reason begins: what another tool wrote is never touched, and ours is known again."""
+
+CODE = 20
+"""Characters of a reason that ``sinfo -R`` shows: the code fits into them."""
+
+LONGEST = 128
+"""Characters of a whole reason; Slurm's accounting keeps 255 bytes."""
+
+_RUN = 48
+"""Characters of a run's id, of which the end tells more than the beginning; most have half of that."""
+
+_WORDS = re.compile(r"[^A-Z0-9]+")
+
+
+def reason_code(text: str) -> str:
+    """Return a code such as ``ANB:NVLINK-BANDWIDTH`` that ``sinfo -R`` shows whole."""
+    return (LEADER + _WORDS.sub("-", text.upper()).strip("-"))[:CODE].rstrip("-")
+
+
+def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) -> str:
+    """Return why a node is not accepted, e.g. ``ANB:BANDWIDTH gpu3 402<439GB/s run=7c1e``; ASCII, one line.
+
+    Args:
+        verdict: The decision.
+        told: The run's verdicts.
+        run: Id of the run.
+    """
+    if verdict.decision is Decision.ACCEPTED:
+        return line(f"{LEADER}ACCEPTED", run=run)
+    wanted = Outcome.FAIL if verdict.decision is Decision.REJECTED else Outcome.INCONCLUSIVE
+    bad = [one for one in told if one.outcome in (wanted, Outcome.MARGINAL)]
+    worst = min(bad, key=lambda one: one.severity, default=None)
+    if worst is None:
+        first = verdict.hindrances[0] if verdict.hindrances else verdict.headline
+        return line(f"{LEADER}{verdict.decision.value}", first, run=run)
+    code = reason_code(worst.metric or worst.benchmark.rpartition("::")[2].removeprefix("test_"))
+    if worst.value is None or worst.limit is None or worst.outcome is Outcome.INCONCLUSIVE:
+        return line(code, worst.device, worst.text, run=run)
+    sign = ">" if worst.better == "lower" else "<"
+    sign = sign if (worst.value > worst.limit) is (sign == ">") else " limit "
+    where = f"[{worst.component}]" if worst.component else ""
+    values = f"{worst.value:.4g}{sign}{worst.limit:.4g}{worst.unit}"
+    return line(code, worst.device, values, where, run=run)
+
+
+def line(code: str, *words: str, run: str = "") -> str:
+    """Return a reason as one line that every tool takes: ASCII without quotes, the run at its end whole."""
+    clean = [
+        re.sub(r"[^ !#-&(-~]+", "?", " ".join(word.split())) for word in (code, *words, run) if word
+    ]
+    tail = f" run={clean.pop()[-_RUN:]}" if run else ""
+    return " ".join(clean)[: LONGEST - len(tail)].rstrip() + tail

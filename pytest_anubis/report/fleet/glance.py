@@ -1,0 +1,221 @@
+"""The top of a fleet's page: which nodes are sick, what they share, what drifts, each in a box."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
+from pytest_anubis.core.verdict import Decision, Outcome
+from pytest_anubis.report.fleet.fleet_view import FleetNode, FleetView
+from pytest_anubis.report.plots.fleet_plots import day_text, drift_plot
+from pytest_anubis.report.text.numbers import count_text
+
+SICK = 8
+"""Sick nodes named in the box; the heat map has all, in the same order."""
+SHARED = 5
+"""Shifts and drifts named in their boxes; their sections have all."""
+SEVERAL = 3
+"""Nodes from which on a shift is said to be why they are rejected: one may be sick by itself."""
+METRICS = 3
+"""Metrics named of one shift."""
+
+
+def glance(view: FleetView) -> str:
+    """Return the boxes: sick nodes, what many of them share, what drifts."""
+    share = explained(view)
+    return f"<div class='glance'>{_sick(view, share)}{_shared(view, share)}{_drifting(view)}</div>"
+
+
+def map_link(**fields: str) -> str:
+    """Return the address of the heat map with filters set; the page's script reads it."""
+    return html.escape("#map?" + urlencode({name: text for name, text in fields.items() if text}))
+
+
+def shift_name(shift: TraitShift) -> str:
+    """Return what a shift's nodes have in common: ``batch B4``."""
+    return f"{shift.trait} {shift.value}"
+
+
+def shift_text(shift: TraitShift, most: int = METRICS, *, counted: bool = True) -> str:
+    """Return in one sentence how the nodes of a trait differ from the others, and how many are rejected."""
+    told = [
+        f"{one.metric.name} {'' if one.worse else 'better: the others are '}{one.size}"
+        for one in shift.metrics[:most]
+    ]
+    more = len(shift.metrics) - most
+    told += [f"{count_text(more, 'more metric')}"] if more > 0 else []
+    if counted:
+        others = f"{shift.rejected_others} of {shift.others} others"
+        told.append(f"{shift.rejected} of {len(shift.nodes)} rejected, {others}")
+    else:
+        told.append(f"{count_text(len(shift.nodes), 'node')} against {shift.others}")
+    return "; ".join(told)
+
+
+def drift_text(drift: MetricDrift) -> str:
+    """Return in one sentence how a metric drifts."""
+    first, last = drift.moments[0], drift.moments[-1]
+    span = f"{day_text(first.begin)} to {day_text(last.end)}"
+    return f"{drift.size} in the last third of {span} than in the first"
+
+
+def explained(view: FleetView) -> dict[tuple[str, str], TraitShift]:
+    """Return (node, class) -> the shift that it is rejected for, of shifts that explain several nodes.
+
+    A shift explains a rejected node that has the trait and fails a metric in which the trait is worse.
+    """
+    found: dict[tuple[str, str], TraitShift] = {}
+    rejected = {(node.name, node.row.hardware_class): node for node in view.of(Decision.REJECTED)}
+    for shift in view.shifts:
+        worse = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
+        members = [
+            (name, shift.hardware_class)
+            for name in shift.nodes
+            if (node := rejected.get((name, shift.hardware_class))) is not None
+            and (not shift.metrics or _fails(node) & worse)
+        ]
+        if len(members) >= SEVERAL:
+            for unit in members:
+                found.setdefault(unit, shift)
+    return found
+
+
+def _fails(node: FleetNode) -> set[tuple[str, str]]:
+    return {(v.benchmark, v.metric) for v in node.row.told if v.outcome is Outcome.FAIL}
+
+
+def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
+    rejected = view.of(Decision.REJECTED)
+    alone = [node for node in rejected if (node.name, node.row.hardware_class) not in share]
+    if not rejected:
+        return _box("Sick nodes", "", "<p>no node is rejected</p>")
+    items = "".join(
+        f"<li>{_linked(node)}: {html.escape(node.row.cause)}</li>" for node in alone[:SICK]
+    )
+    left = len(alone) - SICK
+    more = (
+        f"<li><a href='{map_link(decision='REJECTED')}'>and {left} more</a></li>"
+        if left > 0
+        else ""
+    )
+    words = f"{count_text(len(rejected), 'node')} rejected"
+    if share:
+        shared = len(rejected) - len(alone)
+        words += f": {shared} share a cause (next box), {len(alone)} are sick on their own"
+    link = map_link(decision="REJECTED")
+    return _box(
+        "Sick nodes",
+        "FAIL",
+        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p><ul>{items}{more}</ul>",
+    )
+
+
+def _linked(node: FleetNode) -> str:
+    name = html.escape(node.name)
+    return f"<a href='{node.link}'>{name}</a>" if node.link else name
+
+
+def _shared(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
+    causes = [shift for shift in view.shifts if any(shift is one for one in share.values())]
+    others = [shift for shift in view.shifts if shift.worse and shift not in causes]
+    if not causes and not others:
+        return _box("What they share", "", f"<p>{_nothing_shared(view)}</p>")
+    inner = _items(view, causes)
+    if not causes:
+        inner = "<p>nothing that is known separates rejected nodes from the others</p>"
+    if others:
+        inner += f"<p>Slower than the others, not rejected for it:</p>{_items(view, others, counted=False)}"
+    return _box("What they share", "FAIL" if causes else "MARGINAL", inner)
+
+
+def _items(view: FleetView, shifts: Sequence[TraitShift], *, counted: bool = True) -> str:
+    if not shifts:
+        return ""
+    items = "".join(
+        f"<li><b>{html.escape(shift_name(one))}</b>{_of_class(view, one)}: "
+        f"{html.escape(shift_text(one, counted=counted))}"
+        f"{_aliases(one)} ({_show(view, one)})</li>"
+        for one in shifts[:SHARED]
+    )
+    left = len(shifts) - SHARED
+    more = f"<li><a href='#shifts'>and {left} more</a></li>" if left > 0 else ""
+    return f"<ul>{items}{more}</ul>"
+
+
+def _aliases(shift: TraitShift) -> str:
+    return html.escape(f"; the same nodes as {', '.join(shift.aliases)}") if shift.aliases else ""
+
+
+def _nothing_shared(view: FleetView) -> str:
+    if not view.traits:
+        return (
+            "nobody knows racks, batches or drivers of these nodes: give a table of them with "
+            "<code>--nodes-file nodes.csv</code>"
+        )
+    return (
+        "no rack, batch, driver or other trait that is known separates slow nodes from the others"
+    )
+
+
+def _of_class(view: FleetView, shift: TraitShift) -> str:
+    classes = {node.row.hardware_class for node in view.nodes}
+    return f" in {html.escape(shift.hardware_class)}" if len(classes) > 1 else ""
+
+
+def _show(view: FleetView, shift: TraitShift) -> str:
+    return f"<a href='{shift_link(view, shift)}'>show</a>"
+
+
+def shift_link(view: FleetView, shift: TraitShift) -> str:
+    """Return the address of the heat map with the nodes of a shift and what they differ in first."""
+    fields = {"cls": shift.hardware_class}
+    if shift.trait in view.traits:
+        fields["trait"] = f"{view.traits.index(shift.trait)} {shift.value}"
+    places = view.places
+    if shift.metrics:
+        first = shift.metrics[0]
+        fields["order"] = f"m{places[first.benchmark, first.metric.name]}"
+        fields["m"] = first.metric.name if len(shift.metrics) == 1 else ""
+    return map_link(**fields)
+
+
+def _drifting(view: FleetView) -> str:
+    found: dict[tuple[str, str], list[MetricDrift]] = {}
+    for one in view.drifting:
+        found.setdefault((one.benchmark, one.metric.name), []).append(one)
+    if not found:
+        dated = any(drift.moments for drift in view.drifts)
+        words = "no metric became worse over time" if dated else NO_DATES
+        return _box("What drifts", "", f"<p>{words}</p>")
+    several = len({node.row.hardware_class for node in view.nodes}) > 1
+    items = "".join(_drift_item(view, same, several) for same in list(found.values())[:SHARED])
+    left = len(found) - SHARED
+    more = f"<li><a href='#drifts'>and {left} more</a></li>" if left > 0 else ""
+    first = view.drifting[0]
+    plot = drift_plot(first.moments, label=f"{first.metric.name}: {drift_text(first)}")
+    return _box("What drifts", "MARGINAL", f"<ul>{items}{more}</ul>{plot}")
+
+
+def _drift_item(view: FleetView, same: Sequence[MetricDrift], several: bool) -> str:
+    sizes = ", ".join(
+        f"{one.size} in {one.hardware_class}" if several else one.size for one in same
+    )
+    first, last = same[0].moments[0], same[0].moments[-1]
+    number = view.places.get((same[0].benchmark, same[0].metric.name))
+    link = "" if number is None else view.metrics[number].link
+    name = html.escape(same[0].metric.name)
+    linked = f"<a href='{link}'>{name}</a>" if link else f"<b>{name}</b>"
+    return (
+        f"<li>{linked}: {html.escape(sizes)} (the last third of {day_text(first.begin)} to "
+        f"{day_text(last.end)} against the first)</li>"
+    )
+
+
+STEADY = "no drift beyond chance"
+NO_DATES = "the runs have no dates, or are of one day: nothing can be said about time"
+
+
+def _box(title: str, kind: str, inner: str) -> str:
+    return f"<section class='card {kind}'><h2>{title}</h2>{inner}</section>"

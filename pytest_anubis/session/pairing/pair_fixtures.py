@@ -1,0 +1,199 @@
+"""The fixtures ``anubis_hosts`` and ``anubis_pairs``, for benchmarks of what goes from node to node."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.fixture_types import PairsFixture
+from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
+from pytest_anubis.session.collecting.device_parameters import benchmark_id
+from pytest_anubis.session.context import context_key
+from pytest_anubis.session.measuring.recorder import Recorder
+
+if TYPE_CHECKING:
+    from pytest_anubis.benchmarking.hosts.pair_group import Hosts, PairGroup, PairRates
+    from pytest_anubis.fleet.links.attribution import Accusation
+    from pytest_anubis.fleet.links.pair_plans import Round
+
+TO = " -> "
+"""Stands between the names of two nodes, the one that sends first."""
+
+SECONDS = 0.1
+"""Aimed length of one transfer: some thousand times what its two confirmations take on a healthy network."""
+
+REPEATS = 3
+"""Runs of the whole plan: the least of which one disturbed leaves the others."""
+
+GB = 1e9
+
+
+class Pairs:
+    """The value of the fixture ``anubis_pairs``.
+
+    Args:
+        group: The hosts, connected.
+        recorder: Of the test.
+        mark: Of the test.
+        benchmark: Its id.
+        node: Name of this node.
+    """
+
+    def __init__(
+        self, group: PairGroup, recorder: Recorder, mark: BenchmarkMark, benchmark: str, node: str
+    ) -> None:
+        self._group = group
+        self._recorder = recorder
+        self._mark = mark
+        self._benchmark = benchmark
+        self._node = node
+        self.names = group.names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def measure(
+        self,
+        name: str = "pair_rate",
+        *,
+        rounds: Sequence[Round] | None = None,
+        hops: Sequence[Sequence[int]] | None = None,
+        good: Sequence[int] = (),
+        seconds: float = SECONDS,
+        repeats: int = REPEATS,
+    ) -> tuple[str, ...]:
+        """Measure the pairs of a plan, record the rate of each way, and say who is to blame for slow ones.
+
+        Every way, such as ``node-a -> node-b``, is a unit with values of its own, recorded in the run of the
+        host that sends. A guilty part of this session's hosts fails the test; where another host is to blame
+        for a slow way, that is said beside its rate, which then fails nothing here.
+
+        Args:
+            name: Name of the metric; its unit is GB/s.
+            rounds: Of pairs by number; default: every pair once, or with `good` the quick scan.
+            hops: The hosts' distances in links; those as far apart are compared with each other.
+            good: Numbers of hosts that are known to be good: partners that are never accused.
+            seconds: Aimed length of one transfer.
+            repeats: Runs of the plan, and values of each way.
+
+        Returns:
+            One line for each part that is to blame, on every host the same.
+        """
+        from pytest_anubis.benchmarking.children import ChildError
+        from pytest_anubis.fleet.links.pair_plans import quick_scan, round_robin
+
+        if rounds is None:
+            count = len(self)
+            rounds = quick_scan(count, good) if good else round_robin(count)
+        begin = time.perf_counter()
+        try:
+            size = self._group.size_for(rounds, seconds)
+            rates, found = self._group.find_guilty(
+                rounds, size=size, repeats=repeats, hops=hops, good=good
+            )
+        except ChildError as error:  # which says nothing of this host
+            pytest.skip(f"the hosts did not finish together: {_line(error)}")
+        finally:
+            self._recorder.busy += time.perf_counter() - begin
+        self._record(name, rates)
+        for accusation in found:
+            self._conclude(name, accusation)
+        changed = [
+            f"{self.names[a]}{TO}{self.names[b]}"
+            for a in range(len(self))
+            for b in self._group.own
+            if rates.wrong[a][b] > 0
+        ]
+        if changed:
+            pytest.fail(f"bytes arrived changed from {', '.join(changed)}", pytrace=False)
+        return tuple(accusation.text(self.names) for accusation in found)
+
+    def _record(self, name: str, rates: PairRates) -> None:
+        for sender in self._group.own:
+            for receiver in range(len(self)):
+                values = [rate / GB for rate in rates.of(sender, receiver)]
+                if values and not math.isnan(values[0]):
+                    way = self._recorder.of(f"{self.names[sender]}{TO}{self.names[receiver]}")
+                    way.record(name, values, unit="GB/s", better="higher")
+
+    def _conclude(self, name: str, accusation: Accusation) -> None:
+        """Let the test fail for a part of the session's own hosts, and excuse its ways from another's."""
+        part = accusation.part
+        text = accusation.text(self.names)
+        ways = [f"{self.names[a]}{TO}{self.names[b]}" for a, b in part.ways(len(self))]
+        if not set(part.nodes) & set(self._group.own):
+            self._recorder.excuses.update(dict.fromkeys(ways, text))
+            return
+        verdict = MetricVerdict(
+            outcome=Outcome.FAIL,
+            reason=Reason.BEYOND,
+            text=text,
+            benchmark=self._benchmark,
+            metric=name,
+            better="higher",
+            component=self._mark.component,
+            node=self._node,
+            device=part.named(self.names),
+            similarity=1 - max(accusation.losses),
+            certainty=accusation.confidence,
+            reference=Reference.PEERS,
+            action=self._mark.action,
+        )
+        self._recorder.conclusions.append(verdict)
+
+
+@pytest.fixture
+def anubis_hosts(request: pytest.FixtureRequest) -> Hosts | None:
+    """The hosts whose pairs are measured: those on which torchrun or Slurm started this session, if it did.
+
+    Override it to measure others, such as simulated ones
+    (`pytest_anubis.benchmarking.hosts.simulated_hosts`).
+    """
+    from pytest_anubis.benchmarking.hosts.launched_hosts import HostsError, launched_hosts
+
+    name = request.config.stash[context_key].node or platform.node()
+    try:
+        return launched_hosts(os.environ, name)
+    except HostsError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def anubis_pairs(
+    request: pytest.FixtureRequest, anubis_hosts: Hosts | None, anubis_metric: Recorder
+) -> Iterator[PairsFixture]:
+    """Pairs of hosts: plans rounds, runs them with all pairs at once, names who is to blame for slow ones."""
+    if anubis_hosts is None or len(anubis_hosts) < 2:
+        pytest.skip("not applicable: one host; torchrun or srun starts this session on several")
+    import torch
+
+    from pytest_anubis.benchmarking.children import ChildError
+    from pytest_anubis.benchmarking.hosts.pair_group import PairGroup
+
+    if not torch.distributed.is_available():
+        pytest.skip("not applicable: this build of torch has no distributed package")
+    with PairGroup(anubis_hosts) as group:
+        try:
+            group.join()
+        except ChildError as error:
+            pytest.skip(f"the {len(anubis_hosts)} hosts did not find each other: {_line(error)}")
+        yield Pairs(
+            group,
+            anubis_metric,
+            benchmark_mark(request.node),
+            benchmark_id(request.node),
+            request.config.stash[context_key].node,
+        )
+
+
+def _line(error: Exception) -> str:
+    """Return the first line of an error, and the last, which names the cause in what a process printed."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ... ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__

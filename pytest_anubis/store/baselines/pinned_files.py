@@ -1,0 +1,93 @@
+"""Baselines and certificates from a share: they must be those that somebody named, by digest."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from pytest_anubis.store.baselines.baseline_form import BaselineError
+
+SUMS = "SHA256SUMS"
+"""File in a folder of baselines with the digests of all of them, as ``sha256sum`` prints it."""
+
+_LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(\S.*)")
+_LARGEST = 4 << 20  # bytes of SHA256SUMS: a fleet has some hundred classes, a line each
+_SHOWN = 12  # digits of a digest that are enough to compare it by eye
+
+
+def verified(place: Path, pin: str) -> str:
+    """Check what a place holds before any of it is used.
+
+    A pin is the digest of the one file, or of the folder's ``SHA256SUMS``. Where a folder has such a list,
+    its ``.json`` files (certificates, which lie in a folder of it, too) are those of the list, none more and
+    none changed, with a pin and without.
+
+    Args:
+        place: A folder of baselines and certificates, or one file.
+        pin: Digest in hexadecimal digits; empty for none.
+
+    Returns:
+        What was checked, in words; empty if there was nothing to check by.
+
+    Raises:
+        BaselineError: Something differs, or cannot be read; one line.
+    """
+    try:
+        if place.is_file():
+            if not pin:
+                return ""
+            _same(place, _digest(place), pin)
+            return f"{place} is sha256:{pin[:_SHOWN]}, as it was named"
+        return _folder(place, pin)
+    except OSError as error:
+        raise BaselineError(
+            f"{error.filename or place}: cannot be read ({error.strerror})"
+        ) from error
+
+
+def _folder(place: Path, pin: str) -> str:
+    sums = place / SUMS
+    if not sums.is_file():
+        if pin:
+            raise BaselineError(
+                f"{place}: has no {SUMS}; write it: find . -name '*.json' -exec sha256sum {{}} + > {SUMS}"
+            )
+        return ""
+    with sums.open("rb") as file:
+        content = file.read(_LARGEST)
+    if pin:
+        _same(sums, hashlib.sha256(content).hexdigest(), pin)
+    listed = _listed(sums, content)
+    for path in sorted(place.rglob("*.json")):
+        name = path.relative_to(place).as_posix()
+        if name not in listed:
+            raise BaselineError(f"{path}: is not listed in {sums}; list it, or remove it")
+        _same(path, _digest(path), listed[name])
+    named = f", sha256:{pin[:_SHOWN]}, as it was named" if pin else ""
+    return f"{place} holds what its {SUMS} lists{named}"
+
+
+def _listed(sums: Path, content: bytes) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
+        match = _LINE.fullmatch(line.rstrip())
+        if match is None:
+            raise BaselineError(
+                f"{sums}: line {number} is not as sha256sum writes it; write the file anew"
+            )
+        found[match[2]] = match[1].lower()
+    return found
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _same(path: Path, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise BaselineError(
+            f"{path}: is sha256:{found[:_SHOWN]}, not sha256:{wanted[:_SHOWN]} as it was named: it was "
+            "changed or is another one; fetch it again, or name the digest of this one"
+        )

@@ -1,0 +1,7 @@
+"""What concerns many nodes together, beyond each node's verdict: traits that separate them, drifts over time.
+
+It decides about no node; a class that moved as a whole is in ``judging/population_shift.py``. Open
+``unit_medians.py`` first, then ``trait_shifts.py``.
+
+PYTEST_DONT_REWRITE
+"""

@@ -1,0 +1,112 @@
+"""Drift: a metric that becomes worse on all nodes of a class as time goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pytest_anubis.core.baseline import ERROR_RATE
+from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.core.survey.fleet_survey import DriftMoment, MetricDrift, TraitShift
+from pytest_anubis.validator.changes.trend import rising_chance
+from pytest_anubis.validator.surveying.trait_shifts import FEWEST, LEAST_CHANGE
+from pytest_anubis.validator.surveying.unit_medians import UnitMedians
+
+MOMENTS = 20
+"""Most stretches of time: more than half of them in perfect order have a chance of one in millions, which
+hundreds of metrics may share."""
+LEAST_MOMENTS = 6
+"""Fewest stretches in which a drift is looked for, as with the cycles of a soak."""
+DAY = 86400.0
+"""Seconds; a stretch is no shorter: within a day fleets are measured rack by rack."""
+
+
+def metric_drifts(
+    table: UnitMedians,
+    started: Mapping[tuple[str, str], float],
+    shifts: Sequence[TraitShift] = (),
+) -> list[MetricDrift]:
+    """Return every metric over time, those that drift first, the greatest loss before the others.
+
+    The time between the first and the last run is cut into equal stretches. A metric drifts where the medians
+    of the stretches fall (Mann 1945, Kendall 1938) beyond a chance that all metrics share, and the last
+    third of them is more than `LEAST_CHANGE` worse than the first.
+
+    Args:
+        table: The class's samples.
+        started: (run, node) -> when the run began, seconds since 1970; runs without take no part.
+        shifts: What stands apart on its own and takes no part: a slow batch that was measured last is no
+            drift.
+    """
+    times = np.array(
+        [started.get(unit, np.nan) for unit in zip(table.runs, table.nodes, strict=True)]
+    )
+    dated = np.isfinite(times)
+    if not dated.any():
+        return []
+    first, last = float(times[dated].min()), float(times[dated].max())
+    count = min(MOMENTS, int((last - first) / DAY))
+    if count < 2:
+        return []
+    edges = np.linspace(first, last, count + 1)
+    stretch = np.full(len(times), -1, dtype=np.int64)
+    stretch[dated] = np.clip(np.searchsorted(edges, times[dated], side="right") - 1, 0, count - 1)
+    goodness = _without(table, shifts)
+    nodes = np.unique(np.array(table.nodes), return_inverse=True)[1]
+    found = [
+        _drift(table, c, goodness[:, c], stretch, edges, nodes) for c in range(len(table.columns))
+    ]
+    return sorted(found, key=lambda one: (not one.drifts, one.similarity))
+
+
+def _without(table: UnitMedians, shifts: Sequence[TraitShift]) -> FloatArray:
+    goodness = table.goodness.copy()
+    place = {(c.benchmark, c.metric.name): n for n, c in enumerate(table.columns)}
+    for shift in shifts:
+        members = set(shift.nodes)
+        rows = np.array([node in members for node in table.nodes])
+        columns = [place[one.benchmark, one.metric.name] for one in shift.metrics]
+        goodness[np.ix_(rows, columns)] = np.nan
+    return goodness
+
+
+def _drift(
+    table: UnitMedians,
+    column: int,
+    goodness: FloatArray,
+    stretch: IntArray,
+    edges: FloatArray,
+    nodes: IntArray,
+) -> MetricDrift:
+    usable = ~np.isnan(goodness) & (stretch >= 0)
+    moments = []
+    for number in range(len(edges) - 1):
+        inside = usable & (stretch == number)
+        measured = len(np.unique(nodes[inside]))
+        if measured < FEWEST:
+            continue
+        low, middle, high = np.quantile(goodness[inside], (0.1, 0.5, 0.9)).tolist()
+        moments.append(
+            DriftMoment(
+                begin=float(edges[number]), end=float(edges[number + 1]), nodes=measured,
+                middle=middle, low=low, high=high,
+            )
+        )  # fmt: skip
+    similarity, chance = 1.0, 1.0
+    if len(moments) >= LEAST_MOMENTS:
+        middles = np.array([one.middle for one in moments])
+        third = len(middles) // 3
+        similarity = min(1.0, float(np.median(middles[-third:]) / np.median(middles[:third])))
+        chance = min(1.0, rising_chance(-middles) * len(table.columns))
+    told = table.columns[column]
+    return MetricDrift(
+        hardware_class=table.hardware_class,
+        benchmark=told.benchmark,
+        metric=told.metric,
+        component=told.component,
+        moments=tuple(moments),
+        similarity=similarity,
+        chance=chance,
+        drifts=similarity < 1 - LEAST_CHANGE and chance < ERROR_RATE,
+    )

@@ -1,0 +1,228 @@
+"""Which trait separates nodes of one class: a batch, rack or driver whose nodes are slower."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_anubis.core.baseline import ERROR_RATE
+from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.core.survey.fleet_survey import ShiftedMetric, TraitShift
+from pytest_anubis.validator.similarity.usable_rows import BoolArray
+from pytest_anubis.validator.surveying.unit_medians import UnitMedians
+
+FEWEST = 5
+"""Fewest nodes of a trait, and of the others: of four, three may each be slow by themselves."""
+LEAST_CHANGE = 0.01
+"""Smallest relative difference that is worth a line: a fifth of the loss that matters."""
+APART = 0.85
+"""Chance, at least, that a node of the trait is worse than one of the others: a group stands apart, and is
+not a mere tendency of a large fleet."""
+MOST = 12
+"""Most shifts of a class: what comes after these explains little."""
+ALIAS = 0.9
+"""Share of nodes that two traits have in common, of those that either has, from which nothing tells them
+apart."""
+_VALUES = 400
+"""Most values of a trait: a serial number has one for each node and separates nothing."""
+
+
+@dataclass(slots=True)
+class _Groups:
+    """Nodes by the traits that they share."""
+
+    names: list[tuple[str, str]]
+    members: BoolArray  # shape (groups, nodes)
+
+
+def trait_shifts(
+    table: UnitMedians,
+    traits: Mapping[str, Mapping[str, str]],
+    rejected: Collection[str] = (),
+) -> list[TraitShift]:
+    """Return the traits whose nodes stand apart, most clearly first.
+
+    Every value of every trait is held against the other nodes of the class, metric by metric, by ranks (Mann
+    and Whitney 1947), with all comparisons sharing the error rate (Bonferroni). What a trait explains is
+    taken away before the next one is looked for: of a slow batch the racks that it stands in are not named
+    as well. A trait whose nodes are only rejected more often (exact results, failed tests) is found too.
+
+    Args:
+        table: The class's samples.
+        traits: Node -> name of a trait -> its value, as registers and inventories tell it; of two traits that
+            pick the same nodes the first one in this order is named.
+        rejected: The nodes of the class that are rejected.
+    """
+    nodes, goodness = table.by_node()
+    groups = _groups(nodes, traits)
+    if not groups.names:
+        return []
+    bad = np.array([node in rejected for node in nodes])
+    goodness = goodness.copy()
+    found: list[TraitShift] = []
+    taken = np.zeros(len(nodes), dtype=np.bool_)
+    while len(found) < MOST:
+        best = _strongest(goodness, groups)
+        if best is None:
+            break
+        group, columns, apart, chance, ratio = best
+        members = groups.members[group]
+        metrics = [
+            ShiftedMetric(
+                benchmark=table.columns[c].benchmark,
+                metric=table.columns[c].metric,
+                component=table.columns[c].component,
+                similarity=float(min(ratio[c], 1 / ratio[c])),
+                worse=bool(ratio[c] < 1),
+                apart=float(max(apart[c], 1 - apart[c])),
+                chance=float(chance[c]),
+            )
+            for c in columns
+        ]
+        metrics.sort(key=lambda one: (one.similarity, one.benchmark, one.metric.name))
+        found.append(_shift(table, nodes, groups, group, bad, metrics))
+        goodness[np.ix_(members, columns)] = np.nan
+        taken |= members
+    while len(found) < MOST:
+        group = _most_rejected(bad & ~taken, groups)
+        if group is None:
+            break
+        found.append(_shift(table, nodes, groups, group, bad, []))
+        taken |= groups.members[group]
+    return found
+
+
+def _groups(nodes: Sequence[str], traits: Mapping[str, Mapping[str, str]]) -> _Groups:
+    """Return the values of traits that enough nodes have, at most half of them: the rest are the others."""
+    names = list(dict.fromkeys(name for node in nodes for name in traits.get(node, {})))
+    found: list[tuple[str, str]] = []
+    members: list[BoolArray] = []
+    for name in names:
+        column = np.array([traits.get(node, {}).get(name, "") for node in nodes])
+        values, counts = np.unique(column, return_counts=True)
+        if len(values) > _VALUES:
+            continue
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            if value and FEWEST <= count <= len(nodes) / 2:
+                found.append((name, value))
+                members.append(column == value)
+    return _Groups(found, np.array(members, dtype=np.bool_).reshape(len(found), len(nodes)))
+
+
+_Best = tuple[int, list[int], FloatArray, FloatArray, FloatArray]
+
+
+def _strongest(goodness: FloatArray, groups: _Groups) -> _Best | None:
+    """Return the group that stands apart most clearly, its columns, and of every column how it does.
+
+    Args:
+        goodness: Shape (nodes, columns); NaN takes no part.
+        groups: Candidates.
+
+    Returns:
+        Group, columns in which it stands apart, and for all columns the chance that a member is worse, that
+        of an accident, and the ratio of typical values; None where none stands apart.
+    """
+    known = ~np.isnan(goodness)
+    ranks = _ranks(goodness)
+    inside = groups.members.astype(np.float64) @ known
+    outside = known.sum(axis=0)[None, :] - inside
+    enough = (inside >= FEWEST) & (outside >= FEWEST)
+    sums = groups.members.astype(np.float64) @ ranks
+    pairs = np.where(enough, inside * outside, np.nan)
+    better = (sums - inside * (inside + 1) / 2) / pairs  # chance that a member is better
+    deviation = np.sqrt((inside + outside + 1) / (12 * pairs))
+    erfc = np.vectorize(math.erfc, otypes=[np.float64])
+    with np.errstate(invalid="ignore"):
+        chance = erfc(np.abs(better - 0.5) / deviation / math.sqrt(2)) * int(enough.sum())
+        clear = enough & (np.maximum(better, 1 - better) >= APART) & (chance < ERROR_RATE)
+    ratios: dict[int, FloatArray] = {}
+    scores = []
+    for group in np.flatnonzero(clear.any(axis=1)).tolist():
+        ratio = ratios[group] = _ratios(goodness, groups.members[group], clear[group])
+        clear[group] &= np.minimum(ratio, 1 / ratio) < 1 - LEAST_CHANGE
+        if clear[group].any():
+            # In units of deviations: chances of nothing are all the same number.
+            strength = np.abs(better[group] - 0.5) / deviation[group]
+            scores.append((-float(strength[clear[group]].max()), group))
+    if not scores:
+        return None
+    group = min(scores)[1]
+    columns = np.flatnonzero(clear[group]).tolist()
+    return group, columns, 1 - better[group], chance[group], ratios[group]
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Return the rank of every value within its column, those that are equal share theirs; 0 for NaN."""
+    found = np.zeros(values.shape)
+    for column in range(values.shape[1]):
+        known = np.flatnonzero(~np.isnan(values[:, column]))
+        _, code, counts = np.unique(values[known, column], return_inverse=True, return_counts=True)
+        found[known, column] = (np.cumsum(counts) - (counts - 1) / 2)[code]
+    return found
+
+
+def _ratios(goodness: FloatArray, members: BoolArray, columns: BoolArray) -> FloatArray:
+    """Return typical members to typical others, shape (columns,); 1 of columns that are not asked for."""
+    found = np.ones(len(columns))
+    wanted = np.flatnonzero(columns)
+    ours = np.nanmedian(goodness[np.ix_(members, wanted)], axis=0)
+    found[wanted] = ours / np.nanmedian(goodness[np.ix_(~members, wanted)], axis=0)
+    return found
+
+
+def _most_rejected(bad: BoolArray, groups: _Groups) -> int | None:
+    """Return the group with most rejected nodes for its size, by no accident; None where there is none."""
+    whole, every = len(bad), int(bad.sum())
+    scores = []
+    for group, members in enumerate(groups.members):
+        size, hit = int(members.sum()), int((bad & members).sum())
+        if hit < FEWEST or hit * whole < 2 * every * size:
+            continue
+        chance = _hypergeometric_tail(hit, whole, every, size) * len(groups.names)
+        if chance < ERROR_RATE:
+            scores.append((chance, group))
+    return min(scores)[1] if scores else None
+
+
+def _hypergeometric_tail(hit: int, whole: int, every: int, size: int) -> float:
+    """Return the chance of at least so many hits among so many nodes, all drawn alike (Fisher 1922)."""
+
+    def chosen(n: int, k: int) -> float:
+        return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+    total = chosen(whole, size)
+    first, last = max(hit, size - (whole - every)), min(size, every)
+    return sum(
+        math.exp(chosen(every, k) + chosen(whole - every, size - k) - total)
+        for k in range(first, last + 1)
+    )
+
+
+def _shift(
+    table: UnitMedians,
+    nodes: Sequence[str],
+    groups: _Groups,
+    group: int,
+    bad: BoolArray,
+    metrics: Sequence[ShiftedMetric],
+) -> TraitShift:
+    members = groups.members[group]
+    both: IntArray = (groups.members & members).sum(axis=1)
+    either: IntArray = (groups.members | members).sum(axis=1)
+    alike = [n for n in np.flatnonzero(both >= ALIAS * either).tolist() if n != group]
+    trait, value = groups.names[group]
+    return TraitShift(
+        hardware_class=table.hardware_class,
+        trait=trait,
+        value=value,
+        nodes=tuple(nodes[i] for i in np.flatnonzero(members).tolist()),
+        others=int((~members).sum()),
+        metrics=tuple(metrics),
+        aliases=tuple(" ".join(groups.names[n]) for n in alike),
+        rejected=int((bad & members).sum()),
+        rejected_others=int((bad & ~members).sum()),
+    )

@@ -1,0 +1,114 @@
+"""The samples of a class as one table of numbers: a row for each run of a node, a column for each metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.validator.similarity.usable_rows import rows_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """What one column of the table is of."""
+
+    benchmark: str
+    metric: Metric
+    component: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UnitMedians:
+    """Medians of a class's samples relative to what is typical of the class.
+
+    Attributes:
+        hardware_class: The class.
+        columns: Its metrics that have a better and a worse side.
+        nodes: Length n, the node of each row.
+        runs: Length n, the run of each row.
+        goodness: Shape (n, columns): how good a run was, 1 is typical, less is worse whatever the metric's
+            direction: of a rate the ratio to the typical one, of a duration the ratio the other way round.
+            The worst device counts. NaN where nothing usable was measured.
+    """
+
+    hardware_class: str
+    columns: tuple[Column, ...]
+    nodes: tuple[str, ...]
+    runs: tuple[str, ...]
+    goodness: FloatArray
+
+    def by_node(self) -> tuple[tuple[str, ...], FloatArray]:
+        """Return the nodes in order, and of each the median over its runs, shape (nodes, columns)."""
+        names = sorted(set(self.nodes))
+        place = {name: number for number, name in enumerate(names)}
+        codes = np.array([place[name] for name in self.nodes], dtype=np.int64)
+        order = np.argsort(codes, kind="stable")
+        cuts = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        found = np.full((len(names), len(self.columns)), np.nan)
+        for number in range(len(names)):
+            part = self.goodness[order[cuts[number] : cuts[number + 1]]]
+            found[number] = part[0] if len(part) == 1 else _median(part)
+        return tuple(names), found
+
+
+def unit_medians(populations: Iterable[Population]) -> list[UnitMedians]:
+    """Return one table a hardware class; exact metrics have no better side and are left out.
+
+    Args:
+        populations: Of any classes; several of one benchmark and metric (groups) become one column, each
+            relative to what is typical of its group.
+    """
+    by_class: dict[str, list[Population]] = {}
+    for one in populations:
+        if one.metric.better != "equal" and len(one):
+            by_class.setdefault(one.hardware_class, []).append(one)
+    return [_table(key, found) for key, found in sorted(by_class.items())]
+
+
+def _table(key: str, populations: Sequence[Population]) -> UnitMedians:
+    names: dict[tuple[str, str], Column] = {}
+    for one in populations:
+        column = Column(benchmark=one.benchmark, metric=one.metric, component=one.component)
+        names.setdefault((one.benchmark, one.metric.name), column)
+    units = sorted({unit for one in populations for unit in zip(one.nodes, one.runs, strict=True)})
+    place = {unit: number for number, unit in enumerate(units)}
+    columns = {name: number for number, name in enumerate(names)}
+    goodness = np.full((len(units), len(columns)), np.nan)
+    last: tuple[Sequence[str], Sequence[str], np.ndarray] | None = None
+    for one in populations:
+        if last is None or one.nodes != last[0] or one.runs != last[1]:  # most have the same rows
+            rows = np.array([place[unit] for unit in zip(one.nodes, one.runs, strict=True)])
+            last = (one.nodes, one.runs, rows)
+        column = goodness[:, columns[one.benchmark, one.metric.name]]
+        np.fmin.at(column, last[2], _goodness(one))
+    return UnitMedians(
+        hardware_class=key,
+        columns=tuple(names.values()),
+        nodes=tuple(node for node, _ in units),
+        runs=tuple(run for _, run in units),
+        goodness=goodness,
+    )
+
+
+def _goodness(population: Population) -> FloatArray:
+    """Return how good each row is beside the typical one, shape (rows,); NaN without a usable sample."""
+    medians = rows_of(population).medians()
+    usable = np.isfinite(medians) & (medians > 0)
+    found = np.full(len(population), np.nan)
+    if usable.any():
+        typical = float(np.median(medians[usable]))
+        ratio = medians[usable] / typical
+        found[usable] = ratio if population.metric.better == "higher" else 1 / ratio
+    return found
+
+
+def _median(values: FloatArray) -> FloatArray:
+    """Return the median of each column, NaN of columns that know nothing."""
+    known = ~np.isnan(values).all(axis=0)
+    found = np.full(values.shape[1], np.nan)
+    found[known] = np.nanmedian(values[:, known], axis=0)
+    return found

@@ -1,0 +1,230 @@
+"""``anubis report --fleet``: pages of a small simulated fleet say what was planted; links lead somewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.cli.shared.collected_judging import NodeRuns
+from pytest_anubis.cli.site.fleet_source import fleet_of
+from pytest_anubis.cli.site.site_writing import _node_files
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.report.fleet.fleet_view import MARKS
+from pytest_anubis.store.baselines.baseline_files import load_baselines
+from pytest_anubis.store.collected_runs import read_runs
+from tests.cli.command_line import anubis
+from tests.cli.test_untrusted_text import EVIL
+from tests.report.fleet.page_rules import Rules
+
+fleets: Any = importlib.import_module("benchmarks.fleet_page")
+
+RECORDED = Path(__file__).parents[2] / "golden" / "recordings" / "store" / "runs"
+HEAD = "node,class,benchmark,metric,unit,better,component,value\n"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("fleet")
+    planted = fleets.simulate(folder, nodes=240, metrics=6)
+    assert anubis("learn", str(folder / "healthy"), "-o", str(folder / "base")).returncode == 0
+    given = ("--baseline", str(folder / "base"), "--html", str(folder / "site"))
+    done = anubis("report", "--fleet", str(folder / "runs"), *given)
+    assert done.returncode == 0, done.stderr
+    assert f"written: {folder / 'site' / 'index.html'}" in done.stdout
+    return folder / "site", planted
+
+
+def test_sick_nodes_their_batch_and_the_drifting_metric_stand_on_top(
+    fleet: tuple[Path, Any],
+) -> None:
+    site, planted = fleet
+    facts = fleets.found((site / "index.html").read_text("utf-8"), planted)
+    assert [name for name, true in facts if not true] == []
+
+
+def test_every_link_leads_to_a_page_and_its_place(fleet: tuple[Path, Any]) -> None:
+    site, _ = fleet
+    pages = {page.relative_to(site): page.read_text("utf-8") for page in site.rglob("*.html")}
+    assert len(pages) == 1 + 6 + 240
+    names = {page: set(re.findall(r" id='([^']+)'", text)) for page, text in pages.items()}
+    checked = 0
+    for page, text in pages.items():
+        for place in set(re.findall(r"href='([^'#][^']*)'", text)):
+            file, _, anchor = place.partition("#")
+            target = (site / page.parent / file).resolve().relative_to(site.resolve())
+            assert target in pages, f"{page}: {place}"
+            assert not anchor or anchor in names[target], f"{page}: {place}"
+            checked += 1
+    assert checked > 400
+    index = pages[Path("index.html")]
+    data = json.loads(re.findall(r"id='fleet'>(.*?)</script>", index)[0])
+    for node in data["nodes"]:
+        assert set(node[6].values()) <= names[Path(node[3])]
+    for text in list(pages.values())[::25]:
+        assert "the whole fleet</a>" in text or "id='fleet'" in text
+
+
+def test_the_pages_keep_the_rules(fleet: tuple[Path, Any]) -> None:
+    site, _ = fleet
+    for page in [site / "index.html", *sorted((site / "metrics").iterdir())[:3]]:
+        assert Rules(page.read_text("utf-8")).wrong == [], page.name
+
+
+def test_what_passed_far_from_its_limit_is_told_in_short_and_alike(fleet: tuple[Path, Any]) -> None:
+    folder = fleet[0].parent
+    read = read_runs([folder / "runs"])
+    source = fleet_of(read, load_baselines(folder / "base"), lambda *_: None)
+    runs = NodeRuns(source.runs, source.judged)
+    short = 0
+    for row in source.rows[::40]:
+        full, brief = runs.run_of(row), runs.run_of(row, brief=True)
+        assert full.measurements == brief.measurements
+        for one, other in zip(full.verdicts, brief.verdicts, strict=True):
+            left_out = {"text": one.text, "certainty": one.certainty, "percentile": one.percentile}
+            assert dataclasses.replace(other, **left_out) == one
+            short += not other.text
+            assert other.text or (one.outcome is Outcome.PASS and (one.loss or 0) < 0.03)
+    assert short > 40
+
+
+def test_journals_tell_what_the_tests_cost_and_failures_without_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("slow", "accepted", "cards-gate"):
+        shutil.copytree(RECORDED / name, f"runs/{name}")
+    assert anubis("report", "--fleet", "runs", "--html", "site").returncode == 0
+    page = Path("site/index.html").read_text("utf-8")
+    assert Rules(page).wrong == []
+    times = page[page.index("id='times'") :]
+    assert "aria-label='time spent by benchmark'" in times
+    assert f"{MARKS[Outcome.FAIL]} wrong</a>" in page
+    for node in Path("site/nodes").iterdir():
+        assert "href='../index.html'" in node.read_text("utf-8")
+
+
+def table(folder: Path, *names: str) -> Path:
+    runs = folder / "runs"
+    runs.mkdir()
+    rows = "".join(
+        f'"{n}",c,t.py::test_a,rate,GB/s,higher,memory,{100 + k % 3}\n'
+        for n in names
+        for k in range(3)
+    )
+    (runs / "t.csv").write_text(HEAD + rows, encoding="utf-8", errors="surrogatepass")
+    return runs / "t.csv"
+
+
+def test_written_again_pages_are_replaced_and_strange_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = table(tmp_path, "n1", "n2")
+    for _ in range(2):
+        assert anubis("report", "--fleet", str(runs), "--html", "site").returncode == 0
+    assert (tmp_path / "site/nodes/node-n1.html").stat().st_mode & 0o777 == 0o644
+    shutil.rmtree("site")
+    Path("site").mkdir()
+    Path("site/index.html").write_text("mine")
+    for place, words in (
+        ("site", "no page of a fleet"),
+        ("runs/t.csv", "cannot be used as a folder"),
+    ):
+        refused = anubis("report", "--fleet", str(runs), "--html", place)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert words in refused.stderr
+    assert Path("site/index.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--fleet", "runs/t.csv"), "add --html DIR"),
+        (("--fleet", "nothing", "--html", "s"), "nothing: no such file or folder"),
+        (
+            ("--fleet", "runs/t.csv", "--html", "s", "--node", "n1"),
+            "--node does not go with --fleet",
+        ),
+        (("latest2", "--html", "s", "--fleet", "runs/t.csv"), "RUN does not go with --fleet"),
+        (
+            ("--fleet", "runs/t.csv", "--html", "s", "--nodes-file", "no.csv"),
+            "no.csv: cannot be read",
+        ),
+        (("--nodes-file", "no.csv"), "--nodes-file goes with --fleet"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    given: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path, "n1")
+    refused = anubis("report", *given)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert words in refused.stderr
+    assert not Path("s").exists()
+
+
+def test_racks_come_from_the_table_that_is_named_or_lies_beside_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = table(tmp_path, "n1", "n2", "n3", "n4")
+    register = "Node,Rack,serial\nn1,left,s1\nn2,left,s2\nn3,right,s3\nn4,right,s4\n"
+    Path("mine.csv").write_text(register)
+    done = anubis("report", "--fleet", str(runs), "--nodes-file", "mine.csv", "--html", "a")
+    assert done.returncode == 0
+    assert "<option value='0 left'>rack left (2)</option>" in Path("a/index.html").read_text()
+    anubis("import", "table", str(runs), "--store", "collected")
+    shutil.copy("mine.csv", "collected/nodes.csv")
+    anubis("report", "--fleet", "collected", "--html", "b")
+    assert "<option value='0 left'>rack left (2)</option>" in Path("b/index.html").read_text()
+    Path("mine.csv").write_text("node,rack\nother,1\n")
+    done = anubis("report", "--fleet", str(runs), "--nodes-file", "mine.csv", "--html", "a")
+    assert "none of its nodes is among these" in done.stdout
+
+
+def test_names_out_of_files_stay_text_and_name_no_other_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    evil = EVIL.replace("\n", "").replace("\r", "").replace("\ud800", "").replace("\udc80", "")
+    names = ("../../etc/x", "</script><script>alert(1)</script>", "con", "CON", evil)
+    runs = table(tmp_path, *names)
+    done = anubis("report", "--fleet", str(runs), "--html", "site")
+    assert done.returncode == 0, done.stderr
+    assert all(line.isprintable() for line in done.stdout.split("\n"))
+    made = [page.name for page in Path("site/nodes").iterdir()]
+    assert len({name.casefold() for name in made}) == len(made) >= 4
+    assert all(re.fullmatch(r"node-[A-Za-z0-9._-]+\.html", name) for name in made)
+    index = Path("site/index.html").read_text("utf-8")
+    assert Rules(index).wrong == []
+    assert "<script>alert" not in index
+    assert {p.name for p in tmp_path.iterdir()} == {"runs", "site"}
+
+
+def test_a_node_has_its_file_whatever_other_nodes_there_are() -> None:
+    (one,) = _node_files([("n 1", "c")])
+    assert _node_files([("a", "c"), ("n 1", "c")])[1] == one
+    assert _node_files([("a", "c")]) == ["node-a.html"]
+    assert len(set(_node_files([("a", "c"), ("a", "d"), ("A", "c")]))) == 3
+
+
+def test_of_very_many_nodes_the_worst_have_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pytest_anubis.cli.site.site_writing.PAGES", 1)
+    runs = table(tmp_path, "n1", "n2")
+    assert anubis("report", "--fleet", str(runs), "--html", "site").returncode == 0
+    page = Path("site/index.html").read_text("utf-8")
+    assert Rules(page).wrong == []
+    assert "the 1 worst nodes have a page here, 1 have none" in page
+    assert [one.name for one in Path("site/nodes").iterdir()] == ["node-n1.html"]
+    assert "<th scope='row'>n2</th>" in page

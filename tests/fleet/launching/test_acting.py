@@ -1,0 +1,118 @@
+"""Schedulers are told what was asked for and nothing else; what others ordered is never touched."""
+
+from __future__ import annotations
+
+import io
+import json
+import ssl
+import urllib.error
+import urllib.request
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.fleet.launching import slurm_node
+from pytest_anubis.fleet.launching.kubernetes_node import PREFIX
+from pytest_anubis.store.node_standing import NodeStanding, keep_standing
+
+REASON = "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"
+DRAINED = "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason={} [root@2026-11-22T20:00:00]"
+DRAIN = f"update NodeName=n1 State=DRAIN Reason={REASON}"
+IDLE = "NodeName=n1 State=IDLE ThreadsPerCore=1"
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for scontrol: shows what ``state`` says, and keeps what it was told."""
+    program = tmp_path / "bin" / "scontrol"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *show*) cat {tmp_path}/state;; *) echo "$*" >>{tmp_path}/told;; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return tmp_path
+
+
+def health(folder: Path, decision: Decision, *more: str) -> int:
+    keep_standing(
+        folder, NodeStanding(node="n1", decision=decision, reason=REASON, run="r1", ended=2e9)
+    )
+    return main(["health", "--node", "n1", "--store", str(folder), *more])
+
+
+@pytest.mark.parametrize(
+    ("state", "decision", "how", "done"),
+    [
+        (IDLE, Decision.REJECTED, "drain", DRAIN),
+        (DRAINED.format("bad DIMM, ask Kim"), Decision.REJECTED, "drain", ""),
+        (DRAINED.format(REASON), Decision.REJECTED, "drain", ""),
+        (DRAINED.format("ANB:OLD x"), Decision.REJECTED, "drain", DRAIN),
+        (IDLE, Decision.UNDECIDED, "drain", ""),
+        (IDLE, Decision.REJECTED, "", ""),
+    ],
+)  # fmt: skip
+def test_slurm_is_told(state: str, decision: Decision, how: str, done: str, told: Path) -> None:
+    (told / "state").write_text(state)
+    code = health(told, decision, *([f"--act={how}"] if how else []))
+    assert code == decision.exit_code
+    found = told / "told"
+    assert (found.read_text().strip() if found.exists() else "") == done
+
+
+def test_slurm_resumes_only_what_was_drained_here(told: Path) -> None:
+    for reason, done in (("bad DIMM, ask Kim", ""), (REASON, "resumed")):
+        (told / "state").write_text(DRAINED.format(reason))
+        assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=False) == ""
+        assert slurm_node.act("n1", Decision.ACCEPTED, "", resume=True) == done
+    assert (told / "told").read_text() == "update NodeName=n1 State=RESUME\n"
+
+
+def test_a_slurm_that_does_not_answer_is_one_line(
+    told: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(slurm_node, "SECONDS", 0.2)
+    (told / "bin" / "scontrol").write_text("#!/bin/sh\nexec sleep 20\n")
+    assert health(told, Decision.REJECTED, "--act=drain") == 2
+    printed = capsys.readouterr()
+    assert printed.out.strip() == REASON
+    assert printed.err == "anubis health: --act drain: scontrol did not answer within 0.2 s\n"
+
+
+def test_kubernetes_is_told_with_the_pods_own_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[tuple[str, str, str, Any]] = []
+    refused: list[int] = []
+
+    def answer(request: urllib.request.Request, **_: Any) -> io.BytesIO:
+        if refused:
+            raise urllib.error.HTTPError(request.full_url, refused[0], "", Message(), None)
+        body = json.loads(request.data) if isinstance(request.data, bytes) else None
+        assert request.get_header("Authorization") == "Bearer secret"
+        kind = str(request.get_header("Content-type"))
+        calls.append((request.get_method(), request.full_url, kind, body))
+        return io.BytesIO(b"{}")
+
+    (tmp_path / "token").write_text("secret\n")
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: None)
+    monkeypatch.setattr(urllib.request, "urlopen", answer)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setattr("pytest_anubis.cli.commands.fleet.health_command.ACCOUNT", tmp_path)
+    assert health(tmp_path, Decision.REJECTED, "--act=label") == 1
+    node = "https://10.0.0.1:443/api/v1/nodes/n1"
+    assert [call[:3] for call in calls] == [
+        ("GET", node, "application/json"),
+        ("PATCH", node, "application/merge-patch+json"),
+        ("PATCH", f"{node}/status", "application/strategic-merge-patch+json"),
+    ]
+    assert calls[1][3]["metadata"]["labels"][f"{PREFIX}/verdict"] == "rejected"
+    assert calls[2][3]["status"]["conditions"][0]["reason"] == "NvlinkBw"
+    refused.append(403)
+    capsys.readouterr()
+    assert health(tmp_path, Decision.REJECTED, "--act=label") == 2
+    assert "may this service account patch nodes?" in capsys.readouterr().err

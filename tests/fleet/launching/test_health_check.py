@@ -1,0 +1,101 @@
+"""A last verdict is fitness only while it says something about today."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.fleet.launching import kubernetes_node as cluster
+from pytest_anubis.fleet.launching.health_check import Health, health_of
+from pytest_anubis.fleet.launching.slurm_node import SlurmError, parsed_node
+from pytest_anubis.report.export.drain_reason import CODE, LONGEST, drain_reason
+from pytest_anubis.store.node_standing import NodeStanding
+
+NOW = 2_000_000_000.0
+GOOD = NodeStanding(
+    node="n1", decision="ACCEPTED", reason="ANB:ACCEPTED run=r1", run="r1", ended=NOW - 7200
+)
+BAD = replace(GOOD, decision="REJECTED", reason="ANB:NVLINK-BW gpu3 402<439GB/s run=r1")
+
+
+def ask(standing: NodeStanding | None, max_age: float | None = 86400.0) -> tuple[Decision, str]:
+    health = health_of(standing, "n1", now=NOW, max_age=max_age, boot="b2")
+    return health.decision, health.text
+
+
+@pytest.mark.parametrize(
+    ("standing", "decision", "text"),
+    [
+        (GOOD, Decision.ACCEPTED, "ANB:ACCEPTED 2 h ago run=r1"),
+        (BAD, Decision.REJECTED, "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"),
+        (replace(BAD, ended=0.0), Decision.REJECTED, "ANB:NVLINK-BW"),  # time repairs nothing
+        (None, Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run"),
+        (NodeStanding(node="n1", running="r0"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: run r0 began"),
+        (replace(GOOD, ended=NOW - 2e5), Decision.UNDECIDED, "ANB:OLD-VERDICT accepted 2 d ago, the"),
+        (replace(GOOD, ended=NOW + 7200), Decision.UNDECIDED, "ANB:CLOCK accepted 2 h in the future"),
+        (replace(GOOD, running="r2", since=NOW - 60, boot="b2"), Decision.ACCEPTED, "ANB:ACCEPTED 2 h ago"),
+        (replace(GOOD, running="r2", since=NOW - 60, boot="b1"), Decision.UNDECIDED, "ANB:CUT-SHORT the"),
+        (replace(GOOD, running="r2", since=NOW - 1e5, boot="b2"), Decision.UNDECIDED, "ANB:CUT-SHORT run"),
+    ],
+)  # fmt: skip
+def test_answers(standing: NodeStanding | None, decision: Decision, text: str) -> None:
+    found = ask(standing)
+    assert found[0] is decision
+    assert found[1].startswith(text), found[1]
+
+
+def verdict(**more: Any) -> MetricVerdict:
+    given: dict[str, Any] = {
+        "outcome": Outcome.FAIL, "reason": Reason.BEYOND, "text": "slow", "benchmark": "t.py::test_x",
+        "metric": "nvlink_bw", "unit": "GB/s", "better": "higher", "device": "gpu3", "value": 402.1,
+        "limit": 439.0, "component": "accelerator.nvlink",
+    }  # fmt: skip
+    return MetricVerdict(**given | more)
+
+
+def test_a_reason_begins_with_a_code_that_node_lists_show_whole() -> None:
+    rejected = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="")
+    text = drain_reason(rejected, [verdict()], "7c1e")
+    assert text == "ANB:NVLINK-BW gpu3 402.1<439GB/s [accelerator.nvlink] run=7c1e"
+    late = verdict(metric="latency", better="lower", value=9.0, limit=5.0, unit="us")
+    assert " 9>5us " in drain_reason(rejected, [late], "r")
+    long = verdict(
+        metric="a very 'long' name\nof a metric " * 9, value=None, text='"why" \u2014 so ' * 40
+    )
+    text = drain_reason(rejected, [long], "7c1e")
+    assert len(text) <= LONGEST
+    assert len(text.partition(" ")[0]) <= CODE
+    assert text.isascii()
+    assert not set("'\"\n") & set(text)
+    assert text.endswith(" run=7c1e")
+
+
+def test_slurm_says_who_drained_a_node() -> None:
+    line = "NodeName=n1 Arch=x86_64 State=IDLE+DRAIN ThreadsPerCore=1 Reason={} [root@2026-11-22T20:00:00]"
+    ours = parsed_node(line.format("ANB:NVLINK-BW gpu3 402<439GB/s"), "n1")
+    assert (ours.drained, ours.ours, ours.reason) == (True, True, "ANB:NVLINK-BW gpu3 402<439GB/s")
+    assert not parsed_node(line.format("bad DIMM, ask Kim"), "n1").ours
+    assert not parsed_node("NodeName=n1 State=IDLE ThreadsPerCore=1", "n1").drained
+    with pytest.raises(SlurmError, match="says nothing about node n1"):
+        parsed_node("", "n1")
+
+
+def test_kubernetes_is_told_by_labels_and_a_condition() -> None:
+    health = Health(
+        Decision.REJECTED, BAD.reason, replace(BAD, run="r/1" + "x" * 80, baseline="sha:ab")
+    )
+    labels = cluster.label_patch(health)["metadata"]["labels"]
+    assert labels[f"{cluster.PREFIX}/verdict"] == "rejected"
+    assert len(labels[f"{cluster.PREFIX}/run"]) == 63
+    assert labels[f"{cluster.PREFIX}/baseline"] == "sha-ab"
+    (condition,) = cluster.condition_patch(health, now=NOW)["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("True", "NvlinkBw")
+    before = {"status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    (again,) = cluster.condition_patch(health, now=NOW, before=before)["status"]["conditions"]
+    assert again["lastTransitionTime"] == "2026-01-01T00:00:00Z" != again["lastHeartbeatTime"]
+    fit = Health(Decision.ACCEPTED, "")
+    (fine,) = cluster.condition_patch(fit, now=NOW, before=before)["status"]["conditions"]
+    assert (fine["status"], fine["lastTransitionTime"]) == ("False", fine["lastHeartbeatTime"])

@@ -1,0 +1,77 @@
+"""Plans of pairs: everybody meets whom the plan says, nobody twice in a round."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from pytest_anubis.fleet.links.pair_plans import (
+    PlanError,
+    Round,
+    by_distance,
+    check_rounds,
+    quick_scan,
+    round_robin,
+    ways,
+)
+
+
+def met(rounds: tuple[Round, ...]) -> list[tuple[int, ...]]:
+    return sorted(tuple(sorted(pair)) for one in rounds for pair in one)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 8, 9, 64])
+def test_round_robin_lets_every_pair_meet_once(count: int) -> None:
+    rounds = round_robin(count)
+    check_rounds(rounds, count)
+    assert met(rounds) == list(combinations(range(count), 2))
+    assert len(rounds) == count - 1 + count % 2
+    assert {len(one) for one in rounds} == {count // 2}  # with an odd number one waits
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_nobody_to_meet(count: int) -> None:
+    assert round_robin(count) == ()
+
+
+def test_quick_scan_shows_every_unknown_node_one_good_one() -> None:
+    rounds = quick_scan(9, good=[2, 5, 5, 77])
+    check_rounds(rounds, 9)
+    assert len(rounds) == 4  # seven unknown, two good ones
+    assert sorted(a for one in rounds for a, _ in one) == [0, 1, 3, 4, 6, 7, 8]
+    assert {b for one in rounds for _, b in one} == {2, 5}
+    with pytest.raises(PlanError, match="at least one partner"):
+        quick_scan(4, good=[9])
+
+
+def test_distances_are_loaded_one_by_one() -> None:
+    # Two switches of three nodes each: 2 links within, 4 across.
+    hops = [[0 if a == b else 2 if a // 3 == b // 3 else 4 for b in range(6)] for a in range(6)]
+    plan = by_distance(hops)
+    assert list(plan) == [2, 4]
+    for distance, rounds in plan.items():
+        check_rounds(rounds, 6)
+        wanted = [pair for pair in combinations(range(6), 2) if hops[pair[0]][pair[1]] == distance]
+        assert met(rounds) == wanted
+    assert len(plan[4]) == 3  # each node has three partners there, and all are busy
+    assert [len(rounds) for rounds in by_distance(hops, least=3, rounds=1).values()] == [1]
+    assert list(by_distance(hops, most=2)) == [2]
+
+
+def test_matrix_that_is_none() -> None:
+    with pytest.raises(PlanError, match="not square"):
+        by_distance([[0, 1]])
+    with pytest.raises(PlanError, match="not symmetric"):
+        by_distance([[0, 1], [2, 0]])
+
+
+def test_each_direction_is_a_round_of_its_own() -> None:
+    assert ways((((0, 1), (2, 3)),)) == (((0, 1), (2, 3)), ((1, 0), (3, 2)))
+
+
+def test_plan_that_cannot_be_run() -> None:
+    with pytest.raises(PlanError, match="round 1: a node stands in two pairs"):
+        check_rounds((((0, 1),), ((0, 1), (1, 2))), 3)
+    with pytest.raises(PlanError, match="beyond the 2"):
+        check_rounds((((0, 2),),), 2)

@@ -1,0 +1,175 @@
+"""``anubis_pairs``: every way is a unit with values, and a guilty part fails its own host's test only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pytest
+
+from pytest_anubis.benchmarking.children import ChildError
+from pytest_anubis.benchmarking.hosts import pair_group
+from pytest_anubis.benchmarking.hosts.pair_group import PairRates
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Outcome, Reason
+from pytest_anubis.fleet.links.attribution import attribute
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.session.conftest import Learn
+
+SUITE = """
+import pytest
+
+class Hosts:
+    def __len__(self):
+        return 4
+
+    def places(self):
+        return ()
+
+@pytest.fixture
+def anubis_hosts():
+    return Hosts()
+
+@pytest.mark.anubis(component="network.pairs", metrics=["pair_rate"], action="look at the port")
+def test_pairs(anubis_pairs):
+    said = anubis_pairs.measure()
+    assert len(anubis_pairs) == 4
+    print(said)
+"""
+
+
+class FakeGroup:
+    """Four hosts, of which the third sends at a half of the rate."""
+
+    own: tuple[int, ...] = (0, 1, 2, 3)
+    wrong = 0.0
+    error = ""
+    names = ("n0", "n1", "n2", "n3")
+
+    def __init__(self, _hosts: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def join(self) -> None:
+        if self.error:
+            raise ChildError(self.error)
+
+    def size_for(self, rounds: Sequence[object], _seconds: float) -> int:
+        assert len(rounds) == 3
+        return 1000
+
+    def find_guilty(self, _rounds: object, **_: object) -> tuple[PairRates, object]:
+        rates = np.full((4, 4), 100e9)
+        rates[2] = 50e9
+        np.fill_diagonal(rates, np.nan)
+        wrong = np.full((4, 4), self.wrong)
+        told = tuple(tuple(row) for row in rates.tolist())
+        rows = tuple(tuple(row) for row in wrong.tolist())
+        return PairRates(names=self.names, rates=(told,) * 42, wrong=rows), attribute(rates)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> type[FakeGroup]:
+    class Group(FakeGroup):
+        pass
+
+    monkeypatch.setattr(pair_group, "PairGroup", Group)
+    return Group
+
+
+def record_of(pytester: pytest.Pytester) -> RunRecord:
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    return read_journal(path)
+
+
+def run(pytester: pytest.Pytester, learn: Learn | None, text: str = SUITE) -> pytest.RunResult:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=text)
+    if learn is not None:
+        learn({"pair_rate": ("GB/s", "higher")}, benchmark="test_suite.py::test_pairs")
+    return pytester.runpytest_inprocess("--anubis", "--anubis-baseline=baselines")
+
+
+def test_guilty_part_fails_the_test(
+    pytester: pytest.Pytester, group: type[FakeGroup], learn: Learn
+) -> None:
+    result = run(pytester, learn)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*sending of n2: 50% slower than the others, confidence 1.00*"])
+    record = record_of(pytester)
+    measured = {one.device for one in record.measurements}
+    assert len(measured) == 12
+    assert {"n2 -> n0", "n0 -> n2"} <= measured
+    bad = {v.device for v in record.verdicts if v.outcome is Outcome.FAIL}
+    assert bad == {"sending of n2", "n2 -> n0", "n2 -> n1", "n2 -> n3"}
+
+
+def test_another_hosts_fault_fails_nothing_here(
+    pytester: pytest.Pytester, group: type[FakeGroup], learn: Learn
+) -> None:
+    group.own = (0,)
+    run(pytester, learn).assert_outcomes(passed=1)
+    record = record_of(pytester)
+    assert {one.device for one in record.measurements} == {"n0 -> n1", "n0 -> n2", "n0 -> n3"}
+
+
+@pytest.mark.usefixtures("group")
+def test_slow_way_whose_other_end_is_to_blame_is_told(
+    pytester: pytest.Pytester, group: type[FakeGroup], learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group.own = (0,)
+    slow = group.find_guilty
+
+    def receiving(self: FakeGroup, rounds: object, **_: object) -> tuple[PairRates, object]:
+        rates, _found = slow(self, rounds)
+        turned = np.asarray(rates.rates[0]).T
+        told = tuple(tuple(row) for row in turned.tolist())
+        return PairRates(names=rates.names, rates=(told,) * 42, wrong=rates.wrong), attribute(
+            turned
+        )
+
+    monkeypatch.setattr(group, "find_guilty", receiving)
+    run(pytester, learn).assert_outcomes(passed=1)
+    record = record_of(pytester)
+    (told,) = [v for v in record.verdicts if v.outcome is Outcome.MARGINAL]
+    assert (told.device, told.reason) == ("n0 -> n2", Reason.UNUSUAL)
+    assert "not this node's: receiving of n2: 50% slower" in told.text
+
+
+def test_changed_bytes_and_hosts_that_do_not_come(
+    pytester: pytest.Pytester, group: type[FakeGroup]
+) -> None:
+    group.wrong = 3.0
+    result = run(pytester, None)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*bytes arrived changed from n0 -> n0*"])
+    group.error = "host a is gone; it printed: Traceback\nno route to n1"
+    result = run(pytester, None)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        ["*4 hosts did not find each other: host a is gone*no route to n1*"]
+    )
+
+
+def test_one_host_alone_has_no_pairs(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SUITE.replace("def anubis_hosts", "def other")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    result = run(pytester, None, text)
+    result.stdout.fnmatch_lines(["*not applicable: one host*"])
+    monkeypatch.setenv("WORLD_SIZE", "eight")
+    result = run(pytester, None, text)
+    result.stdout.fnmatch_lines(["*WORLD_SIZE is no number: 'eight'*"])

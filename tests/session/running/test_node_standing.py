@@ -1,0 +1,63 @@
+"""A run leaves its verdict where health checks read it at once, under the name that the node was given."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.store.node_standing import keep_begun, read_standing, standing_file
+from tests.session.conftest import HEALTHY, Learn, set_speed
+
+
+def health(store: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+    capsys.readouterr()
+    code = main(["health", "--store", str(store), "--node", "rack3-n17", *more])
+    return code, capsys.readouterr().out.rstrip("\n")
+
+
+def test_health_is_the_last_verdict(
+    project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learn()
+    store = project.path / ".anubis"
+    code, text = health(store, capsys)
+    assert (code, text[:14]) == (20, "ANB:NO-VERDICT")
+
+    assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret == 0
+    code, text = health(store, capsys)
+    assert (code, text) == (0, "ANB:ACCEPTED 0 s ago run=r1")
+
+    set_speed(project, [value / 2 for value in HEALTHY])
+    assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r2").ret == 1
+    code, text = health(store, capsys)
+    assert code == 1
+    assert text.startswith("ANB:SPEED cpu 50<"), text
+    assert text.endswith("GFLOP/s [cpu.compute] run=r2"), text
+    standing = read_standing(store, "rack3-n17")
+    assert standing is not None
+    assert (standing.decision, standing.running) == (Decision.REJECTED, "")
+
+    # What measures only, and what is only collected, says nothing about the node.
+    project.runpytest("--anubis", "--anubis-mode=measure", "--anubis-node=rack3-n17")
+    project.runpytest("--anubis", "--collect-only", "--anubis-node=rack3-n17")
+    assert read_standing(store, "rack3-n17") == standing
+
+
+def test_a_damaged_standing_is_no_acceptance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert keep_begun(tmp_path, "rack3-n17", "r1", now=time.time()) == ""
+    path = standing_file(tmp_path, "rack3-n17")
+    path.write_text(path.read_text()[:-30])
+    code, text = health(tmp_path, capsys)
+    assert (code, text[:15]) == (20, "ANB:UNREADABLE ")
+
+
+def test_a_node_is_named_by_a_name(project: pytest.Pytester) -> None:
+    result = project.runpytest("--anubis", "--anubis-node=../n17")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --anubis-node is '../n17': name the node with letters*"])
