@@ -31,7 +31,6 @@ MAY_IMPORT = {
     "validator": {"core"},
     "selector": {"core"},
     "tool_outputs": {"core", "codec"},
-    "fleet": set(),
     "benchmarking": {"core", "codec", "hardware", "tool_outputs", "fleet"},
     "store": {"core", "codec", "passwords", "tool_outputs"},
     "report": {"core", "codec"},
