@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.learning.doubts import is_doubtful
+from pytest_anubis.cli.learning.doubts import is_doubtful, spoiled
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
 from pytest_anubis.cli.learning.rounds import Rounds
@@ -201,8 +201,8 @@ def _measure(options: argparse.Namespace) -> list[Path]:
     elif options.rounds is None and options.time is None:
         options.rounds = DEFAULT_ROUNDS
     if options.time is not None:
-        return rounds.within(options.time, options.detect, partial(_preview, options), _spoiled)
-    return rounds.of_number(options.rounds, _spoiled)
+        return rounds.within(options.time, options.detect, partial(_preview, options), spoiled)
+    return rounds.of_number(options.rounds, spoiled)
 
 
 def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | None:
@@ -217,18 +217,6 @@ def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | N
         return _learned(options, key, [p for p in populations if p.hardware_class == key], runs)
     except (RunsError, LearnError):
         return None  # the end of the command says what is wrong
-
-
-def _spoiled(runs: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
-    """Return which metrics (benchmark and name) have fewer quiet samples than wanted."""
-    from pytest_anubis.store.collected_runs import read_runs
-
-    populations = read_runs(runs).populations
-    return {
-        (population.benchmark, population.metric.name)
-        for population in populations
-        if len(population) - len(population.problems) < wanted
-    }
 
 
 def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = False) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.printing import say
@@ -49,3 +50,15 @@ def is_doubtful(baseline: Baseline, populations: Sequence[Population], *, accept
             f"{why.most_common(1)[0][0]}); learn from more runs, or from quieter ones"
         )
     return doubt or bool(bare)
+
+
+def spoiled(runs: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
+    """Return which metrics (benchmark and name) have fewer quiet samples than wanted."""
+    from pytest_anubis.store.collected_runs import read_runs
+
+    populations = read_runs(runs).populations
+    return {
+        (population.benchmark, population.metric.name)
+        for population in populations
+        if len(population) - len(population.problems) < wanted
+    }
