@@ -109,6 +109,7 @@ class Hosts:
         _ip("netns", "add", space)
         stack.callback(_ip, "netns", "del", space, may_fail=True)
         stack.callback(_ip, "link", "del", link, may_fail=True)
+        stack.callback(_end_all, space)
         _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", space)
         _ip("addr", "add", f"{_NET}.{number}.1/30", "dev", link)
         _ip("link", "set", link, "up")
@@ -120,6 +121,16 @@ class Hosts:
 
 def _ip(*arguments: str, may_fail: bool = False) -> None:
     subprocess.run(["ip", *arguments], check=not may_fail, capture_output=may_fail, timeout=20)
+
+
+def _end_all(space: str) -> None:
+    """End what runs in a namespace: a session lives on when the sshd that made it has gone."""
+    done = subprocess.run(
+        ["ip", "netns", "pids", space], capture_output=True, text=True, timeout=20, check=False
+    )
+    for number in done.stdout.split():
+        with suppress(ProcessLookupError):
+            os.kill(int(number), signal.SIGKILL)
 
 
 def _key(path: Path) -> None:
