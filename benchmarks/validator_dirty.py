@@ -29,6 +29,7 @@ from validator_thresholds import (
     FAIL,
     HELD,
     METRICS,
+    Achieved,
     Flags,
     Values,
     population,
@@ -296,11 +297,13 @@ def real(folder: Path, nodes: int = 300) -> None:
         for place in range(round(share * nodes)):
             for code in rng.permutation(codes)[: rng.integers(1, 6)].tolist():
                 _worsen(train, names, code, place, float(rng.uniform(LEAST, MOST)))
-        baseline = learn_baseline(
-            [real_population(train, code, names) for code in codes],
-            hardware_class="c",
-            created="-",
+        learned, others = (
+            [real_population(part, code, names) for code in codes] for part in (train, held)
         )
+        baseline = learn_baseline(learned, hardware_class="c", created="-")
+        counted = Achieved()
+        counted.add(baseline, learned, others)
+        sound = [f"{rate:.2%}" for rate in counted.rates["sound"]]  # none without limits
         found: dict[float, list[float]] = {0.05: [], 0.1: [], 0.3: [], 0.5: []}
         for code in codes:
             criterion = baseline.find("b", code)
@@ -314,7 +317,8 @@ def real(folder: Path, nodes: int = 300) -> None:
         told = ", ".join(f"{loss:.0%} in {np.mean(seen):.0%}" for loss, seen in found.items())
         stated = [c.detectable for c in baseline.criteria if c.detectable is not None]
         print(f"  {share:4.0%} sick: {len(found[0.05])} criteria, losses found: {told}; the median criterion "
-              f"states {np.median(stated):.0%}")  # fmt: skip
+              f"states {np.median(stated):.0%}; sound held-out machines rejected: {''.join(sound)}; "
+              f"claimed: {claimed(baseline)}")  # fmt: skip
 
 
 def _worsen(table: Any, names: Any, code: str, rows: int | slice, loss: float) -> None:

@@ -5,21 +5,24 @@ every baseline gets units that it has not seen, made worse by just that much. Si
 `validator_dirty.py` (a third of the metrics heavy-tailed; a fifth of the nodes that are learned from sick or
 none), single machines those of `validator_machine.py`, with closer looks as a run takes them. ``--data`` adds
 real cloud machines: each with one value of every metric, and twelve that were measured again and again.
+``--journals`` takes runs of any set that were measured on one machine, such as twenty of the smoke set.
 
 ``found`` is the mean over criteria, ``worst tenth`` the power that nine criteria in ten have at least (known
 to a few hundredths, from so many units each), ``stated`` the median loss.
 
-Usage: python benchmarks/validator_power.py [--fleets 2] [--machines 10] [--data DIR]
+Usage: python benchmarks/validator_power.py [--fleets 2] [--machines 10] [--data DIR] [--journals DIR]
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from pace import read
 from validator_dirty import Fleet
 from validator_machine import METRICS as MACHINE_METRICS
 from validator_machine import Machine, judge
@@ -33,6 +36,7 @@ from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
 
 HELD = 200
 LATER = 20  # runs of a machine after those that it learned from, each slowed in every metric
+SPLITS = 20  # ways to draw the runs that are learned from
 Found = tuple[float, float]
 """Share of the injected losses that was found, and their size."""
 
@@ -133,6 +137,41 @@ def on_long_lived(folder: Path, runs: int, starts: int) -> Iterator[Found]:
                 yield float(np.mean([one is Outcome.FAIL for one in outcomes])), size
 
 
+def on_runs(folder: Path, runs: int, splits: int) -> Iterator[Found]:
+    """Yield the same of every metric of runs that were measured on one machine, judged by one look each.
+
+    Args:
+        folder: Store with the runs (``pytest --anubis --anubis-mode=measure``), disturbed or not.
+        runs: How many are learned from, drawn by chance; the others are slowed and judged.
+        splits: How often they are drawn.
+    """
+    populations = {
+        (p.benchmark, p.metric.name, p.group): replace(p, given=True, paces={})
+        for p in read(folder)
+        if p.metric.better != "equal"
+    }
+    names = sorted({run for p in populations.values() for run in p.runs})
+    rng = np.random.default_rng(3)
+    for _ in range(splits):
+        chosen = {names[place] for place in rng.permutation(len(names))[:runs].tolist()}
+        learned = [
+            p.only([row for row, run in enumerate(p.runs) if run in chosen])
+            for p in populations.values()
+        ]
+        baseline = learn_baseline(learned, hardware_class="here", created="-", one_machine=True)
+        for criterion in baseline.criteria:
+            size = criterion.detectable
+            p = populations[criterion.benchmark, criterion.metric.name, criterion.group]
+            later = [row for row, run in enumerate(p.runs) if run not in chosen]
+            if size is None or not later:
+                continue
+            factor = 1 + size if criterion.metric.better == "lower" else 1 - size
+            outcomes = [
+                judge_sample(p.sample(row) * factor, criterion, baseline).outcome for row in later
+            ]
+            yield float(np.mean([one is Outcome.FAIL for one in outcomes])), size
+
+
 def row(name: str, each: Iterator[Found]) -> None:
     """Print one line."""
     found, sizes = np.array(list(each)).T
@@ -149,8 +188,17 @@ def main() -> None:
     parser.add_argument("--fleets", type=int, default=2)
     parser.add_argument("--machines", type=int, default=10)
     parser.add_argument("--data", type=Path, help="folder with azure_vm_noise/")
+    parser.add_argument(
+        "--journals", type=Path, help="runs measured on one machine, eight at least, instead"
+    )
     options = parser.parse_args()
     print(f"{'':44} {'criteria':>6} {'found':>5} {'worst tenth':>12} {'stated':>7}")
+    if options.journals:
+        for runs in (5, 6):
+            row(
+                f"runs of one machine, learned from {runs}", on_runs(options.journals, runs, SPLITS)
+            )
+        return
     for nodes in (10, 20, 60, 300):
         for sick in (0.0, 0.2):
             each = (one for seed in range(options.fleets) for one in on_fleet(nodes, sick, seed))
