@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
+from pathlib import Path
+from typing import Any
 
 from pytest_anubis.cli.shared.arguments import DEFAULT_BASELINE
 from pytest_anubis.cli.shared.stored.stored_sources import source_words
@@ -11,6 +14,20 @@ from pytest_anubis.cli.shared.stored.stored_sources import source_words
 LONGER = 3
 """How many times as long is recommended where power is lacking: limits of a few runs shrink with the root of
 the time at best, and people do not come back for less."""
+
+_USUAL: tuple[tuple[str, str, Any], ...] = (
+    ("--profile", "profile", "smoke"),
+    ("-o", "output", DEFAULT_BASELINE),
+    ("--store", "store", Path(".anubis")),
+    ("--detect", "detect", 0.1),
+    ("--alpha", "alpha", 0.95),
+    ("--method", "method", "median"),
+    ("--error-rate", "error_rate", 0.01),
+    ("--pytest-args", "pytest_args", ""),
+)
+"""Options that change what is learned, and their defaults, which need not be typed again."""
+_LISTS = (("--promise", "promise"), ("--without", "without"), ("--split", "split"))
+"""Those that can be given again."""
 
 
 def judge_command(options: argparse.Namespace) -> list[str]:
@@ -20,6 +37,8 @@ def judge_command(options: argparse.Namespace) -> list[str]:
         more.append(f"--anubis-profile={options.profile}")
     if options.output != DEFAULT_BASELINE:
         more.append(f"--anubis-baseline={options.output}")
+    more += [f"--anubis-split={','.join(options.split)}"] if options.split else []
+    more += shlex.split(options.pytest_args)
     page = ["--html=report.html", "--self-contained-html"]
     return ["pytest", "--anubis", *options.sources, *more, *page]
 
@@ -31,19 +50,29 @@ def see_commands(options: argparse.Namespace) -> list[list[str]]:
     chosen = source_words(options)
     every = ["anubis", "judge", *options.sources, *chosen, *known, *split]
     page = ["--node", "NODE", "--html", "node.html"]
-    one = ["anubis", "report", *options.sources, *chosen, *known, *page]
-    return [every] if split else [every, one]  # a report knows no split classes
+    return [every, ["anubis", "report", *options.sources, *chosen, *known, *split, *page]]
 
 
 def longer_command(options: argparse.Namespace) -> list[str]:
-    """Return the command line that measures longer; rounds of a number are more of them."""
-    more = []
-    if options.profile != "smoke":
-        more += ["--profile", options.profile]
-    if options.output != DEFAULT_BASELINE:
-        more += ["-o", str(options.output)]
+    """Return the command line that measures longer, all else as before; of rounds of a number it has more."""
+    given = [(flag, getattr(options, name), usual) for flag, name, usual in _USUAL]
+    more = [word for flag, value, usual in given if value != usual for word in _typed(flag, value)]
+    for flag, name in _LISTS:
+        more += [word for value in getattr(options, name) for word in _typed(flag, value)]
     if options.time is None:
         length = ["--rounds", str(LONGER * options.rounds)]
     else:
         length = ["--for", f"{math.ceil(LONGER * options.time / 60)}m"]
     return ["anubis", "learn", *options.sources, *more, *length]
+
+
+def _typed(flag: str, value: Any) -> list[str]:
+    """Return an option as it would be typed; a value that begins with a dash has to hang on its flag."""
+    if flag == "--promise":
+        name, loss = value
+        text = f"{name}={100 * loss:g}%" if name else f"{100 * loss:g}%"
+    elif flag == "--detect":
+        text = f"{100 * value:g}%"
+    else:
+        text = "none" if value is None else str(value)
+    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
