@@ -208,8 +208,13 @@ def _part(
 
 
 def _why(verdict: MetricVerdict) -> str:
+    """Return why a part is blamed; of a test with parameters, or of a part of a test, which of them it was."""
     name = verdict.metric or verdict.benchmark
-    return verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
+    text = verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
+    test = verdict.benchmark.partition("::")[2]
+    group = f" ({verdict.group})" if verdict.group and verdict.group not in test else ""
+    several = verdict.metric and ("[" in test or group)
+    return f"{test}{group} {text}" if several else text
 
 
 def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
