@@ -208,7 +208,7 @@ def _part(
 
 
 def _why(verdict: MetricVerdict) -> str:
-    """Return why a part is blamed; of a test with parameters, or of a part of a test, which of them it was."""
+    """Return why a part is blamed; of a test of several cases or groups also which of them it was."""
     name = verdict.metric or verdict.benchmark
     text = verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
     test = verdict.benchmark.partition("::")[2]
@@ -221,10 +221,11 @@ def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
     """Return the decision with its headline, blamed components and counts."""
     if verdict is None:
         return f"<p>{html.escape(fallback)}</p>"
-    parts = [
-        f"<p class='headline'>{badge(verdict.decision.value)} "
-        f"<b>{html.escape(verdict.headline)}</b></p>"
-    ]
+    # The badge says the decision, and a title above whose it is.
+    said = verdict.headline.removeprefix(f"node {verdict.node} ")
+    for words in ("rejected: ", "accepted: ", "is neither accepted nor rejected: "):
+        said = said.removeprefix(words)
+    parts = [f"<p class='headline'>{badge(verdict.decision.value)} <b>{html.escape(said)}</b></p>"]
     if verdict.components and verdict.decision is Decision.REJECTED:
         parts.append(f"<p>blamed: <b>{html.escape(', '.join(verdict.components))}</b></p>")
     return "".join(parts) + f"<p class='faint'>{html.escape(coverage_text(verdict))}</p>"

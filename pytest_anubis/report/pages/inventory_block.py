@@ -9,7 +9,17 @@ from typing import Any
 from pytest_anubis.report.text.headlines import inventory_line
 from pytest_anubis.report.text.numbers import bytes_text, value_text
 
-_BYTES = frozenset({"memory", "total", "limit", "swap", "size"})
+_BYTES = frozenset({"memory", "memory_free", "total", "limit", "swap", "size"})
+_UNITS = {
+    "power_limit": "W",
+    "power_limit_default": "W",
+    "sm_clock_max": "MHz",
+    "memory_clock_max": "MHz",
+    "mhz_max": "MHz",
+    "nvlink_speed": "MB/s",
+    "speed": "Gbit/s",
+    "wear": "%",
+}
 _NAMES = ("index", "name", "slot", "pci")
 _KNOWN = frozenset({"schema", "node", "taken"})
 """Said elsewhere on the page."""
@@ -102,4 +112,5 @@ def _leaf(key: str, value: Any) -> str:
         return "yes" if value else "no"
     if key in _BYTES and isinstance(value, int | float):
         return bytes_text(value)
-    return value_text(value) if isinstance(value, float) else str(value)
+    text = value_text(value) if isinstance(value, float) else str(value)
+    return f"{text} {_UNITS[key]}" if key in _UNITS and isinstance(value, int | float) else text
