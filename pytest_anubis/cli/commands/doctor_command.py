@@ -19,7 +19,7 @@ from pytest_anubis.cli.shared.arguments import (
     baseline_place,
     explain,
 )
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.command_error import of_file
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
@@ -104,7 +104,7 @@ def _recorded(path: Path) -> Inventory:
     try:
         return replay(path).inventory
     except (OSError, RecordingError) as error:
-        raise CommandError(str(error)) from error
+        raise of_file(error) from error
 
 
 def _record(path: Path, inventory: Inventory) -> None:

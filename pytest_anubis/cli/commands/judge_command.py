@@ -20,7 +20,7 @@ from pytest_anubis.cli.shared.arguments import (
     strictness_words,
 )
 from pytest_anubis.cli.shared.class_split import split_classes
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import (
@@ -179,7 +179,7 @@ def _baselines(options: argparse.Namespace, tell: Tell) -> dict[str, Baseline]:
         try:
             found = load_baselines(place)
         except (OSError, BaselineError) as error:
-            raise CommandError(str(error)) from error
+            raise of_file(error) from error
     if not found and asked:
         raise CommandError(f"{place}: no baselines; learn one with 'anubis learn'")
     if not found:

@@ -21,7 +21,7 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.class_split import split_classes
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
 from pytest_anubis.cli.shared.stored.stored_sources import (
@@ -190,7 +190,7 @@ def _baselines(place: Path) -> dict[str, Baseline]:
     try:
         return load_baselines(place) if place.exists() else {}
     except (OSError, BaselineError) as error:
-        raise CommandError(str(error)) from error
+        raise of_file(error) from error
 
 
 def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | RunSet | None:
