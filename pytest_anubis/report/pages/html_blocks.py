@@ -51,13 +51,8 @@ def triaged_badge(verdict: MetricVerdict) -> str:
 
 def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
     """Return a table with one row a verdict."""
-    head = "<th>metric</th><th>verdict</th>" + "".join(
-        f"<th class='n'>{name}</th>"
-        for name in (
-            *("value", "expected", "limit", "loss", "certainty", "similarity", "threshold"),
-            "fleet percentile",
-        )
-    )
+    numbers = ("value", "expected", "limit", "loss", "certainty", "similarity", "threshold")
+    head = headings("metric", "verdict") + headings(*numbers, "fleet percentile", number=True)
     rows = []
     for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
         name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
@@ -74,6 +69,19 @@ def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     return wide(f"<table><tr>{head}</tr>{''.join(rows)}</table>")
+
+
+def headings(*words: str, number: bool = False) -> str:
+    """Return the heads of columns; a column without a word has an empty cell.
+
+    Args:
+        words: What they say.
+        number: Their columns hold numbers.
+    """
+    how = " class='n'" if number else ""
+    return "".join(
+        f"<th scope='col'{how}>{html.escape(word)}</th>" if word else "<td></td>" for word in words
+    )
 
 
 def wide(table: str) -> str:

@@ -50,7 +50,7 @@ def _nested(value: Any, key: str = "", depth: int = 0) -> str:
         if depth and not any(isinstance(item, Mapping | list | tuple) for item in known.values()):
             return _flat(known)
         rows = "".join(
-            f"<tr><th>{_label(name)}</th><td>{_nested(item, name, depth + 1)}</td></tr>"
+            f"<tr><th scope='row'>{_label(name)}</th><td>{_nested(item, name, depth + 1)}</td></tr>"
             for name, item in known.items()
             if depth or name not in _KNOWN
         )
@@ -91,7 +91,7 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
     differing = [key for key in filled if key not in same]
     if len(differing) == 1:
         return first + _nested({f"{differing[0]}s": [p.get(differing[0]) for p in parts]}, "", 1)
-    head = "".join(f"<th>{_label(key)}</th>" for key in differing)
+    head = "".join(f"<th scope='col'>{_label(key)}</th>" for key in differing)
     rows = "".join(
         "<tr>"
         + "".join(f"<td>{_nested(part.get(key), key, depth + 1)}</td>" for key in differing)

@@ -28,6 +28,7 @@ from pytest_anubis.report.pages.learned_page import learn_page
 from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.text.device_identity import identity_text
 from tests.report import sample_run as dossier
+from tests.report.fleet.page_rules import Rules
 
 EVIL = dossier.EVIL
 VOID = {"meta", "br", "path", "circle", "rect"}
@@ -133,6 +134,14 @@ def test_only_what_passed_is_folded(record: RunRecord, learned: Baseline) -> Non
     page = Page(run_page(record, learned))
     cases = [tag for tag, attrs in page.tags if attrs.get("class") == "case"]
     assert cases == ["section"] * 2 + ["details"] * 30
+
+
+def test_pages_keep_the_rules_that_make_them_usable_for_everybody(
+    record: RunRecord, learned: Baseline
+) -> None:
+    for html in (run_page(record, learned), learn_page(learned, dossier.populations())):
+        # A table here is named by the heading above it.
+        assert set(Rules(html).wrong) <= {"a table that nothing names"}
 
 
 def test_the_page_needs_nothing_from_outside(record: RunRecord, learned: Baseline) -> None:
