@@ -7,19 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_anubis.report.text.headlines import inventory_line
-from pytest_anubis.report.text.numbers import bytes_text, value_text
+from pytest_anubis.report.text.numbers import reading_text
 
-_BYTES = frozenset({"memory", "memory_free", "total", "limit", "swap", "size"})
-_UNITS = {
-    "power_limit": "W",
-    "power_limit_default": "W",
-    "sm_clock_max": "MHz",
-    "memory_clock_max": "MHz",
-    "mhz_max": "MHz",
-    "nvlink_speed": "MB/s",
-    "speed": "Gbit/s",
-    "wear": "%",
-}
 _NAMES = ("index", "name", "slot", "pci")
 _KNOWN = frozenset({"schema", "node", "taken"})
 """Said elsewhere on the page."""
@@ -60,7 +49,7 @@ def _nested(value: Any, key: str = "", depth: int = 0) -> str:
             return _parts(value, depth)
         nested = any(isinstance(item, Mapping | list | tuple) for item in value)
         return ("<br>" if nested else ", ").join(_nested(item, key, depth + 1) for item in value)
-    return html.escape(_leaf(key, value))
+    return html.escape(reading_text(key, value))
 
 
 def _empty(value: Any) -> bool:
@@ -72,7 +61,7 @@ def _empty(value: Any) -> bool:
 def _flat(part: Mapping[str, Any]) -> str:
     """Return the readings of one part in lines that flow."""
     return " ".join(
-        f"<span class='kv'><i>{_label(name)}</i> {html.escape(_leaf(name, item))}</span>"
+        f"<span class='kv'><i>{_label(name)}</i> {html.escape(reading_text(name, item))}</span>"
         for name, item in part.items()
     )
 
@@ -103,14 +92,3 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
 
 def _label(key: Any) -> str:
     return html.escape(str(key).replace("_", " "))
-
-
-def _leaf(key: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if key in _BYTES and isinstance(value, int | float):
-        return bytes_text(value)
-    text = value_text(value) if isinstance(value, float) else str(value)
-    return f"{text} {_UNITS[key]}" if key in _UNITS and isinstance(value, int | float) else text
