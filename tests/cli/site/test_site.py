@@ -87,8 +87,10 @@ def test_what_passed_far_from_its_limit_is_told_in_short_and_alike(fleet: tuple[
         full, brief = runs.run_of(row), runs.run_of(row, brief=True)
         assert full.measurements == brief.measurements
         for one, other in zip(full.verdicts, brief.verdicts, strict=True):
-            left_out = {"text": one.text, "certainty": one.certainty, "percentile": one.percentile}
-            assert dataclasses.replace(other, **left_out) == one
+            told = dataclasses.replace(
+                other, text=one.text, certainty=one.certainty, percentile=one.percentile
+            )
+            assert told == one
             short += not other.text
             assert other.text or (one.outcome is Outcome.PASS and (one.loss or 0) < 0.03)
     assert short > 40
@@ -236,6 +238,7 @@ def test_a_fleet_is_shown_from_its_history(tmp_path: Path, monkeypatch: pytest.M
     runs = table(tmp_path, "n1", "n2")
     assert anubis("push", str(runs), "--history", "fleet").returncode == 0
     url = f"sqlite:///{tmp_path}/fleet/history.sqlite"
+    given: tuple[str, ...]
     for given in (("--fleet", "fleet"), ("--fleet", "--history", "fleet"), ("--fleet", url)):
         done = anubis("report", *given, "--html", "site")
         assert done.returncode == 0, done.stderr
