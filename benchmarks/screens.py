@@ -1,13 +1,17 @@
 """What a run shows on the terminal, accepted, rejected and undecided: the screens of ``docs/first-run.md``.
 
 Run: ``python -m benchmarks.screens``; with ``--write`` they are put into the page. A node with eight cards is
-played: its inventory is a recorded one, and the benchmark records what it is told.
+played: its inventory is a recorded one, and the benchmark records what it is told. ``--pictures DIR`` opens
+the pages of these runs (pytest-html's and the dossier) in Chromium, takes pictures of them and tells how wide
+they are; with ``--axe axe.min.js`` it tells what axe-core finds.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -16,7 +20,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,12 +32,20 @@ from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.hardware.telemetry.recorded_node import replay
 from tests.golden.asking import ask
 
+browsing: Any = importlib.import_module("benchmarks.chromium")
+
 ROOT = Path(__file__).parents[1]
 NODE = ROOT / "tests" / "data" / "recorded_8gpu.json"
 PAGE = ROOT / "docs" / "first-run.md"
 BEGIN, END = "<!-- screens: python -m benchmarks.screens --write -->\n", "<!-- end of screens -->\n"
 WIDTH = "110"
 """Columns, as wide as the page shows."""
+
+LOOKS = (("light", 1400, False), ("dark", 1400, True), ("narrow", 390, False))
+"""Name of a picture, width of the window, and whether the reader prefers dark pages."""
+
+AXE = "axe.run().then(told=>told.violations.map(one=>`${one.impact} ${one.id} (${one.nodes.length})`))"
+"""What axe-core finds on the page that is open: how bad, which rule, how many elements."""
 
 VALUES = 30
 """Of each card: enough to be searched for changes within the run."""
@@ -103,15 +115,20 @@ def healthy(node: int, card: int) -> list[float]:
     return [round(unit * (1 + chance.gauss(0, 0.001)), 2) for _ in range(VALUES)]
 
 
-def screens() -> str:
-    """Play the three runs; return them as a part of the page."""
+def screens(pages: Path | None = None) -> str:
+    """Play the three runs; return them as a part of the page.
+
+    Args:
+        pages: Folder that gets the pages of each; None makes none.
+    """
+    pages = None if pages is None else pages.resolve()
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         folder = Path(name)
         (folder / "pytest.ini").write_text("[pytest]\n")
         (folder / "test_cards.py").write_text(SUITE)
         shutil.copy(NODE, folder / "node.json")
         _learn(folder)
-        return "\n".join(_screen(folder, one) for one in SCREENS)
+        return "\n".join(_screen(folder, one, pages) for one in SCREENS)
 
 
 def _learn(folder: Path) -> None:
@@ -130,28 +147,56 @@ def _learn(folder: Path) -> None:
         raise SystemExit(learned.err)
 
 
-def _screen(folder: Path, screen: Screen) -> str:
+def _screen(folder: Path, screen: Screen, pages: Path | None) -> str:
+    name = screen.title.lower()
     told: dict[str, Any] = {f"cuda:{card}": healthy(9, card) for card in range(8)}
     for card, what in screen.told.items():
         told[card] = what if isinstance(what, str) else [round(what * v, 2) for v in told[card]]
     (folder / "told.json").write_text(json.dumps(told))
     out = io.StringIO()
     options = (
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:html",
+        *("-p", "no:xdist", "-p", "no:cacheprovider"),
+        *("-p", "tests.quiet"),  # whatever else this machine does
+        *(("-p", "no:html") if pages is None else _html(pages / f"{name}-report.html")),
         "--color=no",
         "--tb=short",
     )
-    ours = ("--anubis", "--anubis-inventory=node.json", f"--anubis-run-id={screen.title.lower()}")
+    ours = ("--anubis", "--anubis-inventory=node.json", f"--anubis-run-id={name}")
     environment = {"COLUMNS": WIDTH, "PYTEST_ADDOPTS": ""}
     with mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(out):
         code = int(pytest.main([*options, *ours, "test_cards.py"]))
+    if pages is not None:
+        ask(["report", name, "--html", str(pages / f"{name}-dossier.html")], folder)
     shown = _steady(out.getvalue().replace(f"{folder}{os.sep}", ""))
     return f"### {screen.title}, exit code {code}\n\n```\n{shown}```\n\n{screen.next}\n"
+
+
+def _html(page: Path) -> tuple[str, str]:
+    return f"--html={page}", "--self-contained-html"
+
+
+def looked_at(pages: Sequence[Path], axe: str) -> Iterator[str]:
+    """Yield what a browser says of each page; pictures and a print of it are put beside it.
+
+    Args:
+        pages: The files.
+        axe: The source of axe-core; empty does without.
+    """
+    with browsing.Browser() as browser:
+        for page in pages:
+            browser.open(page)
+            widths = []
+            for name, width, dark in LOOKS:
+                picture = page.with_name(f"{page.stem}-{name}.png")
+                browser.look(picture, width=width, height=1000, dark=dark, whole=True)
+                widths.append(f"{browser.value('document.documentElement.scrollWidth')} of {width}")
+            printed = browser.ask("Page.printToPDF", printBackground=True)["data"]
+            page.with_suffix(".pdf").write_bytes(base64.b64decode(printed))
+            yield f"{page.name}: as wide as {', '.join(widths)} pixels"
+            if axe:
+                browser.value(f"{axe};0")
+                found = browser.value(AXE)
+                yield f"{page.name}: axe-core finds {', '.join(found) or 'nothing'}"
 
 
 def _steady(text: str) -> str:
@@ -167,7 +212,19 @@ def main() -> None:
     """Print the screens, or put them into the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", action="store_true", help=f"put them into {PAGE.name}")
-    text = screens() if parser.parse_args().write else ""
+    parser.add_argument(
+        "--pictures", type=Path, metavar="DIR", help="pages and pictures, by Chromium"
+    )
+    parser.add_argument("--axe", type=Path, metavar="FILE", help="axe.min.js of axe-core")
+    options = parser.parse_args()
+    if options.pictures is not None:
+        options.pictures.mkdir(parents=True, exist_ok=True)
+        screens(options.pictures)
+        axe = "" if options.axe is None else options.axe.read_text(encoding="utf-8")
+        for line in looked_at(sorted(options.pictures.glob("*.html")), axe):
+            sys.stdout.write(f"{line}\n")
+        return
+    text = screens() if options.write else ""
     if not text:
         sys.stdout.write(screens())
         return

@@ -276,7 +276,7 @@ AGAIN = (
 
 HEADED_OTHERWISE = (
     *("waived", "selected", "odd-names", "cards-slow", "cards-peers", "marginal", "accepted"),
-    "accepted-redacted",
+    *("accepted-redacted", "assertion", "strict"),
 )
 """Runs made again whose headline says more than it did."""
 

@@ -22,7 +22,7 @@ from pytest_anubis.cli.shared.arguments import (
     add_store,
     explain,
 )
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.core.events import RunTimed
 from pytest_anubis.distributed.dispatch.certificates import (
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         pairs = merged(load_certificates(options.output, key), found)
         path = save_certificates(options.output, key, pairs, origin=origin)
     except (CertificateError, OSError) as error:
-        raise CommandError(str(error)) from error
+        raise of_file(error, done="written") from error
     count = sum(one.granted for one in pairs)
     say(f"written: {path}: {count} of {len(pairs)} pairs may overlap under 'pytest -n auto'")
     return 0

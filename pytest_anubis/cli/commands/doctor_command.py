@@ -19,7 +19,7 @@ from pytest_anubis.cli.shared.arguments import (
     baseline_place,
     explain,
 )
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.command_error import of_file
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.distributed.dispatch.certificates import CertificateError, load_certificates
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
@@ -40,6 +40,7 @@ from pytest_anubis.hardware.telemetry.recorded_node import (
     replay,
 )
 from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources, take_readings
+from pytest_anubis.report.text.numbers import reading_text
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _recorded(path: Path) -> Inventory:
     try:
         return replay(path).inventory
     except (OSError, RecordingError) as error:
-        raise CommandError(str(error)) from error
+        raise of_file(error) from error
 
 
 def _record(path: Path, inventory: Inventory) -> None:
@@ -125,7 +126,8 @@ def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
                 say(f"{indent}{name} {number}:")
                 _print_nested(item, indent + "  ")
         else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else value
+            values = value if isinstance(value, list) else [value]
+            text = ", ".join(reading_text(name, one) for one in values)
             say(f"{indent}{name}: {text}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ CELLS = {
     "invalid": "invalid",
 }
 """Kinds of units under test without values, in words."""
+NAMED = 3
+"""Files of runs that a suggested command names; of more it names their folder."""
 SHOWN = 20
 """Wrong lines that are named; all are counted."""
 
@@ -78,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
     )
 
     again = lost = 0
+    written: list[Path] = []
     for path in options.files:
         imported = _import(options, path)
         lost += imported.lost
@@ -99,6 +103,7 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
         say(f"written: {target}")
+        written.append(target)
         if any(population.hardware_class == UNCLASSIFIED for population in imported.populations):
             say(
                 f"{path}: hardware class '{UNCLASSIFIED}', for want of one: only nodes of one class are "
@@ -106,6 +111,8 @@ def run(options: argparse.Namespace) -> int:
             )
     if again == len(options.files):
         raise CommandError("nothing was imported: all of it is there already, see above")
+    named = shlex.join(map(str, written if len(written) <= NAMED else [written[0].parent]))
+    say(f"next: anubis learn {named}, then anubis judge {named}")
     return 1 if lost and not options.lenient else 0
 
 

@@ -14,11 +14,13 @@ from pytest_anubis.cli.shared.arguments import (
     add_baseline,
     add_require,
     add_split,
+    add_strictness,
     baseline_place,
     explain,
+    strictness_words,
 )
 from pytest_anubis.cli.shared.class_split import split_classes
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import (
@@ -33,11 +35,9 @@ from pytest_anubis.report.text.learned_text import accepted_unlike
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
-from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
-    from pytest_anubis.core.verdict import Waiver
     from pytest_anubis.store.collected_runs import RunSet
 
 Tell = Callable[..., None]
@@ -77,29 +77,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="every node, and all that was found on it",
     )
-    parser.add_argument(
-        "--fail-on",
-        choices=("fail", "marginal"),
-        default="fail",
-        help="mildest verdict that rejects a node (default: fail)",
-    )
-    parser.add_argument(
-        "--waivers",
-        type=Path,
-        metavar="FILE",
-        help="TOML file of the failures that somebody answers for, as of today; default: those that the runs "
-        "themselves had (--anubis-waivers)",
-    )
+    add_strictness(parser)
     add_split(parser)
-    parser.add_argument(
-        "--require-all", action="store_true", help="what has no criterion blocks acceptance too"
-    )
     add_require(parser)
-    parser.add_argument(
-        "--other-machine",
-        action="store_true",
-        help="let the baseline of one machine accept other machines too",
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -107,23 +87,16 @@ def run(options: argparse.Namespace) -> int:
     from pytest_anubis.cli.shared.collected_judging import (
         judge_collected,
         rows_of,
+        strictness_of,
     )
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
 
     printed = str(options.json) == "-"  # then what people read stands elsewhere
     tell = partial(say, file=sys.stderr) if printed else say
-    waivers = _waivers(options.waivers)
+    strictness = strictness_of(options)
     baselines = _baselines(options, tell)
     runs = split_classes(_read(options, tell), options.split)
-    judged = judge_collected(
-        runs,
-        baselines,
-        fail_on=options.fail_on,
-        require_all=options.require_all,
-        other_machine=options.other_machine,
-        required=options.require,
-        waivers=waivers,
-    )
+    judged = judge_collected(runs, baselines, **strictness)
     if printed:
         for text in judged_json(judged, lambda done, total: None):
             show(text)
@@ -145,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
     if told := accepted_unlike(accepted, baselines.values()):
         tell(f"note: {told}")
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
-    if worst is not None and worst.trouble and not options.split:  # a report knows no split classes
+    if worst is not None and worst.trouble:
         tell(f"see one: {shlex.join(_dossier_command(options, worst.verdict.node))}")
     if options.html is not None:
         page = fleet_page(rows, [finding.text for finding in judged.findings], judged.notes)
@@ -181,7 +154,6 @@ def _read(options: argparse.Namespace, tell: Tell) -> RunSet:
 def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:
     """Return the command line of one node's dossier."""
     named = ["--baseline", str(options.baseline)] if options.baseline is not None else []
-    required = [word for name in options.require for word in ("--require", name)]
     runs = map(str, options.runs)
     return [
         "anubis",
@@ -189,21 +161,13 @@ def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:
         *runs,
         *source_words(options),
         *named,
-        *required,
+        *strictness_words(options),
+        *(word for name in options.split for word in ("--split", name)),
         "--node",
         node,
         "--html",
         "node.html",
     ]
-
-
-def _waivers(path: Path | None) -> tuple[Waiver, ...] | None:
-    if path is None:
-        return None
-    try:
-        return read_waivers(path, today())
-    except WaiverError as error:
-        raise CommandError(str(error)) from error
 
 
 def _baselines(options: argparse.Namespace, tell: Tell) -> dict[str, Baseline]:
@@ -215,7 +179,7 @@ def _baselines(options: argparse.Namespace, tell: Tell) -> dict[str, Baseline]:
         try:
             found = load_baselines(place)
         except (OSError, BaselineError) as error:
-            raise CommandError(str(error)) from error
+            raise of_file(error) from error
     if not found and asked:
         raise CommandError(f"{place}: no baselines; learn one with 'anubis learn'")
     if not found:

@@ -24,7 +24,7 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.class_split import class_lines, facts_of, split_classes
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
 from pytest_anubis.cli.shared.printing import say, write_file
@@ -314,7 +314,7 @@ def _learn_class(
     try:  # before anything is said: whoever reads may have seen enough (``head``)
         path = save_baseline(baseline, options.output) if baseline.criteria else None
     except (OSError, BaselineError) as error:
-        raise CommandError(str(error)) from error
+        raise of_file(error, done="written") from error
     say(*learned_lines(baseline, verbose=options.verbose, see=see), *kept, *cost_lines(of_class))
     if path is None:
         return baseline

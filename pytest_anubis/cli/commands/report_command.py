@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared.arguments import (
     add_baseline,
     add_require,
+    add_split,
     add_store,
+    add_strictness,
     baseline_place,
     explain,
 )
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.class_split import split_classes
+from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
 from pytest_anubis.cli.shared.stored.stored_sources import (
@@ -109,7 +112,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
     add_baseline(parser, more="; used for the plots, and to judge a run that was cut short")
-    add_require(parser, more="; of runs, imports and folders that are judged here")
+    judged_here = "; of runs, imports and folders that are judged here"
+    add_require(parser, more=judged_here)
+    add_strictness(parser, more=judged_here)
+    add_split(parser)
     add_store(parser)
 
 
@@ -148,7 +154,7 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
     Raises:
         CommandError: Something was asked for that the pages of a fleet are not, or they cannot be made.
     """
-    from pytest_anubis.cli.shared.collected_judging import read_collected
+    from pytest_anubis.cli.shared.collected_judging import read_collected, strictness_of
     from pytest_anubis.cli.site.fleet_source import fleet_of, is_history, registers
     from pytest_anubis.cli.site.site_writing import write_site
 
@@ -173,7 +179,8 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
         runs = read_collected([Path(name) for name in options.fleet], say, wanted_of(options))
     found = registers(options.fleet)
     tables = found if options.nodes_file is None else [options.nodes_file]
-    source = fleet_of(runs, _baselines(place), say, required=options.require, tables=tables)
+    runs = split_classes(runs, options.split)
+    source = fleet_of(runs, _baselines(place), say, tables=tables, **strictness_of(options))
     index = write_site(options.html, source, dict(source.judged.baselines))
     counts = Counter(row.verdict.decision for row in source.rows)
     told = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)
@@ -185,7 +192,7 @@ def _baselines(place: Path) -> dict[str, Baseline]:
     try:
         return load_baselines(place) if place.exists() else {}
     except (OSError, BaselineError) as error:
-        raise CommandError(str(error)) from error
+        raise of_file(error) from error
 
 
 def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | RunSet | None:
@@ -219,6 +226,7 @@ def _collected(
         node_run,
         read_collected,
         rows_of,
+        strictness_of,
     )
     from pytest_anubis.cli.shared.judged_json import judged_json
 
@@ -232,7 +240,8 @@ def _collected(
         paths = [collected_path(name, options.store) for name in options.name]
         every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # told below
         runs = read_collected(paths, tell, every_class)
-    judged = judge_collected(runs, baselines, required=options.require)
+    runs = split_classes(runs, options.split)
+    judged = judge_collected(runs, baselines, **strictness_of(options))
     rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})
     key = options.hardware_class

@@ -73,6 +73,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit or load a model, and show what it says about the fleet."""
+    from pytest_anubis.store.history.database import unknown_node
     from pytest_anubis.store.history.fleet_history import read_fleet
 
     if options.load is not None and options.model is not None:
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     fleet = histories.read(options.store, read_fleet)
     unknown = sorted(set(options.node) - {node.name for node in fleet.nodes})
     if unknown:
-        raise CommandError(f"node {unknown[0][:80]!r} is unknown; 'anubis history' lists the nodes")
+        raise CommandError(unknown_node(unknown[0]))
     now = time.time()
     risk = _model(options, fleet, now)
     outlook = _look(options, fleet, risk, now, options.horizon)

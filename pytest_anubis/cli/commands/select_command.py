@@ -140,6 +140,8 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
 
 def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
     """Return the nodes that are asked about; they must be known and of one hardware class."""
+    from pytest_anubis.store.history.database import unknown_node
+
     by_name = {node.name: node for node in known}
     if not names:
         if len(known) != 1:
@@ -147,10 +149,7 @@ def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
         return list(known)
     for name in names:
         if name not in by_name:
-            raise CommandError(
-                f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it, or "
-                "--add-nodes of 'anubis history incident add' and 'import', makes it known"
-            )
+            raise CommandError(unknown_node(name))
     nodes = [by_name[name] for name in dict.fromkeys(names)]
     classes = {node.hardware_class for node in nodes}
     if len(classes) > 1:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from pytest_anubis.cli.shared.arguments import DEFAULT_BASELINE
 from pytest_anubis.cli.shared.stored.stored_sources import source_words
@@ -12,6 +15,20 @@ from pytest_anubis.cli.shared.stored.stored_sources import source_words
 LONGER = 3
 """How many times as long is recommended where power is lacking: limits of a few runs shrink with the root of
 the time at best, and people do not come back for less."""
+
+_USUAL: tuple[tuple[str, str, Any], ...] = (
+    ("--profile", "profile", "smoke"),
+    ("-o", "output", DEFAULT_BASELINE),
+    ("--store", "store", Path(".anubis")),
+    ("--detect", "detect", 0.1),
+    ("--alpha", "alpha", 0.95),
+    ("--method", "method", "median"),
+    ("--error-rate", "error_rate", 0.01),
+    ("--pytest-args", "pytest_args", ""),
+)
+"""Options that change what is learned, and their defaults, which need not be typed again."""
+_LISTS = (("--promise", "promise"), ("--without", "without"), ("--split", "split"))
+"""Those that can be given again."""
 
 
 def judge_command(options: argparse.Namespace) -> list[str]:
@@ -21,6 +38,8 @@ def judge_command(options: argparse.Namespace) -> list[str]:
         more.append(f"--anubis-profile={options.profile}")
     if options.output != DEFAULT_BASELINE:
         more.append(f"--anubis-baseline={options.output}")
+    more += [f"--anubis-split={','.join(options.split)}"] if options.split else []
+    more += shlex.split(options.pytest_args)
     page = ["--html=report.html", "--self-contained-html"]
     return ["pytest", "--anubis", *options.sources, *more, *page]
 
@@ -32,34 +51,47 @@ def see_commands(options: argparse.Namespace) -> list[list[str]]:
     chosen = source_words(options)
     every = ["anubis", "judge", *options.sources, *chosen, *known, *split]
     page = ["--node", "NODE", "--html", "node.html"]
-    one = ["anubis", "report", *options.sources, *chosen, *known, *page]
-    return [every] if split else [every, one]  # a report knows no split classes
+    return [every, ["anubis", "report", *options.sources, *chosen, *known, *split, *page]]
 
 
 def without_command(options: argparse.Namespace, unwanted: Sequence[str]) -> list[str]:
     """Return the command line that learns the same from collected runs, without some metrics more."""
-    words = ["anubis", "learn", *options.sources, *source_words(options)]
-    if options.output != DEFAULT_BASELINE:
-        words += ["-o", str(options.output)]
-    words += [word for name in options.split for word in ("--split", name)]
-    for name, usual in (("alpha", 0.95), ("method", "median"), ("error_rate", 0.01)):
-        value = getattr(options, name)
-        if value != usual:
-            words += [f"--{name.replace('_', '-')}", "none" if value is None else str(value)]
-    for name, loss in options.promise:
-        words += ["--promise", f"{name}={loss:g}" if name else f"{loss:g}"]
-    return words + [word for name in (*options.without, *unwanted) for word in ("--without", name)]
+    left_out = [word for name in unwanted for word in _typed("--without", name)]
+    return [
+        "anubis",
+        "learn",
+        *options.sources,
+        *source_words(options),
+        *_given(options),
+        *left_out,
+    ]
 
 
 def longer_command(options: argparse.Namespace) -> list[str]:
-    """Return the command line that measures longer; rounds of a number are more of them."""
-    more = []
-    if options.profile != "smoke":
-        more += ["--profile", options.profile]
-    if options.output != DEFAULT_BASELINE:
-        more += ["-o", str(options.output)]
+    """Return the command line that measures longer, all else as before; of rounds of a number it has more."""
     if options.time is None:
         length = ["--rounds", str(LONGER * options.rounds)]
     else:
         length = ["--for", f"{math.ceil(LONGER * options.time / 60)}m"]
-    return ["anubis", "learn", *options.sources, *more, *length]
+    return ["anubis", "learn", *options.sources, *_given(options), *length]
+
+
+def _given(options: argparse.Namespace) -> list[str]:
+    """Return the options that change what is learned, as far as they differ from their defaults."""
+    given = [(flag, getattr(options, name), usual) for flag, name, usual in _USUAL]
+    words = [word for flag, value, usual in given if value != usual for word in _typed(flag, value)]
+    for flag, name in _LISTS:
+        words += [word for value in getattr(options, name) for word in _typed(flag, value)]
+    return words
+
+
+def _typed(flag: str, value: Any) -> list[str]:
+    """Return an option as it would be typed; a value that begins with a dash has to hang on its flag."""
+    if flag == "--promise":
+        name, loss = value
+        text = f"{name}={100 * loss:g}%" if name else f"{100 * loss:g}%"
+    elif flag == "--detect":
+        text = f"{100 * value:g}%"
+    else:
+        text = "none" if value is None else str(value)
+    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]

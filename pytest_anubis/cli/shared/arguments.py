@@ -130,6 +130,47 @@ def add_require(parser: argparse.ArgumentParser, *, more: str = "") -> None:
     )
 
 
+def add_strictness(parser: argparse.ArgumentParser, *, more: str = "") -> None:
+    """Declare what else makes a decision of collected runs milder or stricter; `strictness_words` repeats it.
+
+    Args:
+        parser: The command's.
+        more: Ends each help text.
+    """
+    parser.add_argument(
+        "--fail-on",
+        choices=("fail", "marginal"),
+        default="fail",
+        help=f"mildest verdict that rejects a node (default: fail){more}",
+    )
+    parser.add_argument(
+        "--waivers",
+        type=Path,
+        metavar="FILE",
+        help="TOML file of the failures that somebody answers for, as of today; default: those that the runs "
+        f"themselves had (--anubis-waivers){more}",
+    )
+    parser.add_argument(
+        "--require-all",
+        action="store_true",
+        help=f"what has no criterion blocks acceptance too{more}",
+    )
+    parser.add_argument(
+        "--other-machine",
+        action="store_true",
+        help=f"let the baseline of one machine accept other machines too{more}",
+    )
+
+
+def strictness_words(options: argparse.Namespace) -> list[str]:
+    """Return the options of `add_strictness` and `add_require` again, for a command line to suggest."""
+    words = [word for name in options.require for word in ("--require", name)]
+    words += ["--fail-on", options.fail_on] if options.fail_on != "fail" else []
+    words += ["--waivers", str(options.waivers)] if options.waivers is not None else []
+    words += ["--require-all"] if options.require_all else []
+    return words + (["--other-machine"] if options.other_machine else [])
+
+
 def add_split(parser: argparse.ArgumentParser) -> None:
     """Declare ``--split``; `class_split.split_classes` goes by it."""
     parser.add_argument(

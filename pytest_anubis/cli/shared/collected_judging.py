@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import EVERYTHING, RunsError, RunSet, read_runs
 from pytest_anubis.store.run_filter import RunFilter
+from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
 from pytest_anubis.validator.deciding.requirement import Requirement
 from pytest_anubis.validator.deciding.run_decision import evidence_of
@@ -100,6 +102,25 @@ def judge_collected(
             required=required,
             progress=progress.count,
         )
+
+
+def strictness_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what `judge_collected` takes of the options of `add_require` and `add_strictness`.
+
+    Raises:
+        CommandError: The file of waivers cannot be read.
+    """
+    try:
+        waivers = None if options.waivers is None else read_waivers(options.waivers, today())
+    except WaiverError as error:
+        raise CommandError(str(error)) from error
+    return {
+        "fail_on": options.fail_on,
+        "require_all": options.require_all,
+        "other_machine": options.other_machine,
+        "required": options.require,
+        "waivers": waivers,
+    }
 
 
 def rows_of(judged: JudgedFleet) -> list[NodeRow]:

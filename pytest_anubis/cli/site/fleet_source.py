@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
@@ -53,8 +53,8 @@ def fleet_of(
     baselines: dict[str, Baseline],
     tell: Tell,
     *,
-    required: Sequence[str] = (),
     tables: Sequence[Path] = (),
+    **strictness: Any,
 ) -> FleetSource:
     """Judge a fleet, wherever its runs were read from, and gather what is known of its nodes.
 
@@ -62,13 +62,13 @@ def fleet_of(
         runs: Everything that was read.
         baselines: Hardware class -> baseline.
         tell: Says a line to people.
-        required: What a node must have run.
         tables: Tables of nodes: racks, batches and the like.
+        strictness: As `judge_collected` takes it.
 
     Raises:
         CommandError: Nothing is there to be judged, or a table cannot be read.
     """
-    judged = judge_collected(runs, baselines, required=required)
+    judged = judge_collected(runs, baselines, **strictness)
     rows = rows_of(judged)
     if not rows:
         raise CommandError("no node has a sample in there; give other runs or imports")

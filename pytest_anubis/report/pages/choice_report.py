@@ -165,16 +165,21 @@ def selection_block(event: Mapping[str, Any] | None) -> str:
     except _DAMAGE:
         chosen = ""
     if chosen:
-        top = "<tr><th>runs</th><th class='n'>takes</th><th>because</th></tr>"
+        top = _head("runs")
         text += (
             f"</p><details><summary><b>chosen</b> ({len(event['chosen'])})</summary>"
-            f"<div class='wide'><table>{top}{chosen}</table></div></details><p>"
+            f"<div class='wide' tabindex='0'><table>{top}{chosen}</table></div></details><p>"
         )
     if not rows:
         return f"<p>{text}</p>"
-    head = "<tr><th>left out</th><th class='n'>takes</th><th>because</th></tr>"
+    head = _head("left out")
     state = " open" if len(event["pruned"]) <= 12 else ""
     return (
         f"<p>{text}</p><details{state}><summary><b>left out</b> ({len(event['pruned'])})</summary>"
         f"<div class='wide' tabindex='0'><table>{head}{rows}</table></div></details>"
     )
+
+
+def _head(first: str) -> str:
+    cells = f"<th scope='col'>{first}</th><th scope='col' class='n'>takes</th>"
+    return f"<tr>{cells}<th scope='col'>because</th></tr>"

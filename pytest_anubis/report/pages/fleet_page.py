@@ -68,7 +68,7 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
     more = f"<p>and {left} more, none of them worse; --json FILE writes all</p>" if left > 0 else ""
     names = [row.verdict.node for row in ordered if row.verdict.decision is Decision.ACCEPTED]
     accepted = blocks.lines_block("accepted", names[:ROWS], count=len(names))
-    head = "<th>decision</th><th>node</th><th>trouble</th><th>worst</th><th>also</th>"
+    head = blocks.headings("decision", "node", "trouble", "worst", "also")
     inner = f"<table class='brief stack'><tr>{head}</tr>{''.join(rows)}</table>"
     return (blocks.wide(inner) if rows else "") + more + accepted
 

@@ -51,13 +51,8 @@ def triaged_badge(verdict: MetricVerdict) -> str:
 
 def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
     """Return a table with one row a verdict."""
-    head = "<th>metric</th><th>verdict</th>" + "".join(
-        f"<th class='n'>{name}</th>"
-        for name in (
-            *("value", "expected", "limit", "loss", "certainty", "similarity", "threshold"),
-            "fleet percentile",
-        )
-    )
+    numbers = ("value", "expected", "limit", "loss", "certainty", "similarity", "threshold")
+    head = headings("metric", "verdict") + headings(*numbers, "fleet percentile", number=True)
     rows = []
     for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
         name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
@@ -74,6 +69,19 @@ def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     return wide(f"<table><tr>{head}</tr>{''.join(rows)}</table>")
+
+
+def headings(*words: str, number: bool = False) -> str:
+    """Return the heads of columns; a column without a word has an empty cell.
+
+    Args:
+        words: What they say.
+        number: Their columns hold numbers.
+    """
+    how = " class='n'" if number else ""
+    return "".join(
+        f"<th scope='col'{how}>{html.escape(word)}</th>" if word else "<td></td>" for word in words
+    )
 
 
 def wide(table: str) -> str:
@@ -208,18 +216,24 @@ def _part(
 
 
 def _why(verdict: MetricVerdict) -> str:
+    """Return why a part is blamed; of a test of several cases or groups also which of them it was."""
     name = verdict.metric or verdict.benchmark
-    return verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
+    text = verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
+    test = verdict.benchmark.partition("::")[2]
+    group = f" ({verdict.group})" if verdict.group and verdict.group not in test else ""
+    several = verdict.metric and ("[" in test or group)
+    return f"{test}{group} {text}" if several else text
 
 
 def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
     """Return the decision with its headline, blamed components and counts."""
     if verdict is None:
         return f"<p>{html.escape(fallback)}</p>"
-    parts = [
-        f"<p class='headline'>{badge(verdict.decision.value)} "
-        f"<b>{html.escape(verdict.headline)}</b></p>"
-    ]
+    # The badge says the decision, and a title above whose it is.
+    said = verdict.headline.removeprefix(f"node {verdict.node} ")
+    for words in ("rejected: ", "accepted: ", "is neither accepted nor rejected: "):
+        said = said.removeprefix(words)
+    parts = [f"<p class='headline'>{badge(verdict.decision.value)} <b>{html.escape(said)}</b></p>"]
     if verdict.components and verdict.decision is Decision.REJECTED:
         parts.append(f"<p>blamed: <b>{html.escape(', '.join(verdict.components))}</b></p>")
     return "".join(parts) + f"<p class='faint'>{html.escape(coverage_text(verdict))}</p>"

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_anubis.report.text.headlines import inventory_line
-from pytest_anubis.report.text.numbers import bytes_text, value_text
+from pytest_anubis.report.text.numbers import reading_text
 
-_BYTES = frozenset({"memory", "total", "limit", "swap", "size"})
 _NAMES = ("index", "name", "slot", "pci")
 _KNOWN = frozenset({"schema", "node", "taken"})
 """Said elsewhere on the page."""
@@ -40,7 +39,7 @@ def _nested(value: Any, key: str = "", depth: int = 0) -> str:
         if depth and not any(isinstance(item, Mapping | list | tuple) for item in known.values()):
             return _flat(known)
         rows = "".join(
-            f"<tr><th>{_label(name)}</th><td>{_nested(item, name, depth + 1)}</td></tr>"
+            f"<tr><th scope='row'>{_label(name)}</th><td>{_nested(item, name, depth + 1)}</td></tr>"
             for name, item in known.items()
             if depth or name not in _KNOWN
         )
@@ -50,7 +49,7 @@ def _nested(value: Any, key: str = "", depth: int = 0) -> str:
             return _parts(value, depth)
         nested = any(isinstance(item, Mapping | list | tuple) for item in value)
         return ("<br>" if nested else ", ").join(_nested(item, key, depth + 1) for item in value)
-    return html.escape(_leaf(key, value))
+    return html.escape(reading_text(key, value))
 
 
 def _empty(value: Any) -> bool:
@@ -62,7 +61,7 @@ def _empty(value: Any) -> bool:
 def _flat(part: Mapping[str, Any]) -> str:
     """Return the readings of one part in lines that flow."""
     return " ".join(
-        f"<span class='kv'><i>{_label(name)}</i> {html.escape(_leaf(name, item))}</span>"
+        f"<span class='kv'><i>{_label(name)}</i> {html.escape(reading_text(name, item))}</span>"
         for name, item in part.items()
     )
 
@@ -81,7 +80,7 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
     differing = [key for key in filled if key not in same]
     if len(differing) == 1:
         return first + _nested({f"{differing[0]}s": [p.get(differing[0]) for p in parts]}, "", 1)
-    head = "".join(f"<th>{_label(key)}</th>" for key in differing)
+    head = "".join(f"<th scope='col'>{_label(key)}</th>" for key in differing)
     rows = "".join(
         "<tr>"
         + "".join(f"<td>{_nested(part.get(key), key, depth + 1)}</td>" for key in differing)
@@ -93,13 +92,3 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
 
 def _label(key: Any) -> str:
     return html.escape(str(key).replace("_", " "))
-
-
-def _leaf(key: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if key in _BYTES and isinstance(value, int | float):
-        return bytes_text(value)
-    return value_text(value) if isinstance(value, float) else str(value)

@@ -111,7 +111,7 @@ def _table(criteria: Sequence[Criterion]) -> str:
         *("centre", "units", "nodes", "repeatability", "practical", "learned"),
         "detectable loss",
     )
-    head = "<th>benchmark</th><th>metric</th>" + "".join(f"<th class='n'>{n}</th>" for n in names)
+    head = blocks.headings("benchmark", "metric") + blocks.headings(*names, number=True)
     rows = []
     for number, criterion in enumerate(criteria):
         name = html.escape(_name(criterion))

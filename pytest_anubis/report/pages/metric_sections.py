@@ -82,9 +82,8 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
         if id(verdict) not in judged:
             rows.append((verdict.severity, _verdict_row(verdict)))
     rows.sort(key=lambda row: row[0])
-    head = "<th>verdict</th><th>benchmark</th><th>device</th><th>metric</th>" + "".join(
-        f"<th class='n'>{name}</th>" for name in ("value", "expected", "limit", "loss", "certainty")
-    )
+    head = blocks.headings("verdict", "benchmark", "device", "metric")
+    head += blocks.headings("value", "expected", "limit", "loss", "certainty", number=True)
     inner = "".join(row for _, row in rows[:ROWS])
     left = len(rows) - ROWS
     more = f"<p>and {left} more, none of them worse; the journal has all</p>" if left > 0 else ""

@@ -224,7 +224,7 @@ def risk_page(
     step = max(1, len(rows) // _POINTS)
     ranked = [(rank + 1, 100 * rows[rank].probability) for rank in range(0, len(rows), step)]
     head = "".join(
-        f"<th{' class=n' if number else ''}>{name}</th>"
+        f"<th scope='col'{' class=n' if number else ''}>{name}</th>"
         for name, number in (
             ("node", False), ("risk", True), ("95 % within", True), ("up for", True),
             ("incidents", True), ("last", False), ("state", False), ("because", False),
@@ -289,7 +289,7 @@ def _story_blocks(story: ModelStory | None) -> str:
 
 
 def _table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{name}</th>" for name in head)
+    top = "".join(f"<th scope='col'>{name}</th>" for name in head)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells
     )

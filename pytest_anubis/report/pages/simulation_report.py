@@ -56,7 +56,7 @@ def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) 
     # The full set takes so long that everything else would be one line at the left edge.
     near = {name: points for name, points in lines.items() if name != "full set"}
     cells = simulation_rows(rows)
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in cells[0])
+    head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in cells[0])
     body = "".join(
         f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in cells[1:]
     )

@@ -73,7 +73,10 @@ def soak_page(
 
 
 def _cycles(cycles: Sequence[Cycle]) -> str:
-    rows = ["<tr><th class='n'>cycle</th><th>begun</th><th>decision</th><th></th><th>run</th></tr>"]
+    rows = [
+        f"<tr>{blocks.headings('cycle', number=True)}"
+        f"{blocks.headings('begun', 'decision', '', 'run')}</tr>"
+    ]
     for cycle in cycles:
         word = _WORDS.get(cycle.exit_code, f"exit code {cycle.exit_code}")
         run = html.escape(cycle.run)
@@ -94,7 +97,10 @@ def _courses(cycles: Sequence[Cycle]) -> str:
             if one.values:
                 key = (one.benchmark, one.metric.name, one.device, one.metric.unit)
                 series.setdefault(key, []).append(statistics.median(one.values))
-    head = "<tr><th>metric</th><th>device</th><th class='n'>last median</th><th>medians</th><th></th></tr>"
+    head = (
+        f"<tr>{blocks.headings('metric', 'device')}{blocks.headings('last median', number=True)}"
+        f"{blocks.headings('medians', '')}</tr>"
+    )
     rows = [head]
     for (benchmark, metric, device, unit), medians in list(series.items())[:COURSES]:
         name = f"{short(benchmark)} {metric}"

@@ -22,7 +22,7 @@ from pytest_anubis.report.plots.canvas import (
     text,
     tip,
 )
-from pytest_anubis.report.text.numbers import percent, value_text
+from pytest_anubis.report.text.numbers import count_text, percent, value_text
 
 STEPS = 90
 """Most steps of one curve, which is about 300 pixels wide."""
@@ -74,7 +74,7 @@ def cdf_plot(
             _curve(frame, expected, CENTRE, f"expected: {_median(expected, unit)}", "9 6", steps)
         )
     if sample:
-        measured = f"measured: {_median(sample, unit)}, {len(sample)} values"
+        measured = f"measured: {_median(sample, unit)}, {count_text(len(sample), 'value')}"
         parts.append(_curve(frame, sample, SAMPLE, measured, "", steps))
     parts += [_legend(frame, sample, expected, limits), _outside(frame, sample, unit)]
     words = label or "distribution of the measured values"

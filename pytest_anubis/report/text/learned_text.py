@@ -72,7 +72,7 @@ def learned_lines(
         lines += table([header, *(_row(criterion) for criterion in shown[:most])]).splitlines()
     if most is not None and len(shown) > most:
         lines.append(f"... and {len(shown) - most} more criteria, all in the file")
-    nodes = f"{len(baseline.nodes)} nodes" if not baseline.one_machine else "nodes: 1"
+    nodes = count_text(len(baseline.nodes), "node") if not baseline.one_machine else "nodes: 1"
     excluded = f", {len(baseline.exclusions)} samples left out" if baseline.exclusions else ""
     lines.append(
         f"{len(shown)} criteria from {nodes}, {count_text(len(baseline.runs), 'run')}{excluded}"
@@ -240,7 +240,7 @@ def _unlike(nodes: Sequence[UnlikeNode], verbose: bool, see: Sequence[Sequence[s
 def _self_check(baseline: Baseline, verbose: bool, see: Sequence[Sequence[str]]) -> list[str]:
     """Say what the limits do to the fleet that they were learned from."""
     check = baseline.self_check
-    if check is None or not check.nodes:
+    if check is None or check.nodes < 2:  # without itself, one node leaves nothing to judge it by
         return []
     share = check.sick / check.nodes
     lines = [

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from pytest_anubis.core.metric import percent_text, size_text
+
+_BYTES = frozenset({"memory", "memory_free", "total", "limit", "swap", "size"})
+_UNITS = {
+    "power_limit": "W",
+    "power_limit_default": "W",
+    "sm_clock_max": "MHz",
+    "memory_clock_max": "MHz",
+    "mhz_max": "MHz",
+    "nvlink_speed": "MB/s",
+    "speed": "Gbit/s",
+    "wear": "%",
+}
+"""Readings of an inventory that have a unit, by their names in `core.inventory`."""
 
 
 def value_text(value: float | None, unit: str = "") -> str:
@@ -97,6 +111,23 @@ def bytes_text(count: float) -> str:
             break
         size, unit = size / 1024, larger
     return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+
+
+def reading_text(name: str, value: Any) -> str:
+    """Return a reading of an inventory with its unit: ``700 W``, ``79.6 GiB``, ``yes``; a dash for none.
+
+    Args:
+        name: Of the reading.
+        value: Plain data; of a damaged file it may be anything.
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name in _BYTES and isinstance(value, int | float):
+        return bytes_text(value)
+    text = value_text(value) if isinstance(value, float) else str(value)
+    return f"{text} {_UNITS[name]}" if name in _UNITS and isinstance(value, int | float) else text
 
 
 def moment_text(iso: str) -> str:

@@ -97,16 +97,19 @@ def headline(
 
 
 def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
-    """Return whose value it is, with slot and serial number, where its own sentence does not say it."""
+    """Return whose value it is, with slot and serial number, where its own sentence does not say it.
+
+    Of the host, which one of a test's cases it was (the port, the disk), or which test itself failed.
+    """
     if verdict.reason is Reason.HARDWARE:
         return ""
     card = evidence.cards.get(verdict.device, "")
     if verdict.text.startswith(f"{verdict.device}: "):
         return f"{card}: " if card else ""
-    one_of_several = verdict.device not in HOST
-    return (
-        f"{verdict.device} ({card}): " if card else f"{verdict.device}: " if one_of_several else ""
-    )
+    if verdict.device not in HOST:
+        return f"{verdict.device} ({card}): " if card else f"{verdict.device}: "
+    test = verdict.benchmark.partition("::")[2]
+    return f"{test}: " if verdict.component and ("[" in test or not verdict.metric) and test else ""
 
 
 def troubles_text(verdicts: Iterable[MetricVerdict]) -> str:

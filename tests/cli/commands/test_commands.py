@@ -136,6 +136,8 @@ def test_runs_of_many_nodes_are_learned_and_judged(here: Path) -> None:
     imported = anubis("import", "table", "fleet.csv")
     assert imported.returncode == 1, imported.stderr
     assert "line 82" in imported.stdout  # one value is lost, which the exit code says
+    file = ".anubis/imports/fleet.csv.npz"
+    assert imported.stdout.endswith(f"next: anubis learn {file}, then anubis judge {file}\n")
     assert anubis("learn", ".anubis/imports", "--error-rate", "none").returncode == 0
     judged = anubis("judge", ".anubis/imports", "--baseline", "baselines", "--json", "out.json")
     assert judged.returncode == 1

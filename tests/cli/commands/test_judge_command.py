@@ -463,5 +463,5 @@ def test_collected_runs_of_one_node_are_reported_as_one(learned: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "run run-first of first, 2026-01-01T00:00:00+00:00" in done.stdout
     page = (learned / "n.html").read_text()
-    assert "node first rejected: accelerator.compute" in page
+    assert "REJECTED</span> <b>accelerator.compute" in page
     assert "inventory" in page  # the journal's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 
@@ -49,3 +50,18 @@ def test_a_node_of_two_classes_has_a_dossier_of_each(
         assert (tmp_path / f"{key}.html").exists()
     wrong = anubis("report", "t.csv", "--class", "e")
     assert (wrong.returncode, wrong.stderr.count("there is c, d")) == (2, 1)
+
+
+def test_the_dossier_that_judge_offers_decides_as_judge_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, baselines = str(RUNS / "change"), str(RUNS.parents[1] / "baselines")
+    mild = anubis("judge", run, "--baseline", baselines)
+    strict = anubis("judge", run, "--baseline", baselines, "--fail-on", "marginal")
+    assert (mild.returncode, strict.returncode) == (0, 1)
+    (offered,) = [x for x in strict.stdout.splitlines() if x.startswith("see one: anubis ")]
+    done = anubis(*shlex.split(offered)[3:])
+    assert "REJECTED: node lab-a rejected" in done.stdout, done.stderr
+    missing = anubis("report", run, "--node", "lab-a", "--waivers", "none.toml")
+    assert (missing.returncode, missing.stderr.count("none.toml: cannot be read")) == (2, 1)

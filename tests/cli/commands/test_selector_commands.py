@@ -285,12 +285,12 @@ def test_a_fleets_database_serves_all_commands(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("select", "--node", "n99"), "node 'n99' is unknown"),
+        (("select", "--node", "n99"), "as do 'anubis history nodes import' and"),
         (("select",), "knows 60 nodes; name one"),
         (("select", "--node", "n05", "--by", "budget"), "needs --budget"),
         (("select", "--node=n05", "--budget=5m", "--by=risk"), "not for --by risk"),
         (("select", "--node", "n05", "--store", "nowhere"), "no history yet"),
-        (("risk", "--node", "n99"), "node 'n99' is unknown"),
+        (("risk", "--node", "n99"), "as do 'anubis history nodes import' and"),
         (("risk", "--store", "nowhere"), "no history yet"),
         (("risk", "--load", "none.json"), "none.json: cannot be read"),
         (("risk", "--load", "m", "--model", "cox"), "give one of them"),

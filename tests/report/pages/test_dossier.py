@@ -22,11 +22,13 @@ from pytest_anubis.report.pages import dossier as page_module
 from pytest_anubis.report.pages import learned_page as learn_module
 from pytest_anubis.report.pages import metric_sections as cases_module
 from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.pages.html_blocks import blamed_parts, decision_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.learned_page import learn_page
 from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.text.device_identity import identity_text
 from tests.report import sample_run as dossier
+from tests.report.fleet.page_rules import Rules
 
 EVIL = dossier.EVIL
 VOID = {"meta", "br", "path", "circle", "rect"}
@@ -132,6 +134,14 @@ def test_only_what_passed_is_folded(record: RunRecord, learned: Baseline) -> Non
     page = Page(run_page(record, learned))
     cases = [tag for tag, attrs in page.tags if attrs.get("class") == "case"]
     assert cases == ["section"] * 2 + ["details"] * 30
+
+
+def test_pages_keep_the_rules_that_make_them_usable_for_everybody(
+    record: RunRecord, learned: Baseline
+) -> None:
+    for html in (run_page(record, learned), learn_page(learned, dossier.populations())):
+        # A table here is named by the heading above it.
+        assert set(Rules(html).wrong) <= {"a table that nothing names"}
 
 
 def test_the_page_needs_nothing_from_outside(record: RunRecord, learned: Baseline) -> None:
@@ -344,6 +354,30 @@ def test_a_card_is_one_box_with_all_its_evidence_and_one_remedy(
     assert "cuda:3: accelerator.memory, accelerator.pcie" in card
     assert "fan at 100 %" in card
     assert "exchange the riser" not in card
+
+
+def test_a_box_tells_the_cases_of_one_test_apart(record: RunRecord) -> None:
+    (bad,) = [v for v in record.verdicts if v.outcome is Outcome.FAIL]
+    cases = ("ib.py::test_rate[mlx5_0]", "ib.py::test_rate[mlx5_5]")
+    ports = [dataclasses.replace(bad, benchmark=case, device="node") for case in cases]
+    (box,) = blamed_parts(ports, {})
+    assert "<li>test_rate[mlx5_0] " in box
+    assert "<li>test_rate[mlx5_5] " in box
+
+
+def test_the_headline_of_a_page_does_not_say_node_and_decision_twice() -> None:
+    for decision, words in (("REJECTED", "rejected"), ("ACCEPTED", "accepted")):
+        verdict = NodeVerdict(
+            node="n", decision=Decision(decision), headline=f"node n {words}: cuda:3: 30 % slower"
+        )
+        block = decision_block(verdict, "")
+        assert f"{decision}</span> <b>cuda:3: 30 % slower</b>" in block
+
+
+def test_readings_of_an_inventory_have_their_units(record: RunRecord) -> None:
+    text = Page(run_page(record)).text
+    assert "power limit 700 W" in text
+    assert "memory clock max 2619 MHz" in text
 
 
 def test_the_page_of_what_was_learned_names_its_baseline_and_counts_units() -> None:

@@ -105,3 +105,9 @@ def test_what_was_left_out_is_one_line_a_reason() -> None:
     ]
     every = told(exclusions=given, verbose=True)
     assert sum(line.startswith("left out") for line in every) == len(given)
+
+
+def test_one_node_is_not_judged_without_itself() -> None:
+    check = SelfCheck(nodes=1, rejected=0, sick=0, rate=0.0, upper=1.0, holds=True)
+    lines = told(self_check=check, nodes=("n1",))
+    assert lines[-1] == "0 criteria from 1 node, 0 runs"

@@ -16,11 +16,28 @@ from pytest_anubis.report.text.numbers import (
     duration_text,
     moment_text,
     percent,
+    reading_text,
     similarity_text,
     value_text,
 )
 
 SHARES = st.floats(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("power_limit", 700.0, "700 W"),
+        ("nvlink_speed", 26562, "26562 MB/s"),
+        ("memory", 85520809984, "79.6 GiB"),
+        ("remap_failed", False, "no"),
+        ("speed", "damaged", "damaged"),
+        ("threads", 224, "224"),
+        ("speed", None, "-"),
+    ],
+)
+def test_a_reading_of_an_inventory_has_its_unit(name: str, value: object, text: str) -> None:
+    assert reading_text(name, value) == text
 
 
 @given(st.floats(0, 1e300))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from pytest_anubis.cli.commands import learn_command
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command
 from pytest_anubis.core.baseline import Baseline, Criterion, Unjudged
 from pytest_anubis.core.metric import Metric
@@ -50,20 +50,25 @@ def test_what_is_enough_asks_for_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "judge", "learn"),
+    ("typed", "judge", "learn"),
     [
-        ({}, "pytest --anubis s --html", "anubis learn s --for 12m"),
+        ("--for 4m", "", "--for 12m"),
         (
-            {"profile": "standard", "output": Path("b"), "time": None, "rounds": 5},
-            "pytest --anubis s --anubis-profile=standard --anubis-baseline=b --html",
-            "anubis learn s --profile standard -o b --rounds 15",
+            "--profile standard -o b --rounds 5",
+            "--anubis-profile=standard --anubis-baseline=b ",
+            "--profile standard -o b --rounds 15",
         ),
+        (
+            "--for 1m --detect 5% --alpha .9 --error-rate none --without copy --promise gpu=20% --split os",
+            "--anubis-split=os ",
+            "--detect 5% --alpha 0.9 --error-rate none --promise gpu=20% --without copy --split os --for 3m",
+        ),
+        ("--for 1m --pytest-args=-kgemm", "-kgemm ", "--pytest-args=-kgemm --for 3m"),
     ],
 )
-def test_commands_have_the_options_that_were_given(
-    given: dict[str, object], judge: str, learn: str
-) -> None:
-    usual = {"profile": "smoke", "output": Path("baselines"), "time": 240.0, "rounds": None}
-    options = argparse.Namespace(sources=["s"], **{**usual, **given})
-    assert " ".join(judge_command(options)).startswith(judge)
-    assert " ".join(longer_command(options)) == learn
+def test_commands_have_the_options_that_were_given(typed: str, judge: str, learn: str) -> None:
+    parser = argparse.ArgumentParser()
+    learn_command.add(parser)
+    options = parser.parse_args(["s", *typed.split()])
+    assert " ".join(judge_command(options)).startswith(f"pytest --anubis s {judge}--html=")
+    assert " ".join(longer_command(options)) == f"anubis learn s {learn}"

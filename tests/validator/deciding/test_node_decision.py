@@ -83,6 +83,21 @@ def test_what_one_criterion_says_decides(
     assert node.decision is decision
 
 
+def test_a_headline_says_which_case_of_a_test_or_which_test_itself_failed() -> None:
+    port = replace(
+        verdict(Outcome.FAIL, Reason.BEYOND, "rate"),
+        benchmark="suites/ib.py::test_rate[port 5]",
+        component="network.ib",
+        device="node",
+        text="rate is 3",
+    )
+    broken = replace(port, benchmark="suites/a.py::test_sum", metric="", text="it failed")
+    assert (
+        judge_node([port]).headline == "node n1 rejected: network.ib. test_rate[port 5]: rate is 3."
+    )
+    assert "network.ib. test_sum: it failed" in judge_node([broken]).headline
+
+
 def test_what_was_left_out_at_a_risk_that_nobody_knows_blocks() -> None:
     pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "other")
     node = judge_node([PASS, pruned], baseline=baseline("m", "other"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.arguments import add_baseline, add_json, baseline_place, explain
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.cli.shared.progress import Progress
@@ -125,7 +125,7 @@ def _judge(options: argparse.Namespace) -> Any:
     try:
         baselines = load_baselines(place)
     except (OSError, BaselineError) as error:
-        raise CommandError(str(error)) from error
+        raise of_file(error) from error
     return (lambda runs: _judged(runs, baselines)) if baselines else None
 
 
