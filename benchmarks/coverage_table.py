@@ -373,7 +373,7 @@ Four probes are asked of the set, and each benchmark must pass those that apply 
 
 `benchmarks/faults.py` plays a busy core, one half taken, a link at .5 and .9 of its rate, sick cards, and a
 bit in each kind of buffer. [The last table](#what-plays-each-probe) says which test plays each.
-Adapters have none: the other program checks itself; tests hold its recorded outputs, some of them with errors.
+Adapters have none: the other program checks itself; tests hold its recorded outputs, some with errors.
 """
 
 PLAYED = """
