@@ -18,7 +18,7 @@ SIZE = 192  # rows of the matrices: small, since a bit is a bit
 ELEMENTS = 1 << 20
 FOOTPRINT = 1 << 20
 PIECE = 1 << 16  # bytes of memory that are checked at once
-WORD = 8
+WORD = 8  # bytes, as the patterns count places
 
 
 def flip(tensor: Any, draw: random.Random) -> None:
