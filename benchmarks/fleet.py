@@ -91,8 +91,8 @@ def _row(kind: str, count: int, options: argparse.Namespace, own: Path, place: A
             for one in schema.metadata.tables.values()
         )
         if kind == "PostgreSQL":
-            size = connection.execute(sa.text("select pg_database_size(current_database())"))
-            taken = int(size.scalar_one()) - _empty(place)
+            whole = connection.execute(sa.text("select pg_database_size(current_database())"))
+            taken = int(whole.scalar_one()) - _empty(place)
     if kind == "SQLite":
         taken = sum(path.stat().st_size for path in place.glob(f"{HISTORY_NAME}*"))
     lost = len({path.parent.name for path in journals} - set(found))

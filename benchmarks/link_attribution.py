@@ -39,7 +39,7 @@ def downwards(rng: np.random.Generator, count: int, spread: float) -> Matrix:
 
 def heavy(rng: np.random.Generator, count: int, spread: float) -> Matrix:
     """Return noise with heavy tails: Student's t with three degrees of freedom."""
-    return rng.standard_t(3, (count, count)) * spread / np.sqrt(3)
+    return np.asarray(rng.standard_t(3, (count, count)) * spread / np.sqrt(3))
 
 
 NOISES: dict[str, Noise] = {"normal": normal, "downwards": downwards, "heavy tails": heavy}

@@ -143,9 +143,9 @@ def main() -> int:
         took = (time.perf_counter() - begin) / len(order)
     print("| fault | trials | named correctly | least confidence |")
     print("|---|---|---|---|")
-    for kind, right in counts.items():
+    for kind, named in counts.items():
         least = f"{min(sure[kind]):.3f}" if sure[kind] else "-"
-        print(f"| {kind} | {given.trials} | {right} | {least} |")
+        print(f"| {kind} | {given.trials} | {named} | {least} |")
     apart = np.median(spreads or [np.nan])
     print(
         f"{given.hosts} hosts, {given.rate:g} Mbit/s, {len(plan)} rounds x 2 directions x {REPEATS}, {size} "

@@ -296,7 +296,7 @@ def _serve(listening: socket.socket, name: str) -> list[str]:
     """
     loaded = False
     while True:
-        readable, _, _ = select.select([listening, 0], [], [])
+        readable, _, _ = select.select([listening.fileno(), 0], [], [])
         with contextlib.suppress(
             ChildProcessError
         ):  # those who waited; what they used is ours then
@@ -341,7 +341,7 @@ def _serve(listening: socket.socket, name: str) -> list[str]:
     sys.path[:] = [request["cwd"], *paths, *sys.path]
     random.seed()
     if request["quick"]:
-        subprocess.Popen = Quick  # type: ignore[misc]
+        subprocess.Popen = Quick  # type: ignore[misc, assignment]
     return list(request["words"])
 
 

@@ -8,7 +8,6 @@ byte.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import multiprocessing
 import random
 import re
@@ -31,7 +30,7 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Out
 from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.content_rows import read_content
-from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.journal.journal_file import Journal
 
 sys.path.insert(0, str(ROOT))
@@ -233,7 +232,8 @@ def wrong_in(url: str, stores: list[Path]) -> list[str]:
     with History(url) as history:
         with history.reading() as connection:
             found = Counter(connection.execute(sa.select(runs.c.run)).scalars())
-            numbers = dict(connection.execute(sa.select(runs.c.run, runs.c.id)).tuples().all())
+            rows = connection.execute(sa.select(runs.c.run, runs.c.id)).all()
+            numbers = {row.run: row.id for row in rows}
             events = connection.execute(sa.select(sa.func.sum(parts.c.events))).scalar() or 0
             kept = connection.execute(sa.select(sa.func.count()).select_from(contents)).scalar()
             verdicts = connection.execute(
@@ -250,9 +250,12 @@ def wrong_in(url: str, stores: list[Path]) -> list[str]:
             wrong.append(f"{verdicts} verdicts, expected {METRICS * len(journals)}")
         for name, path in journals.items():
             if name in numbers:
-                digest = hashlib.sha256(b"".join(read_content(history, numbers[name])))
-                if digest.digest() != hashlib.sha256(path.read_bytes()).digest():
-                    wrong.append(f"{name}: another journal than that of the node")
+                try:
+                    same = b"".join(read_content(history, numbers[name])) == path.read_bytes()
+                except HistoryError as error:
+                    wrong.append(f"{name}: {error}")
+                else:
+                    wrong += [] if same else [f"{name}: another journal than that of the node"]
     return wrong
 
 

@@ -10,16 +10,18 @@ which go.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -295,14 +297,40 @@ def trial(folder: Path, say: Callable[[str], None]) -> list[str]:
     return wrong
 
 
+def stay(folder: Path) -> None:
+    """Start the cluster with a toy suite, say what to type, and wait for Ctrl-C."""
+    write_fleet(folder / "suites", {"n1": HEALTHY, "n2": HEALTHY, "n3": SLOW})
+    (folder / "results").mkdir()
+    (folder / "slurm").mkdir()
+    with Cluster(folder / "slurm") as cluster:
+        given = {"ANUBIS_RESULTS": str(folder / "results"), "ANUBIS_PYTHON": sys.executable}
+        cluster.settings(**given)
+        given |= {"ANUBIS_SUITES": str(folder / "suites"), "PYTHONPATH": ROOT}
+        for name, value in {**given, "SLURM_CONF": cluster.environ["SLURM_CONF"]}.items():
+            print(f"export {name}={shlex.quote(value)}")
+        print(
+            f"cd {folder} && sbatch --nodes=3 --wait slurm/anubis.sbatch test_suite.py; cat anubis-*.out"
+        )
+        print("nodes n1, n2, n3 are up; Ctrl-C ends them", flush=True)
+        with suppress(KeyboardInterrupt):
+            signal.pause()
+
+
 def main() -> int:
     """Try it in a temporary folder; 0 if all is as it must be."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--stay", action="store_true", help="only start the cluster, until Ctrl-C")
+    options = parser.parse_args()
     if why := missing():
         print(f"not tried: {why}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is put away then, too
     with tempfile.TemporaryDirectory(prefix="anubis-slurm-") as name:
         place = Path(name)
         place.chmod(0o755)
+        if options.stay:
+            stay(place)
+            return 0
         wrong = trial(place, print)
     print(f"{len(wrong)} wrong" if wrong else "all as it must be")
     return 1 if wrong else 0

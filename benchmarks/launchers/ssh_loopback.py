@@ -9,15 +9,17 @@ others run on, and each of these is one line. Nothing of the machine's own ssh i
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -107,6 +109,7 @@ class Hosts:
         _ip("netns", "add", space)
         stack.callback(_ip, "netns", "del", space, may_fail=True)
         stack.callback(_ip, "link", "del", link, may_fail=True)
+        stack.callback(_end_all, space)
         _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", space)
         _ip("addr", "add", f"{_NET}.{number}.1/30", "dev", link)
         _ip("link", "set", link, "up")
@@ -120,6 +123,16 @@ def _ip(*arguments: str, may_fail: bool = False) -> None:
     subprocess.run(["ip", *arguments], check=not may_fail, capture_output=may_fail, timeout=20)
 
 
+def _end_all(space: str) -> None:
+    """End what runs in a namespace: a session lives on when the sshd that made it has gone."""
+    done = subprocess.run(
+        ["ip", "netns", "pids", space], capture_output=True, text=True, timeout=20, check=False
+    )
+    for number in done.stdout.split():
+        with suppress(ProcessLookupError):
+            os.kill(int(number), signal.SIGKILL)
+
+
 def _key(path: Path) -> None:
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=20
@@ -131,8 +144,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait(10)
 
 
-def trial(folder: Path, say: Callable[[str], None]) -> list[str]:
-    """Try everything; return what was not as it must be, one line each."""
+def trial(folder: Path, say: Callable[[str], None], *, dying: bool = True) -> list[str]:
+    """Try everything; return what was not as it must be, one line each.
+
+    Args:
+        folder: An empty one.
+        say: Takes each line at once.
+        dying: Take a host's network away, and name one that never answers: ssh waits half a minute then.
+    """
     wrong: list[str] = []
 
     def expect(what: str, fine: bool, seen: str) -> None:
@@ -144,14 +163,16 @@ def trial(folder: Path, say: Callable[[str], None]) -> list[str]:
     (folder / "hosts").mkdir()
     with Hosts(folder / "hosts", names) as hosts:
         lines = [f"{name} {hosts.address(i)}\n" for i, name in enumerate(names, start=1)]
-        (folder / "hosts.txt").write_text(
-            "".join([*lines, f"n4 {_NET}.99.2  # nobody lives there\n"])
-        )
+        lines += [f"n4 {_NET}.99.2  # nobody lives there\n"] if dying else []
+        (folder / "hosts.txt").write_text("".join(lines))
         speeds = {"n1": HEALTHY, "n2": SLOW, "n3": HEALTHY}
         work = folder / "work"
-        write_fleet(work, speeds, seconds=8.0)  # long enough to be cut in its middle
+        write_fleet(
+            work, speeds, seconds=8.0 if dying else 0.0
+        )  # long enough to be cut in its middle
         cutter = threading.Timer(5.0, hosts.cut, (3,))
-        cutter.start()
+        if dying:
+            cutter.start()
         begun = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-m", "pytest_anubis", "fleet", "run", f"--hosts={folder / 'hosts.txt'}",
@@ -161,40 +182,60 @@ def trial(folder: Path, say: Callable[[str], None]) -> list[str]:
             env={**os.environ, "PYTHONPATH": ROOT},
         )  # fmt: skip
         took = time.monotonic() - begun
-        cutter.join()
+        if dying:
+            cutter.join()
         printed = done.stdout.splitlines()
         for line in (*printed, *done.stderr.splitlines()):
             say(f"      | {line}")
-        expect(
-            "the exit code of a fleet with a rejected node",
-            done.returncode == 1,
-            str(done.returncode),
-        )
-        journals = sorted(
-            path.parent.name[-2:] for path in (folder / "results").glob("runs/*/journal.jsonl")
-        )
-        expect(
-            "the journals of those that ran are here", journals == ["n1", "n2"], ", ".join(journals)
-        )
-        for name, word in (("n3", "ssh: "), ("n4", "ssh: ")):
-            told = [line for line in printed if f"of 4  {name}: {word}" in line]
-            expect(
-                f"one line for {name}, which is gone", len(told) == 1, told[0] if told else "none"
-            )
-        counts = next((line for line in printed if line.startswith("4 nodes:")), "")
-        expect(
-            "the fleet's verdict", counts == "4 nodes: 1 REJECTED, 2 UNDECIDED, 1 ACCEPTED", counts
-        )
+        code = done.returncode
+        expect("the exit code of a fleet with a rejected node", code == 1, str(code))
+        arrived = (folder / "results").glob("runs/*/journal.jsonl")
+        journals = sorted(path.parent.name[-2:] for path in arrived)
+        ran = ["n1", "n2"] if dying else list(names)
+        expect("the journals of those that ran are here", journals == ran, ", ".join(journals))
+        for name in ("n3", "n4") if dying else ():
+            told = [line for line in printed if f"of 4  {name}: ssh: " in line]
+            seen = told[0] if told else "none"
+            expect(f"one line for {name}, which is gone", len(told) == 1, seen)
+        counts = next((line for line in printed if " nodes: " in line), "")
+        left = "4 nodes: 1 REJECTED, 2 UNDECIDED, 1 ACCEPTED"
+        wanted = left if dying else "3 nodes: 1 REJECTED, 0 UNDECIDED, 2 ACCEPTED"
+        expect("the fleet's verdict", counts == wanted, counts)
         expect("no traceback", "Traceback" not in done.stdout + done.stderr, f"{took:.0f} s in all")
     return wrong
 
 
+def stay(folder: Path) -> None:
+    """Start the hosts with a toy suite, say what to type, and wait for Ctrl-C."""
+    names = ("n1", "n2", "n3")
+    (folder / "hosts").mkdir()
+    with Hosts(folder / "hosts", names) as hosts:
+        lines = [f"{name} {hosts.address(i)}\n" for i, name in enumerate(names, start=1)]
+        (folder / "hosts.txt").write_text("".join(lines))
+        write_fleet(folder / "work", {"n1": HEALTHY, "n2": SLOW, "n3": HEALTHY})
+        print(f"export PYTHONPATH={ROOT}")
+        print(
+            f"anubis fleet run --hosts {folder}/hosts.txt --ssh-config {folder}/hosts/ssh_config "
+            f"--chdir {folder}/work --python {sys.executable} -- test_suite.py"
+        )
+        print("hosts n1, n2, n3 are up; Ctrl-C ends them", flush=True)
+        with suppress(KeyboardInterrupt):
+            signal.pause()
+
+
 def main() -> int:
     """Try it in a temporary folder; 0 if all is as it must be."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--stay", action="store_true", help="only start the hosts, until Ctrl-C")
+    options = parser.parse_args()
     if why := missing():
         print(f"not tried: {why}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is put away then, too
     with tempfile.TemporaryDirectory(prefix="anubis-ssh-") as name:
+        if options.stay:
+            stay(Path(name))
+            return 0
         wrong = trial(Path(name), print)
     print(f"{len(wrong)} wrong" if wrong else "all as it must be")
     return 1 if wrong else 0

@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from pytest_anubis.codec import CodecError, read_json, without_surrogates
+from pytest_anubis.codec import CodecError, from_plain, read_json, to_plain
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
 
@@ -79,14 +78,13 @@ def read_standing(store: Path, node: str) -> NodeStanding | None:
         raise StandingError(f"{path}: is no node's standing; remove it and judge the node again")
     if found.get("version") != _VERSION:
         raise StandingError(f"{path}: is of another version of this program; judge the node again")
-    fields = {name: found.get(name, _empty(name)) for name in NodeStanding.__slots__}
-    if not all(type(value) in (type(_empty(name)), int) for name, value in fields.items()):
-        raise StandingError(f"{path}: is damaged; remove it and judge the node again")
-    standing = NodeStanding(**{name: type(_empty(name))(value) for name, value in fields.items()})
+    fields = {name: value for name, value in found.items() if name not in ("format", "version")}
+    try:
+        standing = from_plain(NodeStanding, fields, where="standing")
+    except CodecError as error:
+        raise StandingError(f"{path}: {error}; remove it and judge the node again") from None
     if standing.node != node or standing.decision not in ("", *Decision):
-        raise StandingError(
-            f"{path}: is damaged, or another node's; remove it and judge the node again"
-        )
+        raise StandingError(f"{path}: is another node's, or damaged; judge the node again")
     return standing
 
 
@@ -111,13 +109,11 @@ def keep_unjudged(store: Path, node: str) -> str:
 
 def keep_standing(store: Path, standing: NodeStanding) -> str:
     """Write a node's standing; return what went wrong in one line, empty if nothing did."""
-    document: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
-    for name in NodeStanding.__slots__:
-        value = getattr(standing, name)
-        document[name] = without_surrogates(value) if isinstance(value, str) else value
+    document = {"format": _FORMAT, "version": _VERSION, **to_plain(standing)}
+    text = json.dumps(document, indent=1, allow_nan=False)
     path = standing_file(store, standing.node)
     try:
-        write_atomically(path, json.dumps(document, indent=1) + "\n")
+        write_atomically(path, text + "\n")
     except OSError as error:
         return (
             f"{path}: cannot be written ({error.strerror}); health checks do not learn of this run"
@@ -131,7 +127,3 @@ def boot_id() -> str:
         return _BOOT.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return ""
-
-
-def _empty(name: str) -> str | float:
-    return 0.0 if name in ("ended", "since") else ""

@@ -85,10 +85,10 @@ def test_old_names_are_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["history", "incidence"])
     assert (
-        "(choose from 'incident', 'defect', 'nodes', 'state', 'file')"
+        "(choose from 'incident', 'defect', 'nodes', 'state', 'file', 'roles', 'retain', 'compact')"
         in capsys.readouterr().err.replace(
-            "choose from incident, defect, nodes, state, file",
-            "choose from 'incident', 'defect', 'nodes', 'state', 'file'",
+            "choose from incident, defect, nodes, state, file, roles, retain, compact",
+            "choose from 'incident', 'defect', 'nodes', 'state', 'file', 'roles', 'retain', 'compact'",
         )
     )
 

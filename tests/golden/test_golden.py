@@ -195,6 +195,7 @@ NOT_OF_OLD = {
     *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest", "pace"),
     *("quiet_limits", "quiet_wait", "allowed_processes", "waivers"),
     *("brief", "junit", "other_machine", "split", "require", "absent", "part", "exposing", "tools"),
+    "baseline_pin",
 }
 """Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others."""
 

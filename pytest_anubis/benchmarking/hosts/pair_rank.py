@@ -117,7 +117,8 @@ def main(arguments: Sequence[str]) -> None:
     descriptor, name, group, patience = arguments
     number, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
-    store = dist.TCPStore(
+    # torch exports neither by name.
+    store = dist.TCPStore(  # type: ignore[attr-defined]
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         world,
@@ -127,7 +128,9 @@ def main(arguments: Sequence[str]) -> None:
     )
     dist.init_process_group(
         "gloo",
-        store=dist.PrefixStore(f"anubis-pairs-{group}", store),
+        store=dist.PrefixStore(  # type: ignore[attr-defined]
+            f"anubis-pairs-{group}", store
+        ),
         rank=number,
         world_size=world,
         timeout=timedelta(seconds=TIMEOUT),

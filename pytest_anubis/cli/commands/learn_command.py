@@ -164,9 +164,7 @@ def run(options: argparse.Namespace) -> int:
     if not 0 < options.alpha < 1:
         raise CommandError(f"--alpha {options.alpha:g}: must lie between 0 and 1")
     if bool(options.sources) == bool(options.history):
-        raise CommandError(
-            "name tests to run here, or runs (folders, journals, imports), or a history with --history"
-        )
+        raise CommandError("name tests to run here, or collected runs, or their history: --history")
     paths = [Path(source.partition("::")[0]) for source in options.sources]
     for path in paths:
         if not path.exists():
@@ -181,9 +179,7 @@ def run(options: argparse.Namespace) -> int:
             )
         return _learn(options, paths, measured=False)
     if wanted_of(options) != RunFilter():
-        raise CommandError(
-            "--nodes, --exclude, --metrics, --since, --class choose among runs, not tests"
-        )
+        raise CommandError("--nodes, --metrics, --since and the like choose among runs, not tests")
     if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
     return _learn(options, _measure(options), measured=True)

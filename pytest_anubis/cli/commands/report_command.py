@@ -74,10 +74,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fleet",
-        nargs="+",
+        nargs="*",
         metavar="SOURCE",
         help="write the pages of a whole fleet into the folder --html: imports and folders of runs, or a "
-        "history (its database URL), judged as 'anubis judge' does; the page to open is its index.html",
+        "history (its database URL or folder; or --history), judged as 'anubis judge' does; the page to open "
+        "is its index.html",
     )
     parser.add_argument(
         "--nodes-file",
@@ -148,7 +149,7 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
         CommandError: Something was asked for that the pages of a fleet are not, or they cannot be made.
     """
     from pytest_anubis.cli.shared.collected_judging import read_collected
-    from pytest_anubis.cli.site.fleet_source import fleet_of, registers
+    from pytest_anubis.cli.site.fleet_source import fleet_of, is_history, registers
     from pytest_anubis.cli.site.site_writing import write_site
 
     if options.html is None:
@@ -160,16 +161,17 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
             raise CommandError(
                 f"{name} does not go with --fleet, which writes the pages of all nodes"
             )
-    stored = [name for name in options.fleet if "://" in name]
-    if options.history or (stored and len(options.fleet) > 1):
+    stored = [name for name in options.fleet if is_history(name)]
+    if not options.fleet and not options.history:
+        raise CommandError("--fleet: name imports and folders of runs, or one history")
+    if (options.history and options.fleet) or (stored and len(options.fleet) > 1):
         raise CommandError("--fleet takes either files and folders or one history: --fleet URL")
-    if stored:
-        options.history = stored[0]
+    if stored or options.history:
+        options.history = options.history or stored[0]
         runs = read_history(options, say)
-        found = []  # registers lie beside files
     else:
         runs = read_collected([Path(name) for name in options.fleet], say, wanted_of(options))
-        found = registers(options.fleet)
+    found = registers(options.fleet)
     tables = found if options.nodes_file is None else [options.nodes_file]
     source = fleet_of(runs, _baselines(place), say, required=options.require, tables=tables)
     index = write_site(options.html, source, dict(source.judged.baselines))

@@ -85,6 +85,15 @@ def fleet_of(
     return FleetSource(runs=runs, judged=judged, rows=rows, traits=found)
 
 
+def is_history(place: str) -> bool:
+    """Say whether a source is a history: a database URL, or a folder with one and no runs of its own."""
+    from pytest_anubis.store.history.database import HISTORY_NAME
+
+    return "://" in place or (
+        Path(place, HISTORY_NAME).is_file() and not Path(place, "runs").is_dir()
+    )
+
+
 def registers(places: Sequence[str]) -> list[Path]:
     """Return the tables of nodes that lie in the folders that were named."""
     return [path for place in places if (path := Path(place, REGISTER)).is_file()]

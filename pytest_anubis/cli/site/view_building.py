@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.cli.site.fleet_source import FIRST, FleetSource, telling_traits
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
@@ -109,7 +109,7 @@ class _Cells:
         known = self.code >= 0
         if known.any():
             cells[known] = table[np.searchsorted(found, self.code[known])]
-        return tuple(kinds), cells.tolist()
+        return tuple(kinds), [[int(kind) for kind in row] for row in cells]
 
 
 def fleet_view(source: FleetSource) -> FleetView:
@@ -179,7 +179,8 @@ def fleet_view(source: FleetSource) -> FleetView:
 
 
 def _metric_of(verdict: MetricVerdict) -> Metric:
-    better = verdict.better if verdict.better in ("higher", "lower") else "equal"
+    known: tuple[Direction, ...] = ("higher", "lower")
+    better: Direction = next((one for one in known if one == verdict.better), "equal")
     name = verdict.metric if verdict.metric.strip() and verdict.metric.isprintable() else "(test)"
     unit = verdict.unit if verdict.unit.strip() and verdict.unit.isprintable() else "1"
     return Metric(name=name, unit=unit, better=better)

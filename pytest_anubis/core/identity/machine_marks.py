@@ -59,8 +59,9 @@ def identity_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
     remembers (`machine_marks`).
     """
     found = inventory.get("machine")
-    told = isinstance(found, str) and found not in ("", REDACTED)
-    known = {f"{_SYSTEM}{found[:_MARK]}"} if told else set()
+    known = set()
+    if isinstance(found, str) and found not in ("", REDACTED):
+        known.add(f"{_SYSTEM}{found[:_MARK]}")
     return machine_marks(inventory) | known
 
 

@@ -101,7 +101,10 @@ def verdict_table(
         *("triage", "verdict"),
     ]
     rows = [header]
-    rows += [_row(verdict, benchmark=benchmark, baseline=baseline) for verdict in verdicts]
+    units = not benchmark and len({verdict.device for verdict in verdicts}) > 1
+    rows += [
+        _row(verdict, benchmark=benchmark, baseline=baseline, units=units) for verdict in verdicts
+    ]
     rows = rows if similarities else _without(rows, "similarity", "threshold")
     if width is None:
         return table(rows)
@@ -170,10 +173,13 @@ def _why(verdict: MetricVerdict) -> str:
     return text if text.startswith(name) else f"{name}: {text}"
 
 
-def _row(verdict: MetricVerdict, *, benchmark: bool, baseline: bool) -> list[str]:
+def _row(
+    verdict: MetricVerdict, *, benchmark: bool, baseline: bool, units: bool = False
+) -> list[str]:
+    name = verdict.metric or "(none)"
     return [
         *([f"{verdict.benchmark} {verdict.device}".strip()] if benchmark else []),
-        verdict.metric or "(none)",
+        f"{name} {verdict.device}".strip() if units else name,
         verdict.unit or "-",
         value_text(verdict.value),
         value_text(verdict.expected),

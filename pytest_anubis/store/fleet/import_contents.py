@@ -23,12 +23,12 @@ def import_contents(runs: RunSet) -> Iterator[tuple[RunRecord, Content]]:
         rows: dict[tuple[str, str], list[int]] = {}
         for row, unit in enumerate(zip(population.runs, population.nodes, strict=True)):
             rows.setdefault(unit, []).append(row)
-        for (run, node), mine in rows.items():
+        for (run, node), numbers in rows.items():
             key = (run, node, population.hardware_class)
-            parts.setdefault(key, []).append((population, mine))
+            parts.setdefault(key, []).append((population, numbers))
     for record in runs.runs:
         mine = parts.get((record.run, record.node, record.hardware_class), [])
-        own = tuple(population.only(rows) for population, rows in mine)
+        own = tuple(population.only(numbers) for population, numbers in mine)
         # The moment may be the file's date, which copies do not share: it is kept beside the content.
         head = replace(record, measurements=(), started="")
         columns = Columns(populations=own, runs=(head,))

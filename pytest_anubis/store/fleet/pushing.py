@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -41,6 +42,7 @@ since whoever looks at it holds it for a moment."""
 _LONGEST_PAUSE = 30.0
 """Seconds between two tries while a history is away; a fleet's nodes come at random moments within."""
 
+T = TypeVar("T")
 Judge = Callable[[RunSet], Iterable[RunRecord]]
 
 
@@ -103,24 +105,17 @@ def push(
     done = 0
 
     def send(parcels: list[_Parcel]) -> None:
-        """Send some runs, again while there is patience; those that are there already cost little."""
-        pause = 1.0
-        while True:
-            try:
-                _send(place, parcels, pushed)
-                return
-            except HistoryError:
-                if time.monotonic() + pause > until:
-                    raise
-            time.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        _patiently(lambda: _send(place, parcels, pushed), until)  # what is sent is off the list
+
+    def known(digests: list[str]) -> set[str]:
+        return _patiently(lambda: _known(place, digests), until)
 
     try:
         send([])  # whether the history can be used at all is told before anything is read
         for start in range(0, len(files), _AT_ONCE):
             part = files[start : start + _AT_ONCE]
             parcels: list[_Parcel] = []
-            for parcel in _parcels(part, place, pushed, judge):
+            for parcel in _parcels(part, place, pushed, known, judge):
                 parcels.append(parcel)
                 full = sum(one.content.packed for one in parcels) > _BYTES_AT_ONCE
                 if full or len(parcels) == _AT_ONCE:
@@ -135,8 +130,29 @@ def push(
     return pushed
 
 
+def _patiently(work: Callable[[], T], until: float) -> T:
+    """Do something with a history, again while it cannot be used and there is time.
+
+    Raises:
+        HistoryError: The time is over.
+    """
+    pause = 1.0
+    while True:
+        try:
+            return work()
+        except HistoryError:
+            if time.monotonic() + pause > until:
+                raise
+        time.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
 def _parcels(
-    files: Iterable[Path], place: Path | str, pushed: Pushed, judge: Judge | None
+    files: Iterable[Path],
+    place: Path | str,
+    pushed: Pushed,
+    known: Callable[[list[str]], set[str]],
+    judge: Judge | None,
 ) -> Iterator[_Parcel]:
     """Yield what is to be sent of some files; what need not or cannot is noted."""
     journals: list[tuple[Path, str]] = []
@@ -152,7 +168,7 @@ def _parcels(
                 journals.append((path, digest_of(path)))
             except OSError as error:
                 pushed.failed.append(f"{path}: cannot be read ({error.strerror})")
-    there = _known(place, [digest for _, digest in journals])
+    there = known([digest for _, digest in journals])
     for path, digest in journals:
         if digest in there:
             pushed.known += 1

@@ -66,7 +66,9 @@ def _without(table: UnitMedians, shifts: Sequence[TraitShift]) -> FloatArray:
     for shift in shifts:
         members = set(shift.nodes)
         rows = np.array([node in members for node in table.nodes])
-        columns = [place[one.benchmark, one.metric.name] for one in shift.metrics]
+        columns = np.array(
+            [place[one.benchmark, one.metric.name] for one in shift.metrics], dtype=np.intp
+        )
         goodness[np.ix_(rows, columns)] = np.nan
     return goodness
 

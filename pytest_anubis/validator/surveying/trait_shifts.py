@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.sample import FloatArray, IntArray
@@ -35,7 +36,7 @@ class _Groups:
     """Nodes by the traits that they share."""
 
     names: list[tuple[str, str]]
-    members: BoolArray  # shape (groups, nodes)
+    members: npt.NDArray[np.bool_]  # shape (groups, nodes)
 
 
 def trait_shifts(
@@ -87,11 +88,11 @@ def trait_shifts(
         goodness[np.ix_(members, columns)] = np.nan
         taken |= members
     while len(found) < MOST:
-        group = _most_rejected(bad & ~taken, groups)
-        if group is None:
+        most = _most_rejected(bad & ~taken, groups)
+        if most is None:
             break
-        found.append(_shift(table, nodes, groups, group, bad, []))
-        taken |= groups.members[group]
+        found.append(_shift(table, nodes, groups, most, bad, []))
+        taken |= groups.members[most]
     return found
 
 

@@ -83,8 +83,8 @@ def _table(key: str, populations: Sequence[Population]) -> UnitMedians:
         if last is None or one.nodes != last[0] or one.runs != last[1]:  # most have the same rows
             rows = np.array([place[unit] for unit in zip(one.nodes, one.runs, strict=True)])
             last = (one.nodes, one.runs, rows)
-        column = goodness[:, columns[one.benchmark, one.metric.name]]
-        np.fmin.at(column, last[2], _goodness(one))
+        values = goodness[:, columns[one.benchmark, one.metric.name]]
+        np.fmin.at(values, last[2], _goodness(one))
     return UnitMedians(
         hardware_class=key,
         columns=tuple(names.values()),

@@ -87,8 +87,10 @@ def test_what_passed_far_from_its_limit_is_told_in_short_and_alike(fleet: tuple[
         full, brief = runs.run_of(row), runs.run_of(row, brief=True)
         assert full.measurements == brief.measurements
         for one, other in zip(full.verdicts, brief.verdicts, strict=True):
-            left_out = {"text": one.text, "certainty": one.certainty, "percentile": one.percentile}
-            assert dataclasses.replace(other, **left_out) == one
+            told = dataclasses.replace(
+                other, text=one.text, certainty=one.certainty, percentile=one.percentile
+            )
+            assert told == one
             short += not other.text
             assert other.text or (one.outcome is Outcome.PASS and (one.loss or 0) < 0.03)
     assert short > 40
@@ -228,3 +230,27 @@ def test_of_very_many_nodes_the_worst_have_a_page(
     assert "the 1 worst nodes have a page here, 1 have none" in page
     assert [one.name for one in Path("site/nodes").iterdir()] == ["node-n1.html"]
     assert "<th scope='row'>n2</th>" in page
+
+
+def test_a_fleet_is_shown_from_its_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTEST_ANUBIS_HISTORY", raising=False)
+    runs = table(tmp_path, "n1", "n2")
+    assert anubis("push", str(runs), "--history", "fleet").returncode == 0
+    url = f"sqlite:///{tmp_path}/fleet/history.sqlite"
+    given: tuple[str, ...]
+    for given in (("--fleet", "fleet"), ("--fleet", "--history", "fleet"), ("--fleet", url)):
+        done = anubis("report", *given, "--html", "site")
+        assert done.returncode == 0, done.stderr
+        assert "2 nodes: " in done.stdout
+    text = anubis("report", "--fleet", "fleet", "--nodes", "n2", "--html", "other").stdout
+    assert "1 node: " in text
+    for given in (
+        ("--fleet",),
+        ("--fleet", "fleet", str(runs)),
+        ("--fleet", "x", "--history", "fleet"),
+    ):
+        refused = anubis("report", *given, "--html", "no")
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert "one history" in refused.stderr
+    assert not Path("no").exists()

@@ -16,7 +16,11 @@ def test_smallest_failing_subset_is_found(count: int, culprits: int) -> None:
     draw = random.Random(count)
     for _ in range(20):
         bad = set(draw.sample(range(count), min(culprits, count)))
-        found = bisect(range(count), lambda nodes, bad=bad: bad <= set(nodes), least=1)
+
+        def fails(nodes: Sequence[int], bad: set[int] = bad) -> bool:
+            return bad <= set(nodes)
+
+        found = bisect(range(count), fails, least=1)
         assert [set(one.nodes) for one in found.culprits] == [bad]
         assert found.complete
         assert found.tests <= most_tests(count, len(bad))

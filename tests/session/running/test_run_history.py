@@ -72,7 +72,7 @@ def test_a_database_that_cannot_be_reached_is_one_line(suite: pytest.Pytester) -
     assert "secret" not in text
     for file in Path(suite.path).glob(".anubis/**/*.json*"):
         assert "secret" not in file.read_text()
-        assert "me:***@127" in file.read_text()
+        assert file.parent.name == "nodes" or "me:***@127" in file.read_text()
 
 
 @pytest.mark.usefixtures("in_workers")

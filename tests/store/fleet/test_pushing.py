@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,8 +154,20 @@ def test_it_is_tried_again_for_a_while(tmp_path: Path, monkeypatch: pytest.Monke
     store, place = tmp_path / "node", tmp_path / "fleet"
     (place / "history.sqlite").mkdir(parents=True)
     journal(store, "r1")
-    monkeypatch.setattr(pushing.time, "sleep", lambda _: (place / "history.sqlite").rmdir())
+    monkeypatch.setattr(time, "sleep", lambda _: (place / "history.sqlite").rmdir())
     assert push([store], place, patience=60.0).new == 1
+    journal(store, "r2")
+    asked, pauses = pushing._known, list[float]()
+
+    def away(*arguments: Any) -> set[str]:
+        if not pauses:
+            raise HistoryError("away")
+        return asked(*arguments)
+
+    monkeypatch.setattr(pushing, "_known", away)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    assert push([store], place, patience=60.0).new == 1
+    assert len(pauses) == 1
 
 
 def test_what_cannot_be_filed_is_one_line_and_stops_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_anubis.cli.shared.arguments import add_action, add_json
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, duration
-from pytest_anubis.cli.shared.printing import answer, show
+from pytest_anubis.cli.shared.printing import answer, show, write_json
 from pytest_anubis.cli.shared.stored.stored_sources import history_place
 from pytest_anubis.report.text.numbers import count_text
 
@@ -50,6 +50,7 @@ def add_upkeep(nouns: Any) -> None:
     )
     for action in (retain, compact):
         add_history(action, inherited=True)
+    for action in (roles, retain, compact):
         add_json(action, "what was done", inherited=True)
 
 
@@ -57,9 +58,13 @@ def _roles(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.upkeep.roles import roles_sql
 
     try:
-        show(roles_sql(prefix=options.prefix, place=options.schema))
+        sql = roles_sql(prefix=options.prefix, place=options.schema)
     except ValueError as error:
         raise CommandError(str(error)) from error
+    if options.json != "-":
+        show(sql)
+    if options.json is not None:
+        write_json(options.json, {"sql": sql})
 
 
 def _retain(options: argparse.Namespace) -> None:

@@ -33,14 +33,14 @@ class Content:
     Attributes:
         kind: ``journal``: the lines of its journal; ``columns``: a columnar file of its samples.
         events: How many lines a journal has; of columns, how many samples.
-        bytes: Their size before it was compressed.
+        size: Their bytes before they were compressed.
         digest: SHA-256 of all bytes, in hexadecimal digits.
         parts: How many events each part has, and its compressed bytes, in order.
     """
 
     kind: Kind
     events: int
-    bytes: int
+    size: int
     digest: str
     parts: tuple[tuple[int, bytes], ...]
 
@@ -78,7 +78,8 @@ def digest_of(path: Path) -> str:
 
 def put_content(connection: sa.Connection, run: int, content: Content) -> None:
     """Store the content of a run that has none yet."""
-    values = {name: getattr(content, name) for name in ("kind", "events", "bytes", "digest")}
+    values = {name: getattr(content, name) for name in ("kind", "events", "digest")}
+    values["bytes"] = content.size
     connection.execute(schema.contents.insert().inline().values(run_id=run, **values))
     for number, (events, packed) in enumerate(content.parts):
         row = {"run_id": run, "number": number, "events": events, "packed": packed}
@@ -159,7 +160,7 @@ def _packed(kind: Kind, parts: Iterable[bytes], events: int | None) -> Content:
     return Content(
         kind=kind,
         events=sum(count for count, _ in found) if events is None else events,
-        bytes=size,
+        size=size,
         digest=digest.hexdigest(),
         parts=tuple(found),
     )

@@ -38,11 +38,11 @@ def test_a_fleet_is_learned_judged_and_shown_from_its_history(
     values["n03", "cuda:1", "rate"] = [0.8 * v for v in values["n03", "cuda:1", "rate"]]
     write(here / "new.csv", values)
     said(capsys, "push", "new.csv", "--history", "fleet")  # judged by ./baselines
-    text = said(capsys, "history", "--store", "fleet")
-    assert [line.split()[-1] for line in text.splitlines() if line.startswith("n03")] == [
-        "REJECTED"
-    ]
-    assert text.count("ACCEPTED") == 7
+    listed = json.loads(said(capsys, "history", "--store", "fleet", "--json", "-"))["nodes"]
+    verdicts = {node["name"]: node["verdict"] for node in listed}
+    assert verdicts.pop("n03") == "REJECTED"
+    assert list(verdicts.values()) == ["ACCEPTED"] * 7
+    assert "REJECTED" in said(capsys, "history", "--store", "fleet")
     assert "n03" in said(capsys, "history", "--store", "fleet", "defect", "list")
     chosen = ("--history", "fleet", "--nodes", "n0[23],n04", "--exclude", "n04")
     text = said(capsys, "judge", *chosen, "--since", "1h", code=1)

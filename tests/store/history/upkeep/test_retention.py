@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,14 +41,16 @@ def test_contents_go_first_and_runs_later(
             content = columns_content(bytes([day]) * 1000, 1)
             record_run(history, record(f"r{day}", day=day, bad=day == 1), content)
         record_run(history, record("old", day=1, node="n2"), columns_content(b"z", 1))
-        limits = {
-            "contents_before": moment_of("2026-01-04"),
-            "runs_before": moment_of("2026-01-02"),
-        }
+        work = partial(
+            retain,
+            history,
+            contents_before=moment_of("2026-01-04"),
+            runs_before=moment_of("2026-01-02"),
+        )
         before = left(history)
-        trial = retain(history, trial=True, **limits)
+        trial = work(trial=True)
         assert left(history) == before
-        done = retain(history, **limits)
+        done = work()
         assert done == trial
         assert (done.contents, done.runs, done.bytes) == (2, 1, 3000)
         assert [run.run for run in history.node_history("n1")] == ["r2", "r3", "r4", "r5"]
@@ -58,7 +61,7 @@ def test_contents_go_first_and_runs_later(
         assert [one.run for one in defects(history)] == [
             ""
         ]  # it was found, whatever became of the run
-        assert retain(history, **limits).runs == 0
+        assert work().runs == 0
         compact(history)
         assert left(history) == after
 
