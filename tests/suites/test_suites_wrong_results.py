@@ -60,9 +60,9 @@ def card(monkeypatch: Patch) -> Iterator[Any]:
         yield found
 
 
-def by_default(patch: Patch, kind: type, **given: Any) -> None:
+def by_default(patch: Patch, kind: Any, **given: Any) -> None:
     """Give a kernel another default, which is what its benchmark takes."""
-    patch.setattr(kind.__init__, "__kwdefaults__", (kind.__init__.__kwdefaults__ or {}) | given)  # type: ignore[misc]
+    patch.setattr(kind.__init__, "__kwdefaults__", (kind.__init__.__kwdefaults__ or {}) | given)
 
 
 def spoil_product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
