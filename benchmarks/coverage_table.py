@@ -28,6 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
 ROWS = Path(__file__).with_name("coverage_rows.toml")
+PROOFS = Path(__file__).with_name("coverage_proofs.toml")
 PROFILES = ("smoke", "standard", "soak")
 DIRECTIONS = {"higher": "↑", "lower": "↓", "equal": "="}
 RECORDING = ("measure", "collect", "record")
@@ -66,6 +67,11 @@ class Benchmark:
 def rows() -> dict[str, Any]:
     """Return what people have written down."""
     return tomllib.loads(ROWS.read_text(encoding="utf-8"))
+
+
+def proofs() -> list[dict[str, Any]]:
+    """Return which test plays which probe of which benchmarks."""
+    return list(tomllib.loads(PROOFS.read_text(encoding="utf-8"))["proofs"])
 
 
 def benchmarks(units: Mapping[str, Mapping[str, str]]) -> list[Benchmark]:
@@ -283,14 +289,9 @@ def page() -> str:
     ours = benchmarks(known.get("units", {}))
     lines = [*HEAD.strip().splitlines(), "", *_our_tables(ours, known["catches"])]
     for source in known["sources"]:
-        lines += [
-            "",
-            f"## {source['title']}",
-            "",
-            source["about"],
-            "",
-            *_their_table(source["rows"]),
-        ]
+        head = ("", f"## {source['title']}", "", source["about"], "")
+        lines += [*head, *_their_table(source["rows"])]
+    lines += ["", *PLAYED.strip().splitlines(), *map(_proof, proofs())]
     return "\n".join(lines) + "\n"
 
 
@@ -339,6 +340,12 @@ def _their_table(their: list[dict[str, Any]]) -> Iterator[str]:
         yield _row((names, ", ".join(by) or "not answered", row.get("how", "?")))
 
 
+def _proof(row: dict[str, Any]) -> str:
+    of = [f"`{name.removeprefix('suites/')}`" for name in row["of"]]
+    by = ", ".join(f"`{name}`" for name in row["by"])
+    return _row((row["probe"], ", ".join(of) if of != ["`*`"] else "all that name it", by))
+
+
 def _row(cells: tuple[str, ...]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -347,7 +354,8 @@ HEAD = """
 # What the benchmark set covers
 
 This page is printed by `benchmarks/coverage_table.py` from the marks and the code of `suites/`, and from
-`benchmarks/coverage_rows.toml`; write it anew with `--write` after a change of either. A test compares them.
+`coverage_rows.toml` and `coverage_proofs.toml` beside it; write it anew with `--write` after a change of any.
+A test compares them.
 
 First ours, by folder; then, for each benchmark, test case and level of the tools that teams run today, what
 answers it here. ↑ higher is better, ↓ lower is better, = an exact result. Costs are as declared, for `smoke`.
@@ -363,8 +371,18 @@ Four probes are asked of the set, and each benchmark must pass those that apply 
   bits do not hang on time.
 - **bit**: one bit flipped in what it computes, moves or stores makes it fail.
 
-`benchmarks/faults.py` plays a core that is busy, one that is half taken, a link at .5 and .9 of its rate, and
-flipped bits.
+`benchmarks/faults.py` plays a busy core, one half taken, a link at .5 and .9 of its rate, sick cards, and a
+bit in each kind of buffer. [The last table](#what-plays-each-probe) says which test plays each.
+Adapters have none: the other program checks itself; tests hold its recorded outputs, some with errors.
+"""
+
+PLAYED = """
+## What plays each probe
+
+A test compares this with the probes above, and wants each of these tests to be there.
+
+| probe | of | played by |
+|---|---|---|
 """
 
 

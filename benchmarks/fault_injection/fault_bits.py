@@ -17,6 +17,8 @@ Try = Callable[[random.Random, bool], bool]
 SIZE = 192  # rows of the matrices: small, since a bit is a bit
 ELEMENTS = 1 << 20
 FOOTPRINT = 1 << 20
+PIECE = 1 << 16  # bytes of memory that are checked at once
+WORD = 8  # bytes, as the patterns count places
 
 
 def flip(tensor: Any, draw: random.Random) -> None:
@@ -141,6 +143,68 @@ def gradient(draw: random.Random, faulty: bool) -> bool:
     return not step.gradient_errors(False)[0] < GRADIENT_TOLERANCE[False]
 
 
+def cell(draw: random.Random, faulty: bool) -> bool:
+    """A bit of a word of memory, between its writing and its reading."""
+    import torch
+
+    from pytest_anubis.benchmarking.verification import Pattern
+    from suites.memory.patterns import Memory
+
+    memory = Memory(FOOTPRINT, torch.device("cpu"), PIECE)
+    pattern = Pattern("random", draw.randrange(1 << 20))
+    memory.write(pattern)
+    if faulty:
+        memory.flip(draw.randrange(FOOTPRINT // WORD) * WORD, draw.randrange(8 * WORD))
+    return memory.check("random", pattern).wrong > 0
+
+
+def register(draw: random.Random, faulty: bool) -> bool:
+    """A low bit, which every kind of number has, of a register of one core under load."""
+    from suites.compute.units import SOURCE, UNITS, Cores, cpus_for
+    from suites.memory import native
+
+    compiler = native.find_compiler()
+    if compiler is None:
+        raise FileNotFoundError("no C compiler")
+    library = native.load(SOURCE, compiler, native.cache_folder())
+    (cpu,) = cpus_for(1)
+    faults = {cpu: 1 << draw.randrange(12)} if faulty else {}
+    cores = Cores(library, [cpu], [draw.choice(list(UNITS))], faults=faults)
+    cores.load(0.0, turns=1)
+    return cores.wrong[cpu] > 0
+
+
+def arrival(draw: random.Random, faulty: bool) -> bool:
+    """A bit of what a rank got from the others."""
+    import torch
+
+    from suites.collective.operations import Exchange
+
+    def alone(_operation: str, _sent: Any, due: Any) -> None:
+        if faulty:  # else nothing: what one rank alone sends to all is there already
+            flip(due, draw)
+
+    return Exchange("broadcast", ELEMENTS, 0, 1, torch.device("cpu"), alone).wrong_elements() > 0
+
+
+def weight(draw: random.Random, faulty: bool) -> bool:
+    """A bit of a weight that inference only reads."""
+    import torch
+
+    from suites.workload.catalogue import BY_NAME, Sizes
+    from suites.workload.serving import Serving
+    from suites.workload.test_inference import steady
+
+    sizes = Sizes(batch=1, length=16)
+    serving = Serving(BY_NAME["llama-small"], sizes, torch.device("cpu"), "float32", "decode")
+    with suppress(AssertionError):
+        with steady(serving):
+            if faulty:
+                flip(draw.choice(list(serving.model.parameters())).data, draw)
+        return False
+    return True
+
+
 BUFFERS: dict[str, tuple[str, Try]] = {
     **{
         f"bit in a {kind} product": ("gemm", product(kind))
@@ -156,6 +220,10 @@ BUFFERS: dict[str, tuple[str, Try]] = {
     "bit on the wire": ("tcp", wire),
     "bit on the disk": ("disk", platter),
     "bit in an activation": ("training", gradient),
+    "bit in a word of memory": ("patterns", cell),
+    "bit in a register": ("units of a CPU", register),
+    "bit in what a rank got": ("collective operations", arrival),
+    "bit in a weight": ("inference", weight),
 }
 """Kind of buffer -> the benchmark whose check has to see it, and how it is tried."""
 

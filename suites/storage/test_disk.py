@@ -32,11 +32,11 @@ def disk(
     anubis_node: NodeFixture, record_property: Callable[[str, object], None]
 ) -> Iterator[DiskFile]:
     """A file on the scratch file system, removed when the test is torn down."""
-    from suites.storage.fio import DiskFile, find_fio
+    from pytest_anubis.benchmarking.tools import find_tool, tool_version
+    from suites.storage.fio import DiskFile
 
-    program = find_fio()
-    if program is None:
-        pytest.skip("fio not found: install it, e.g. apt install fio")
+    program = find_tool("fio", hint="apt install fio")
+    tool_version(program, pattern=r"fio-(\S+)", record_property=record_property)
     size = anubis_node.pick(smoke=128 * MIB, standard=4096 * MIB, soak=16384 * MIB)
     with DiskFile(anubis_node.scratch, size, program) as file:
         record_property("disk_io", str(file.way))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.benchmarking.ranks import START, Ranks
@@ -42,12 +43,22 @@ class TrainingGroup(Ranks):
             are two ranks on the CPU, and gloo over the loopback interface.
         cores: CPUs that this process may use, shared among the ranks.
         module: What a rank runs; tests put in one that is faulty.
+        environment: Variables of every rank beside its own.
+        within: For every rank what its process is started within, such as an end of a shaped link.
 
     Attributes:
         kind: ``cuda`` or ``cpu``.
     """
 
-    def __init__(self, accelerators: int, cores: int, *, module: str = MODULE) -> None:
+    def __init__(
+        self,
+        accelerators: int,
+        cores: int,
+        *,
+        module: str = MODULE,
+        environment: Mapping[str, str] | None = None,
+        within: Sequence[Sequence[str]] = (),
+    ) -> None:
         on_cards = accelerators >= 2
         self.kind = "cuda" if on_cards else "cpu"
         world = accelerators if on_cards else 2
@@ -56,6 +67,8 @@ class TrainingGroup(Ranks):
             world,
             backend="nccl" if on_cards else "gloo",
             threads=max(1, cores // world),
+            environment=environment,
+            within=within,
         )
 
     def fitting(self, workload: str) -> int:

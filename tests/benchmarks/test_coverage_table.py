@@ -84,6 +84,20 @@ def test_every_test_of_the_other_tools_is_answered_once(ours: dict[str, Any]) ->
     assert len(named) == len(set(named))
 
 
+def test_every_probe_is_played_by_a_test_that_is_there() -> None:
+    wanted = {(name, one) for name, row in table.rows()["catches"].items() for one in row["probes"]}
+    played: set[tuple[str, str]] = set()
+    for row in table.proofs():
+        probe = row["probe"]
+        everyone = [name for name, one in wanted if one == probe]
+        played |= {(name, probe) for name in (everyone if row["of"] == ["*"] else row["of"])}
+        for by in row["by"]:
+            path, _, test = by.partition("::")
+            text = (table.ROOT / path).read_text(encoding="utf-8")
+            assert not test or f"def {test}(" in text, by
+    assert played == wanted
+
+
 def test_every_profile_dependent_table_is_read(ours: dict[str, Any]) -> None:
     assert "8,192 / 8,192 / 16,384" in ours["suites/compute/test_gemm.py::test_gemm"].parameters
     assert ours["suites/compute/test_gemm.py::test_gemm"].metrics["gemm_efficiency"] == (

@@ -103,8 +103,8 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(test_card_memory, "WALKS", 2)
     monkeypatch.setattr(test_card_memory, "READ", 3 << 18)
     told = SimpleNamespace(L2_cache_size=1 << 15)
-    with stand_in(rounded=False) as found, monkeypatch.context() as its_own:
-        its_own.setattr(torch.cuda, "get_device_properties", lambda *_: told)
+    with stand_in(rounded=False) as found, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "get_device_properties", lambda *_: told)
         found.told = told
         yield found
 

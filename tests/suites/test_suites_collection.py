@@ -35,7 +35,10 @@ def test_listing_touches_neither_torch_nor_a_device() -> None:
     assert "suites/compute/test_gemm.py::test_gemm" in done.stdout
 
 
-def test_missing_tools_are_named(tmp_path: Path) -> None:
+def test_missing_tools_are_named_and_one_that_others_can_write_is_not_run(tmp_path: Path) -> None:
+    planted, ran = tmp_path / "fio", tmp_path / "ran"
+    planted.write_text(f"#!/bin/sh\n: > {ran}\n", encoding="ascii")
+    planted.chmod(0o777)
     done = run(
         "-m",
         "pytest",
@@ -47,5 +50,6 @@ def test_missing_tools_are_named(tmp_path: Path) -> None:
         XDG_CACHE_HOME=str(tmp_path),
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "fio not found: install it, e.g. apt install fio" in done.stdout
+    assert f"fio is not run: everybody can write {planted}" in done.stdout
+    assert not ran.exists()
     assert "no C compiler found: install one, e.g. apt install gcc" in done.stdout

@@ -139,6 +139,12 @@ def test_bus_bandwidth_is_that_of_the_nccl_tests(operation: str, factor: float) 
     assert BUS[operation](8) == factor
 
 
+def each_operation(group: RankGroup, operation: str) -> float:
+    """Return the least seconds of an operation on half a mebibyte."""
+    group.prepare_exchange(operation, MIB // 2)
+    return min(group.exchange() for _ in range(2))
+
+
 @pytest.mark.alone
 def test_known_rate_of_a_link_is_read_back_and_a_fifth_of_it_shows_in_the_overlap() -> None:
     rate = 50e6
@@ -153,10 +159,21 @@ def test_known_rate_of_a_link_is_read_back_and_a_fifth_of_it_shows_in_the_overla
         group.prepare(4 * MIB, products=1, order=256, dtype="float32")
         read = max(group.bus_bandwidth(4 * MIB) for _ in range(8))
         assert 0.94 < read / (rate * payload) < 1.05
+        for size in (2 * MIB, 4 * MIB):  # twice the bytes: the same rate
+            carried = group.prepare_exchange("broadcast", size)
+            read = max(carried / group.exchange(2) for _ in range(3))
+            assert 0.94 < read / (rate * payload) < 1.05, size
+        quick = {one: each_operation(group, one) for one in BUS}
+        group.prepare(4 * MIB, products=1, order=256, dtype="float32")
         healthy = min(group.overlap().together for _ in range(3))
         link.shape(rate / 5)
         assert group.overlap().together > 3 * healthy
         assert group.wrong_elements() == 0
+        for (
+            one,
+            seconds,
+        ) in quick.items():  # gloo moves more than it must, or in turns: not the link's rate
+            assert each_operation(group, one) > 2.5 * seconds, one
 
 
 @pytest.mark.alone

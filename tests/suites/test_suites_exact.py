@@ -213,8 +213,8 @@ def test_eight_bits_are_summed_as_hoppers_units_do(
     asked: list[Any] = []
     monkeypatch.setattr(torch, "_scaled_mm", lambda *_, **given: asked.append(given))
     monkeypatch.setattr(torch.version, "hip", hip)
-    with stand_in(rounded=False):
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
+    with stand_in(rounded=False), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
         one = torch.ones(16, 16)
         product_of("float8_e4m3fn", CARD)(one, one, one)
     assert [given["use_fast_accum"] for given in asked] == [fast]

@@ -167,8 +167,8 @@ def test_card_for_one_process_has_no_second_start(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(pytest.skip.Exception, match="compute mode exclusive-process"):
         test_dispatch.test_cold_start(Taken(), Device("cuda:0", pci="0000:1b:00.0"), Node())
     slot = SimpleNamespace(pci_domain_id=0, pci_bus_id=0x1B, pci_device_id=0)
-    with stand_in(rounded=False, cards=8):
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: slot)
+    with stand_in(rounded=False, cards=8), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "get_device_properties", lambda _: slot)
         with pytest.raises(pytest.skip.Exception, match="compute mode exclusive-process"):
             test_dispatch.test_first_start(Taken(), Node())
 

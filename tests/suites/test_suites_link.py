@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
-from suites.link import all_cards, peer_copy, test_peer, test_transfer
+from suites.link import all_cards, copier, peer_copy, test_peer, test_transfer
 from suites.link.all_cards import AllCards, Slowest
 from suites.link.peer_copy import PeerCopies, shifted
 from suites.link.transfer import Transfer, copy
@@ -276,6 +276,21 @@ def test_slow_card_is_named_when_all_copy_and_a_changed_byte_is_noticed(
     assert list(taken.asked) == ["all_to_device_rate", "all_to_host_rate", "all_both_ways_rate"]
     assert list(said) == ["slowest_to_device", "slowest_to_host", "slowest_both_ways"]
     assert "all_to_host_rate: slowest was cuda:" in capsys.readouterr().out
+
+
+def test_twice_the_copies_of_a_card_take_twice_the_time_behind_its_link(
+    link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(
+        perf_counter=lambda: link.now, monotonic=lambda: 0.0, sleep=lambda _: None
+    )
+    monkeypatch.setattr(copier, "time", clock)
+    one = copier.Copier(CARDS[0], move=link.move)
+    size = one.prepare({"bytes": MIB})["bytes"]
+    for way, copies in all_cards.WAYS.items():
+        for times in (1, 2):
+            seconds = one.copy({"way": way, "times": times, "at": 0.0})["seconds"]
+            assert seconds == pytest.approx(times * copies * size / 137e9), way
 
 
 def test_copies_of_all_cards_want_two() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
 from pytest_anubis.benchmarking.verification import flip_bit
 from suites.training.step import TrainingStep
 from suites.training.test_step import learned
@@ -36,6 +38,8 @@ TINY = {
     "recurrent": {"inputs": 8, "width": 16, "layers": 2, "classes": 10},
 }
 SMALL = Sizes(batch=4, length=16)
+RATE = 100e6
+"""Bytes a second of the link between two ranks: more than their exchange asks of it."""
 
 
 def tiny(name: str) -> Workload:
@@ -307,10 +311,26 @@ def test_ranks_learn_the_same_and_a_flipped_bit_on_one_is_caught(
     monkeypatch.setenv("ANUBIS_TEST_FAULT", str(fault))
     workload = BY_NAME["llama-small"]
     monkeypatch.setitem(parallel.LOADED, "cpu", 0.0)
-    with TrainingGroup(0, 2, module="tests.suites.faulty_training_rank") as ranks:
+    with ExitStack() as stack:
+        given: dict[str, Any] = {}
+        link = None
+        with suppress(NotPossible):
+            link = stack.enter_context(ShapedLink(RATE))
+            given["environment"] = {"GLOO_SOCKET_IFNAME": INTERFACE}
+            given["within"] = [link.command(end) for end in range(2)]
+        ranks = stack.enter_context(
+            TrainingGroup(0, 2, module="tests.suites.faulty_training_rank", **given)
+        )
         recorded: Any = Recorded()
         parallel.measure(recorded, ranks, workload, "float32")
         assert list(recorded.values) == ["training_rate", "exchange_stretch"]
+        if link is not None:  # where nobody may make one, the other faults are still tried
+            free = min(ranks.step().together for _ in range(3))
+            link.shape(RATE / 20)
+            slow = min((ranks.step() for _ in range(3)), key=lambda step: step.together)
+            assert slow.together > 3 * free
+            assert slow.stretch > 3
+            link.shape(RATE)
         fault.write_text("gradient")
         with pytest.raises(AssertionError, match="exchanged gradient is off"):
             parallel.right_exchange(ranks, workload)
