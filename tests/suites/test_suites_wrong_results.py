@@ -283,12 +283,13 @@ def test_wrong_sum_of_one_rank_fails_every_collective(monkeypatch: Patch) -> Non
     ranks: Any = Ranks()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr("suites.collective.group.RankGroup", lambda *_, **__: ranks)
-    for run in (
+    runs: tuple[Callable[[Any], object], ...] = (
         lambda taken: test_allreduce.test_all_reduce(taken, NODE, ranks),
         lambda taken: test_operations.test_operations(taken, ranks, print),
         lambda taken: test_operations.test_all_reduce_by(taken, NODE, "ring"),
         lambda taken: test_overlap.test_overlap(taken, ranks),
-    ):
+    )
+    for run in runs:
         with pytest.raises(AssertionError, match="wrong"):
             run(Taken())
 
