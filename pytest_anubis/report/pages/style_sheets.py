@@ -84,10 +84,11 @@ LARGE_PLOTS = ".anubis svg{width:min(100%,60rem)}"
 
 PYTEST_HTML = f"""
 {CARD}
-body{{display:flex;flex-direction:column;min-width:0;max-width:90em;margin:0 auto;padding:1em;color:#1d1d1f;
+body{{min-width:0;max-width:90em;margin:0 auto;padding:1em;color:#1d1d1f;
 font-size:13px;overflow-wrap:anywhere}}
-body>p{{order:3}}#environment-header{{order:1}}#environment{{order:2;width:max-content;max-width:100%}}
-#anubis-inventory{{order:2}}body>footer{{order:4}}
+main{{display:flex;flex-direction:column}}
+main>p{{order:3}}#environment-header{{order:1}}#environment{{order:2;width:max-content;max-width:100%}}
+#anubis-inventory{{order:2}}main>footer{{order:4}}
 .summary__data>h2,.logwrapper:not(:has(.log:not(:empty))){{display:none}}
 h1{{overflow-wrap:anywhere}}
 a,#results-table,.filters button,.collapse button{{color:#45484d}}
@@ -125,6 +126,8 @@ body :is(h1,h2,p){{color:#e4e4e2}}.anubis{{--ink:#e4e4e2}}a,.filters button,.col
 
 PYTEST_HTML_SCRIPT = """
 document.documentElement.lang='en';
+const view=document.createElement('meta');view.name='viewport';
+view.content='width=device-width, initial-scale=1';document.head.append(view);
 document.addEventListener('DOMContentLoaded',()=>{
 for(const box of document.querySelectorAll('input.filter'))
 box.setAttribute('aria-label',box.dataset.testResult);
