@@ -93,6 +93,7 @@ main>p{{order:3}}#environment-header{{order:1}}#environment{{order:2;width:max-c
 h1{{overflow-wrap:anywhere}}
 a,#results-table,.filters button,.collapse button{{color:#45484d}}
 #results-table thead{{white-space:nowrap}}
+#results-table .anubis :is(td,th){{border:0;border-bottom:1px solid var(--line)}}
 :is(span.failed,span.error,span.xpassed,.failed .col-result,.error .col-result,
 .xpassed .col-result){{color:#a03808}}
 :is(span.passed,.passed .col-result){{color:#00643f}}
@@ -102,7 +103,7 @@ a,#results-table,.filters button,.collapse button{{color:#45484d}}
 .logwrapper .log{{top:0;height:auto;overflow-x:auto}}
 .filters{{flex-wrap:wrap}}.summary__data,.summary__spacer{{flex:initial}}
 @media (max-width:50em){{.controls{{flex-wrap:wrap}}
-#results-table,#results-table>:is(thead,tbody),#results-table>tbody>tr{{display:block}}
+#results-table,#results-table>:is(thead,tbody),#results-table>tbody>tr:not(.hidden){{display:block}}
 #results-table>thead,#results-table>tbody>.collapsible>:is(.col-duration,.col-links,.col-anubis-similarity){{display:none}}
 #results-table>tbody>.collapsible{{padding:.4em 0}}#results-table>tbody>.extras-row>td{{display:block}}
 #results-table>tbody>.collapsible>td{{display:inline-block;width:auto;border:0}}}}

@@ -35,6 +35,12 @@ def after_decision(verdict: NodeVerdict) -> str:
     return verdict.headline
 
 
+def after_name(verdict: NodeVerdict) -> str:
+    """Return a headline, to stand behind the decision and the node's name: it says neither again."""
+    said = after_decision(verdict)
+    return said.removeprefix(f"node {verdict.node}").removeprefix(":").strip()
+
+
 def baseline_line(baseline: Baseline) -> str:
     """Say in one line what a baseline is and what it rests on."""
     if baseline.one_machine:
