@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.hardware.round_plans import PROFILE_FACTOR
 from pytest_anubis.session.collecting.device_parameters import HOST, NODE, device_names, device_of
+from pytest_anubis.session.context import context_key
 from pytest_anubis.settings import PROFILES, seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
     "resources=(), host=False, timing='device', deadline=None, profiles=()): this test is a benchmark of "
-    "`component`; scope is device, pair or node; cost is its expected duration such as '20s', or "
-    "{'cpu': '3s', 'accelerator': '10s'}; goal, question "
+    "`component`; scope is device, pair or node; cost is its expected duration such as '20s' in the shortest "
+    "profile that it belongs to, or {'cpu': '3s', 'accelerator': '10s'}; goal, question "
     "and action say why it is measured and what to do when it is bad; metrics are names that it must record; "
     "resources are what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
     "accelerators; timing='host' says that a test of an accelerator is timed on the host or moves the "
@@ -39,7 +41,8 @@ class BenchmarkMark:
     Attributes:
         component: Part of the node, dotted, e.g. ``accelerator.compute``.
         scope: ``device``, ``pair`` (a link) or ``node``.
-        cost: Expected duration in seconds on what this test runs on, None when not declared.
+        cost: Expected duration in seconds on what this test runs on, in the profile of the run; None when not
+            declared.
         goal: Why it is measured.
         question: What it answers.
         action: What to do when it is bad.
@@ -145,10 +148,21 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
         host=host,
         timing=timing,
         scope=scope,
-        cost=spans["cost"],
+        cost=_in_profile(item, spans["cost"], profiles),
         deadline=spans["deadline"],
         metrics=_names(item, given, "metrics"),
         resources=_names(item, given, "resources"),
+    )
+
+
+def _in_profile(item: pytest.Item, cost: float | None, profiles: Sequence[str]) -> float | None:
+    """Return the cost in the profile of the run: it is declared for the shortest one of the benchmark."""
+    if cost is None:
+        return None
+    shortest = min((PROFILE_FACTOR[one] for one in PROFILES if one in profiles), default=1.0)
+    # What belongs to longer profiles only is not run in this one: it keeps what it declares.
+    return cost * max(
+        1.0, PROFILE_FACTOR[item.config.stash[context_key].settings.profile] / shortest
     )
 
 
