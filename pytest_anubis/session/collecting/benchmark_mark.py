@@ -86,11 +86,17 @@ def benchmark_mark(item: pytest.Item) -> BenchmarkMark:
     if cached is not None:
         return cached
     merged: dict[str, Any] = {}
-    for mark in reversed(list(item.iter_markers("anubis"))):
+    of_cost: Any = ()
+    around: Any = ()
+    for node, mark in reversed(list(item.iter_markers_with_node("anubis"))):
         if mark.args:
             _reject(item, f"takes keywords only, found {mark.args[0]!r}")
         merged.update(mark.kwargs)
-    result = _checked(item, merged) if merged else NO_MARK
+        if node is not item:
+            around = mark.kwargs.get("profiles", around)
+        if "cost" in mark.kwargs:  # a parameter of longer profiles costs what its test says for all
+            of_cost = mark.kwargs.get("profiles", around)
+    result = _checked(item, merged, of_cost) if merged else NO_MARK
     item.stash[mark_key] = result
     return result
 
@@ -111,7 +117,7 @@ def missing_goals(item: pytest.Item, folders: Sequence[Path]) -> str | None:
     return ", ".join(absent) or None
 
 
-def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
+def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> BenchmarkMark:
     for key in given:
         if key not in _KEYS:
             _reject(item, f"has no key {key!r}; valid keys: {', '.join(_KEYS)}")
@@ -138,25 +144,31 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     host = given.get("host", False)
     if not isinstance(host, bool):
         _reject(item, f"host must be True or False, found {host!r}")
-    profiles = _names(item, {"profiles": _here(item, given, "profiles") or ()}, "profiles")
-    for name in profiles:
-        if name not in PROFILES:
-            _reject(item, f"profiles: {name!r} is none of {', '.join(PROFILES)}")
     return BenchmarkMark(
         **texts,
-        profiles=profiles,
+        profiles=_profiles(item, given.get("profiles", ())),
         host=host,
         timing=timing,
         scope=scope,
-        cost=_in_profile(item, spans["cost"], profiles),
+        cost=_in_profile(item, spans["cost"], _profiles(item, of_cost)),
         deadline=spans["deadline"],
         metrics=_names(item, given, "metrics"),
         resources=_names(item, given, "resources"),
     )
 
 
+def _profiles(item: pytest.Item, value: Any) -> tuple[str, ...]:
+    names = _names(
+        item, {"profiles": _here(item, {"profiles": value}, "profiles") or ()}, "profiles"
+    )
+    for name in names:
+        if name not in PROFILES:
+            _reject(item, f"profiles: {name!r} is none of {', '.join(PROFILES)}")
+    return names
+
+
 def _in_profile(item: pytest.Item, cost: float | None, profiles: Sequence[str]) -> float | None:
-    """Return the cost in the profile of the run: it is declared for the shortest one of the benchmark."""
+    """Return the cost in the profile of the run: it is declared for the shortest one of its mark."""
     if cost is None:
         return None
     shortest = min((PROFILE_FACTOR[one] for one in PROFILES if one in profiles), default=1.0)

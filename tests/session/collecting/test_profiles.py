@@ -59,6 +59,11 @@ def test_all(anubis_metric):
 def test_longer(anubis_metric):
     anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
 
+@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.anubis(profiles=("standard",)))])
+@pytest.mark.anubis(component="x", cost="4s")
+def test_part(anubis_metric, n):
+    anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+
 @pytest.mark.anubis(component="x", cost="90s", profiles=("soak",))
 def test_longest(anubis_metric):
     anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
@@ -69,7 +74,7 @@ def test_longest(anubis_metric):
     ("profile", "costs"),
     [
         ("smoke", {"test_all": 2.0}),
-        ("standard", {"test_all": 30.0, "test_longer": 20.0}),
+        ("standard", {"test_all": 30.0, "test_longer": 20.0, "test_part[1]": 60.0}),
         ("soak", {"test_all": 3600.0, "test_longer": 2400.0, "test_longest": 90.0}),
     ],
 )
