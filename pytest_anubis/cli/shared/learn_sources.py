@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
+from pytest_anubis.store.run_files import PARQUET
 
 DEFAULT_STORE = ".anubis"
 """The store's name on other machines, whose runs were brought here with it."""
@@ -33,7 +34,10 @@ def holds_runs(path: Path, store: Path) -> bool:
     runs = [one for one in files if one.name == JOURNAL_NAME or one.suffix == SUFFIX]
     inside = path.resolve().is_relative_to(store.resolve())
     if inside or not any(one.match("test_*.py") for one in files):
-        return bool(runs) or any(path.rglob(JOURNAL_NAME))
+        exported = not any(one.suffix == ".py" for one in files) and any(
+            one.suffix in PARQUET and one.parent == path for one in files
+        )
+        return bool(runs) or exported or any(path.rglob(JOURNAL_NAME))
     # Beside tests lies what they compute with: other arrays than those of an import are no runs.
     runs = [one for one in runs if one.name == JOURNAL_NAME or is_columns(one)]
     if not runs:
