@@ -62,8 +62,8 @@ def main() -> int:
         source = (make_fleet if options.what == "fleet" else make_one)(folder, options)
         if options.make:
             return 0
-        print("| learned by | seconds | peak of anubis learn | peak of each worker | baseline |")
-        print("|---|---|---|---|---|", flush=True)
+        print("| learned by | seconds | of CPU | peak of anubis learn | peak of each worker | baseline |")
+        print("|---|---|---|---|---|---|", flush=True)
         digests = {learned(source, folder, 0, options)}
         for count in options.workers if options.what == "fleet" else ():
             digests.add(learned(source, folder, count, options))
@@ -122,7 +122,7 @@ def make_one(folder: Path, options: argparse.Namespace) -> list[str]:
             f"100 * (1 + 0.01 * (random() + random() + random() - 1.5) + 0.000006 * (hash({unit}) % 1000)) "
             f"* CASE WHEN {node} % 50 = 7 THEN 1.2 ELSE 1 END"
         )
-        with duckdb.connect(":memory:", config={"memory_limit": "1GB"}) as connection:
+        with duckdb.connect(":memory:", config={"memory_limit": "1GB", "threads": 1}) as connection:
             connection.execute(
                 f"COPY (SELECT 'n' || {node} AS node, 'd' || ({unit} % {options.devices}) AS device, "  # noqa: S608
                 "'r' AS run, '' AS problem, 'c' AS class, 'bench' AS benchmark, 'step' AS metric, "
@@ -153,26 +153,27 @@ def learned(source: list[str], folder: Path, workers: int, options: argparse.Nam
             process = subprocess.Popen(
                 words, env=environment, stdout=log, stderr=log, preexec_fn=group
             )
-            peak = ended(process)
+            peak, spent = ended(process)
         took = time.perf_counter() - begin
         for one in started[1:]:
             one.terminate()
-        peaks = [ended(one) for one in started[1:]]
+        theirs = [ended(one) for one in started[1:]]
     if not out.exists():
         print((folder / "learn.log").read_text()[-2000:], file=sys.stderr)
         raise SystemExit(2)
     digest = hashlib.sha256(out.read_bytes()).hexdigest()[:16]
     name = f"Dask, {workers} worker{'s' if workers > 1 else ''}" if workers else "local"
-    each = ", ".join(f"{peak:,.0f} MiB" for peak in peaks)
-    print(f"| {name} | {took:.0f} | {peak:,.0f} MiB | {each} | `{digest}` |", flush=True)
+    spent += sum(cpu for _, cpu in theirs)
+    each = ", ".join(f"{most:,.0f} MiB" for most, _ in theirs)
+    print(f"| {name} | {took:.0f} | {spent:.0f} | {peak:,.0f} MiB | {each} | `{digest}` |", flush=True)
     return digest
 
 
-def ended(process: subprocess.Popen[bytes]) -> float:
-    """Wait for a process and return its peak memory in MiB."""
+def ended(process: subprocess.Popen[bytes]) -> tuple[float, float]:
+    """Wait for a process and return its peak memory in MiB, and its seconds of CPU."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_maxrss / 1024
+    return usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 
 
 @contextlib.contextmanager

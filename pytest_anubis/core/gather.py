@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 PENDING = 1 << 25
 """Bytes of samples that a shelf is given at a time: 32 MiB are long stretches of a file, little memory."""
+OBJECT = 128
+"""Bytes that a sample takes in memory besides its values."""
 CHUNK = 1 << 20
 """Values that are put into order at a time on their way to a shelf: 8 MiB, and as much for places."""
 
@@ -243,7 +245,7 @@ class Gather:
         stream.add(values)
         if self._shelf is None:
             return
-        self._pending += values.nbytes
+        self._pending += values.nbytes + OBJECT
         if self._pending > PENDING:
             for rows in self._rows.values():
                 for one in (rows.values, *(paces.seconds for paces in rows.paces.values())):

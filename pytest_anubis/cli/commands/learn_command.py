@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.class_learning import golden_of, learned_class
 from pytest_anubis.cli.learning.doubts import is_doubtful, spoiled
-from pytest_anubis.cli.learning.engines import add_engine, check_engine, engine_of
+from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
 from pytest_anubis.cli.learning.rounds import Rounds
@@ -42,7 +42,7 @@ from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline, seal
 from pytest_anubis.store.run_filter import RunFilter
-from pytest_anubis.validator.learning.plain_checks import plain_checks
+from pytest_anubis.validator.deciding.plain_checks import plain_checks
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline

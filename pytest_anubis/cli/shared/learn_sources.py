@@ -10,7 +10,6 @@ from pathlib import Path
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
-from pytest_anubis.store.run_files import PARQUET
 
 DEFAULT_STORE = ".anubis"
 """The store's name on other machines, whose runs were brought here with it."""
@@ -28,6 +27,7 @@ def holds_runs(path: Path, store: Path) -> bool:
     """
     if not path.is_dir():
         return path.suffix != ".py"
+    from pytest_anubis.store.run_files import PARQUET
     from pytest_anubis.store.samples.columnar_files import SUFFIX, is_columns
 
     files = list(_files(path, store))

@@ -73,7 +73,8 @@ def _population(connection: Any, name: str, shelf: Shelf | None) -> Population |
     if len(shared) != 1 or any(not isinstance(text, str) for text in shared[0][:-1]):
         return None
     *texts, total = shared[0]
-    if texts[4] not in DIRECTIONS or not all(texts[1:4]):
+    plain = _texts(np.array(texts, dtype=object)) is not None
+    if not plain or texts[4] not in DIRECTIONS or not all(texts[1:4]):
         return None
     most = most_bytes(LARGEST_DATA if shelf is None else _ON_SHELF)
     if total * _VALUE > most:

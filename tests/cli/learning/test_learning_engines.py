@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.cli.learning import engines
+from pytest_anubis.cli.learning import learning_engines as engines
 from pytest_anubis.cli.main import main
 from tests.cli.commands.test_judge_command import fleet, write
 
