@@ -62,7 +62,9 @@ def main() -> int:
         source = (make_fleet if options.what == "fleet" else make_one)(folder, options)
         if options.make:
             return 0
-        print("| learned by | seconds | of CPU | peak of anubis learn | peak of each worker | baseline |")
+        print(
+            "| learned by | seconds | of CPU | peak of anubis learn | peak of each worker | baseline |"
+        )
         print("|---|---|---|---|---|---|", flush=True)
         digests = {learned(source, folder, 0, options)}
         for count in options.workers if options.what == "fleet" else ():
@@ -165,7 +167,9 @@ def learned(source: list[str], folder: Path, workers: int, options: argparse.Nam
     name = f"Dask, {workers} worker{'s' if workers > 1 else ''}" if workers else "local"
     spent += sum(cpu for _, cpu in theirs)
     each = ", ".join(f"{most:,.0f} MiB" for most, _ in theirs)
-    print(f"| {name} | {took:.0f} | {spent:.0f} | {peak:,.0f} MiB | {each} | `{digest}` |", flush=True)
+    print(
+        f"| {name} | {took:.0f} | {spent:.0f} | {peak:,.0f} MiB | {each} | `{digest}` |", flush=True
+    )
     return digest
 
 
