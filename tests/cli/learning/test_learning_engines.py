@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from pytest_anubis.cli.learning import learning_engines as engines
 from pytest_anubis.cli.main import main
+from pytest_anubis.cli.shared.command_error import CommandError
 from tests.cli.commands.test_judge_command import fleet, write
 
 pytest.importorskip("duckdb")
@@ -138,3 +140,37 @@ def test_half_a_parquet_file_and_a_foreign_one_are_one_line_each(
     two.write_text("no table at all")
     assert main(["learn", "samples"]) == 2
     assert "nothing to learn from" in capsys.readouterr().err
+
+
+def test_workers_that_are_gone_end_the_learning_with_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "LOOK", 0.05)
+    monkeypatch.setattr(engines, "ALONE", 0.1)
+
+    class Silent:
+        """What is left where nobody computes."""
+
+        def result(self, timeout: float) -> None:
+            raise TimeoutError
+
+    class Killed:
+        """A metric that ended its workers."""
+
+        def result(self, timeout: float) -> None:
+            raise distributed.KilledWorker("m", None, 3)
+
+    class Lost:
+        """What was asked of a scheduler that went away."""
+
+        def result(self, timeout: float) -> None:
+            raise CancelledError
+
+    engine = object.__new__(engines.DaskEngine)
+    engine._address = NOWHERE
+    monkeypatch.setattr(engines.DaskEngine, "_threads", lambda self: {})
+    for future, said in ((Silent(), "are gone"), (Killed(), "memory"), (Lost(), "broke")):
+        with pytest.raises(CommandError, match=said) as found:
+            engine._result(future)
+        assert "\n" not in str(found.value)
