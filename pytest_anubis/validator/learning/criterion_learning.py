@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.baseline import ALPHA, MOST_MEDIANS, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.metric import Direction, loss_size, loss_text, told_apart
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.learned_criterion import (
@@ -64,6 +65,7 @@ def learn_criterion(
     method: Method = "median",
     one_machine: bool = False,
     scope: Scope = "unit",
+    shelf: Shelf | None = None,
 ) -> LearnedCriterion:
     """Learn what is normal for one metric.
 
@@ -79,6 +81,7 @@ def learn_criterion(
         one_machine: All rows are runs of one machine: nothing is dropped, and the spread of the runs
             gives the threshold.
         scope: ``node`` pools the values of each node (and run) first.
+        shelf: Where values are sorted that are too many for the memory; None: in memory.
 
     Returns:
         The criterion, or the reason why there is none; never an exception for bad samples.
@@ -92,7 +95,7 @@ def learn_criterion(
         raise LearnError(f"method={method!r} is unknown; say 'median' or 'medoid'")
     if scope == "node":
         population = pooled(population)
-    rows = rows_of(population)
+    rows = rows_of(population, shelf)
     exclusions = _unusable(population, rows)
     too_few = _too_few(population, rows.usable)
     if too_few:
