@@ -24,15 +24,17 @@ KINDS = {
     "superbench": "SuperBench results-summary.jsonl",
     "nccl": "output of nccl-tests",
     "fio": "JSON output of fio",
+    "dcgm": "JSON output of dcgmi diag -j, of DCGM 2 to 4",
 }
 FILES = {
     "table": "*.csv",
     "superbench": "results-summary.jsonl",
     "nccl": "all_reduce.log",
     "fio": "fio.json",
+    "dcgm": "diag.json",
 }
 """Names of files in the help."""
-OF_ONE_NODE = ("nccl", "fio")
+OF_ONE_NODE = ("nccl", "fio", "dcgm")
 """Kinds whose files do not say of which node they are."""
 CODES = (
     "Exit codes: 0 all of it was imported; 1 some of it was left out, which is listed (0 with --lenient); 2 "
@@ -295,6 +297,10 @@ def _import(options: argparse.Namespace, source: _Source) -> Imported:
                 from pytest_anubis.store.importers.fio import import_fio
 
                 return import_fio(path, **given)
+            if options.kind == "dcgm":
+                from pytest_anubis.store.importers.dcgm import import_dcgm
+
+                return import_dcgm(path, **given)
     except ImportFileError as error:
         raise CommandError(str(error)) from error
     raise CommandError(f"{options.kind}: no importer; known are {', '.join(KINDS)}")

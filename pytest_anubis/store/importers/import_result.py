@@ -220,7 +220,7 @@ def import_samples(
     node: str,
     hardware_class: str,
     run: str,
-    component: str,
+    component: str | Mapping[str, str],
     lines: int,
     wrong: WrongLines,
     notes: Sequence[str] = (),
@@ -234,7 +234,7 @@ def import_samples(
         node: The node.
         hardware_class: Its class.
         run: The run's id; empty: the file's name.
-        component: What all of it exercises.
+        component: What all of it exercises, or what each benchmark does.
         lines: How many lines were read.
         wrong: What was left out.
         notes: What else people should know.
@@ -246,7 +246,7 @@ def import_samples(
             hardware_class=hardware_class,
             benchmark=benchmark,
             metric=metric,
-            component=component,
+            component=component if isinstance(component, str) else component[benchmark],
             group="",
             node=node,
             device=device,
