@@ -44,6 +44,7 @@ def import_table(
     *,
     hardware_class: str = UNCLASSIFIED,
     run: str = "",
+    node: str = "",
     known: MetricMap | None = None,
     progress: Progress | None = None,
 ) -> Imported:
@@ -58,6 +59,7 @@ def import_table(
         path: A ``.parquet`` file, else CSV with a head (comma, semicolon or tab).
         hardware_class: The class of rows that name none.
         run: The run of rows that name none; default: the file's name.
+        node: The node of rows that name none; empty: rows must.
         known: The metric map; default: the one that comes with the package.
         progress: Called with one short line now and then.
 
@@ -76,6 +78,7 @@ def import_table(
             wrong,
             hardware_class=hardware_class,
             run=run,
+            node=node,
             known=known or known_metrics(),
         )
         for lines, columns in reader.chunks():
@@ -100,6 +103,7 @@ def import_table(
         wrong=tuple(sorted(wrong.lines, key=lambda item: item.line)),
         wrong_count=wrong.count,
         notes=tuple(notes),
+        node="" if "node" in form.columns else node,
     )
 
 
