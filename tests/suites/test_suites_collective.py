@@ -19,6 +19,8 @@ from pytest_anubis.settings import seconds
 from suites.collective.group import Overlap, RankGroup
 from suites.collective.operations import BUS, Span, spans
 
+pytestmark = pytest.mark.usefixtures("quick_processes")
+
 Costs = Callable[..., list[float]]
 MIB = 1 << 20
 FAULT = "ANUBIS_TEST_FAULT"
