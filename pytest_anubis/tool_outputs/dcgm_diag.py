@@ -204,7 +204,7 @@ def _devices(result: _Result) -> list[str]:
 
 
 def _measured(info: Any, device: str) -> Iterator[tuple[str, Metric, float]]:
-    """Yield device, metric and value of the remarks that tell a number; the older versions join them by commas."""
+    """Yield device, metric and value of the remarks that tell a number; older versions join them."""
     for remark in (piece.strip() for text in _said(info, _REMARKS) for piece in text.split(", ")):
         for pattern, kind, unit, better in _READINGS:
             found = pattern.fullmatch(remark[:_LONGEST])

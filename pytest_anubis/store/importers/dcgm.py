@@ -1,4 +1,4 @@
-"""JSON of ``dcgmi diag -j``, of DCGM 2 to 4: what every plugin says of every card, and the numbers that it tells."""
+"""JSON of ``dcgmi diag -j``, of DCGM 2 to 4: what every plugin says of every card, and its numbers."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def import_dcgm(
 ) -> Imported:
     """Read the output of one ``dcgmi diag -j`` on one node.
 
-    Every plugin and card gives ``not_passed`` of ``dcgm/<plugin>``: 0 where it passed, 1 where it warned, the problem
-    ``failed`` with DCGM's reason where it failed, the problem ``missing`` where it was skipped and other cards were
-    not. A plugin that was skipped on every card is listed. Bandwidths, latencies and rates that its remarks
+    Every plugin and card gives ``not_passed`` of ``dcgm/<plugin>``: 0 where it passed, 1 where it warned, the
+    problem ``failed`` with DCGM's reason where it failed, the problem ``missing`` where it was skipped and other
+    cards were not. A plugin that was skipped on every card is listed. Bandwidths, latencies and rates that its remarks
     tell are metrics of their own.
 
     Args:

@@ -42,7 +42,8 @@ def test_version_4_tells_each_card_with_reason_and_serial_number() -> None:
         ("dcgm/memory", "not_passed", "GPU 0"): [0.0],
         ("dcgm/memory", "not_passed", "GPU 1"): (
             "failed",
-            "serial 1650000000002: A contained memory error was detected on GPU 1. Drain the GPU and reset it.",
+            "serial 1650000000002: A contained memory error was detected on GPU 1. Drain the GPU and "
+            "reset it.",
         ),
         ("dcgm/software", "not_passed", "GPU 0"): [0.0],
         ("dcgm/software", "not_passed", "GPU 1"): [0.0],
