@@ -27,7 +27,7 @@ _SAID = (" is neither accepted nor rejected", " rejected", " accepted")
 
 
 def after_decision(verdict: NodeVerdict) -> str:
-    """Return a headline, to stand behind the word of the decision: it names the node and says the word no more."""
+    """Return a headline, to stand behind the decision: it names the node and does not decide again."""
     name = f"node {verdict.node}" if verdict.node else "the node"
     for words in _SAID:
         if verdict.headline.startswith(name + words):
