@@ -1,7 +1,7 @@
 """Workers of runs inside tests, forked from a process that has loaded everything, as children of the run.
 
-`tests.forked` cannot start them: a worker asks who its parent is and ends with it, and the controller looks at
-how its children died. So they are forked from a child of the controller's own process, and left to it.
+`tests.forked` cannot start them: a worker asks who its parent is and ends with it, and the controller looks
+at how its children died. So they are forked from a child of the controller's own process, and left to it.
 PYTEST_DONT_REWRITE: it holds no assertion.
 """
 

@@ -153,11 +153,12 @@ def ended_early(run: Callable[[], None]) -> None:
     """
     try:
         run()
-        status: object = 0
+        status = 0
     except SystemExit as end:
-        status = end.code or 0
-        if not isinstance(status, int):
-            raise
+        code = end.code or 0
+        if not isinstance(code, int):
+            raise  # Python prints it
+        status = code
     threading._shutdown()  # type: ignore[attr-defined]  # it waits for threads
     atexit._run_exitfuncs()
     for file in (sys.stdout, sys.stderr):
