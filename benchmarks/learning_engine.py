@@ -21,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -202,9 +203,10 @@ def cluster(
             time.sleep(STEP)
         for _ in range(workers):
             start("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
-        from distributed import Client
+        import distributed
 
-        with Client(address, timeout=30, set_as_default=False) as client:
+        connect: Any = distributed.Client  # Dask has no types
+        with connect(address, timeout=30, set_as_default=False) as client:
             client.wait_for_workers(workers, timeout=60)
         yield address, found
 
@@ -217,7 +219,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def limited(limit: int) -> Iterator[object]:
+def limited(limit: int) -> Iterator[Callable[[], object] | None]:
     """Yield what a child calls to be held to a number of MiB; None where there is no limit."""
     if not limit:
         yield None

@@ -99,7 +99,7 @@ class DaskEngine(Executor):
     def __init__(self, address: str) -> None:
         try:
             import dask
-            from distributed import Client
+            import distributed
         except ImportError:
             raise CommandError(
                 "--engine dask needs Dask; install it with `pip install 'pytest-anubis[dask]'`, here and on "
@@ -107,9 +107,12 @@ class DaskEngine(Executor):
             ) from None
         self._address = address
         # A task holds its metric's values: a dead worker takes nothing along that nobody else has.
-        self._settings = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
+        self._settings: Any = dask.config.set(
+            {"distributed.admin.large-graph-warning-threshold": "1TB"}
+        )
         try:
-            self._client = Client(address, timeout=CONNECT, set_as_default=False)
+            connect: Any = distributed.Client  # Dask has no types
+            self._client = connect(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError, TypeError, ImportError) as error:
             said = str(error).partition("\n")[0][:120]  # a line's worth
             raise CommandError(

@@ -25,7 +25,10 @@ _ON_SHELF = 4 << 30
 """Bytes of a metric's values where they need not be in memory: two million units of 256. Parquet repeats a
 value in no space at all, and nobody's file may fill the disk."""
 _KINDS = ("VARCHAR",) * (len(COLUMNS) - 2) + ("BIGINT", "DOUBLE")
-_LIMITS = {"memory_limit": "512MB", "temp_directory": ""}
+_LIMITS: dict[str, str | bool | int | float | list[str]] = {
+    "memory_limit": "512MB",
+    "temp_directory": "",
+}
 """Memory of DuckDB beside the arrays: it groups a million units in a third of it, and must fill no disk."""
 _UNIT = ("node", "device", "run", "problem")
 _LONG = 1000

@@ -110,7 +110,7 @@ class SpilledValues:
     def _write(self, path: Path, *parts: FloatArray) -> None:
         with path.open("ab") as file:
             for part in parts:
-                file.write(memoryview(np.ascontiguousarray(part, dtype=np.float64)).cast("B"))
+                file.write(np.ascontiguousarray(part, dtype=np.float64).data)
 
     def _mapped(self, path: Path) -> FloatArray:
         with path.open("rb") as file:

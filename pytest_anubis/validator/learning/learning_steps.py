@@ -45,14 +45,23 @@ class Step:
         shelf: Shelf | None = None,
         light: bool = False,
     ) -> None:
-        self._how = {"alpha": alpha, "method": method, "one_machine": one_machine}
+        self._alpha = alpha
+        self._method: Method = method
+        self._one_machine = one_machine
         self._shelf = shelf
         self._light = light
 
     def __call__(self, task: Task) -> LearnedCriterion:
         """Learn the criterion of a population for a scope."""
         population, scope = task
-        learned = learn_criterion(population, scope=scope, shelf=self._shelf, **self._how)
+        learned = learn_criterion(
+            population,
+            alpha=self._alpha,
+            method=self._method,
+            one_machine=self._one_machine,
+            scope=scope,
+            shelf=self._shelf,
+        )
         if (
             learned.criterion is not None
             and scope == "unit"
