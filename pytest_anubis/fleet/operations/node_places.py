@@ -100,7 +100,8 @@ def places_of(
             found,
             key=lambda one: (
                 order.index(one.place),
-                -(one.risk or 0.0),
+                not one.to_drain,  # nobody has done anything about these yet
+                -(one.risk or 0.0) * (one.place is Place.DUE),
                 one.since or 0.0,
                 one.node,
             ),

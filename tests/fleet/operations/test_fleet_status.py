@@ -154,14 +154,8 @@ def test_the_drain_list_is_printed_and_nothing_is_done(place: Path, collected: P
 def test_who_is_drained_already_or_was_put_into_service_again_is_not_drained(
     tmp_path: Path,
 ) -> None:
-    for node in ("n1", "n2", "n[3-4]"):
-        journal(
-            tmp_path / "collected",
-            node,
-            Decision.REJECTED,
-            age=3,
-            run=f"r{len(node)}-{node[1:2].strip('[')}",
-        )
+    for run, node in (("r1", "n1"), ("r2", "n2"), ("r3", "n[3-4]")):
+        journal(tmp_path / "collected", node, Decision.REJECTED, age=3, run=run)
     store = tmp_path / "store"
     assert anubis("push", str(tmp_path / "collected"), "--history", str(store)).returncode == 0
     with History(store) as history:
