@@ -35,7 +35,9 @@ HOUR = 3600.0
 
 def names(part: str) -> list[str]:
     """Return the benchmarks of a component."""
-    return [f"suites/{part.partition('.')[0]}/test_{part}.py::test_{n}" for n in range(PARTS[part][1])]
+    return [
+        f"suites/{part.partition('.')[0]}/test_{part}.py::test_{n}" for n in range(PARTS[part][1])
+    ]
 
 
 NEEDS = {
@@ -51,7 +53,11 @@ def simulated(
     """Return a fleet's nodes with their risks, and what the benchmarks of its classes expose."""
     chance = random.Random(seed)
     incidents = [
-        Incident(node=f"n{n:05}", kind=chance.choice([kind for kind, _ in PARTS.values()]), started=float(n))
+        Incident(
+            node=f"n{n:05}",
+            kind=chance.choice([kind for kind, _ in PARTS.values()]),
+            started=float(n),
+        )
         for n in range(nodes)
         if chance.random() < 0.4
     ]
@@ -68,7 +74,9 @@ def simulated(
             NodeCase(
                 node=node,
                 hardware_class=key,
-                risk=min(0.9, chance.lognormvariate(-3.5, 1.0)),  # 3 % in the middle, 15 % the worst
+                risk=min(
+                    0.9, chance.lognormvariate(-3.5, 1.0)
+                ),  # 3 % in the middle, 15 % the worst
                 mix=mixes[node],
                 credit=chance.random() if lately else 0.0,
                 passed=frozenset(known[:: chance.choice((1, 2, 3))]) if lately else frozenset(),
@@ -85,7 +93,10 @@ def _of_class(key: str, chance: random.Random) -> FleetHistory:
         part = chance.choice(list(PARTS))
         own = names(part)
         # The first benchmarks of a component find most, as the broad ones do.
-        shown = {own[min(len(own) - 1, int(chance.expovariate(0.4)))] for _ in range(chance.randint(1, 3))}
+        shown = {
+            own[min(len(own) - 1, int(chance.expovariate(0.4)))]
+            for _ in range(chance.randint(1, 3))
+        }
         defects.append(
             Defect(
                 number=number,
@@ -128,7 +139,9 @@ def main() -> None:
     )
     plan = plan_window(cases, coverage, window)
     took = time.perf_counter() - made
-    print(f"{options.nodes} nodes x 40 benchmarks, {options.hours:g} h, {options.at_once} at once: {took:.1f} s")
+    print(
+        f"{options.nodes} nodes x 40 benchmarks, {options.hours:g} h, {options.at_once} at once: {took:.1f} s"
+    )
     print(f"(making the fleet: {made - begin:.1f} s)")
     print_plan(plan)
     wrong = violations(
@@ -140,7 +153,9 @@ def main() -> None:
     )
     print(f"capacities violated: {len(wrong)}", *wrong[:3])
     more = plan_window(cases, coverage, replace(window, seconds=window.seconds + HOUR))
-    print(f"with another hour: {(more.value - plan.value) / HOUR:.1f} h more, {plan.hour / HOUR:.1f} h foreseen")
+    print(
+        f"with another hour: {(more.value - plan.value) / HOUR:.1f} h more, {plan.hour / HOUR:.1f} h foreseen"
+    )
 
 
 def print_plan(plan: WindowPlan) -> None:

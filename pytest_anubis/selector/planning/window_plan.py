@@ -1,4 +1,4 @@
-"""The plan of one window for a whole fleet: who runs what when, what is left out, and what more time would bring."""
+"""The plan of one window for a fleet: who runs what when, what is left out, what more time would bring."""
 
 from __future__ import annotations
 
@@ -126,7 +126,9 @@ def plan_window(
     usable = whole > 0
     libraries = [make_library(pop, window.worth) for pop in populations]
     prices = np.zeros(len(whole))
-    narrowed = [replace(lib, use=lib.use[:, usable], rebate=_only(lib, usable)) for lib in libraries]
+    narrowed = [
+        replace(lib, use=lib.use[:, usable], rebate=_only(lib, usable)) for lib in libraries
+    ]
     prices[usable] = best_prices(narrowed, room[usable])
     chosen = choose_all(populations, libraries, room, prices, window.worth)
     made = _scheduled(populations, libraries, chosen, window)
@@ -175,11 +177,14 @@ def _scheduled(
         full = own | pop.pins
         for row in range(len(pop.names)):
             runs = tuple(
-                (pop.benchmarks[b], float(pop.seconds[b])) for b in np.flatnonzero(full[row]).tolist()
+                (pop.benchmarks[b], float(pop.seconds[b]))
+                for b in np.flatnonzero(full[row]).tolist()
             )
             rank = float(pop.before[row])
             if pop.pins[row].any():
-                rank += 1e12  # what has to run goes before what pays: beyond all incidents of a fleet
+                rank += (
+                    1e12  # what has to run goes before what pays: beyond all incidents of a fleet
+                )
             if runs:
                 jobs.append(Job(node=pop.names[row], rank=rank, runs=runs, needs=window.needs))
             else:
@@ -243,9 +248,7 @@ class _Spare:
             for b in np.flatnonzero(library.sets[order[column]]).tolist()
         )
         at = int(rows[row])
-        return Job(
-            node=pop.names[at], rank=float(pop.before[at]), runs=runs, needs=self._needs
-        )
+        return Job(node=pop.names[at], rank=float(pop.before[at]), runs=runs, needs=self._needs)
 
 
 def _plan(
@@ -296,7 +299,9 @@ def _plan(
     capacity, names = window.capacity(), window.resources
     counts = [window.at_once or 0 if n == LANES else window.pools[n] for n in names]
     return WindowPlan(
-        nodes=tuple(sorted(nodes, key=lambda one: (not one.runs, one.start, -one.before, one.node))),
+        nodes=tuple(
+            sorted(nodes, key=lambda one: (not one.runs, one.start, -one.before, one.node))
+        ),
         left_out=dict(sorted(left_out.items())),
         spared=spared,
         spent=spent,

@@ -71,7 +71,9 @@ class Window:
 
     def capacity(self) -> Floats:
         """Return, shape (resources,), the seconds that there are of each."""
-        counts = [self.at_once or 0 if name == LANES else self.pools[name] for name in self.resources]
+        counts = [
+            self.at_once or 0 if name == LANES else self.pools[name] for name in self.resources
+        ]
         return np.array(counts, dtype=np.float64) * self.seconds
 
 
@@ -155,7 +157,8 @@ def population(cases: Sequence[NodeCase], coverage: ClassCoverage, window: Windo
     use = np.zeros((len(names), len(window.resources)))
     for column, resource in enumerate(window.resources):
         counts = [
-            1 if resource == LANES else window.needs.get(name, {}).get(resource, 0) for name in names
+            1 if resource == LANES else window.needs.get(name, {}).get(resource, 0)
+            for name in names
         ]
         use[:, column] = seconds * counts
     return Population(

@@ -1,9 +1,9 @@
-"""When each node runs what it was chosen for: one node after the other on each lane, the likeliest incident first.
+"""When each node runs what it was chosen for: one node after the other on each lane, the riskiest first.
 
 A lane is a place among the nodes that may be out of service at a time. A lane that becomes free takes the
-waiting job of the node that is worth most and still ends within the window; a job that needs a pool goes first
-whenever what it needs is free, so that what is scarce never idles. A node's runs follow one another without a
-break, those that need a pool first.
+waiting job of the node that is worth most and still ends within the window; a job that needs a pool goes
+first whenever what it needs is free, so that what is scarce never idles. A node that would only wait for a
+pool goes without the runs that need it, if lanes are scarce.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 _EPS = 1e-6
 """Seconds by which a sum of durations may be off."""
+_PATIENCE = 0.005
+"""Share of the window for which a scarce lane waits for a pool: together a lane waits for a few percent at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,7 @@ def schedule(
 class _Placing:
     def __init__(self, lanes: int, seconds: float, pools: Mapping[str, int]) -> None:
         self._end = seconds + _EPS
+        self._patience = _PATIENCE * seconds
         self._lanes = [(0.0, lane) for lane in range(lanes)]
         self._free = {pool: [0.0] * count for pool, count in pools.items()}
         self._plain: list[tuple[float, str, Job]] = []
@@ -119,8 +122,11 @@ class _Placing:
         self._waiting: list[str] = []
 
     def run(self, jobs: Iterable[Job], filler: Filler | None) -> Schedule:
-        for job in jobs:
+        given = list(jobs)
+        for job in given:
             self._queue(job)
+        if len(self._lanes) >= len(given):  # a lane for everybody: waiting costs nothing
+            self._patience = float("inf")
         gaps = []
         while self._lanes:
             now, lane = heapq.heappop(self._lanes)
@@ -135,9 +141,7 @@ class _Placing:
         rest = [*self._plain, *(job for queue in self._pooled.values() for job in queue)]
         self._waiting += [node for _, node, _ in rest]
         order = sorted(self._slots, key=lambda slot: (slot.start, slot.lane))
-        return Schedule(
-            slots=tuple(order), gaps=tuple(gaps), waiting=tuple(sorted(self._waiting))
-        )
+        return Schedule(slots=tuple(order), gaps=tuple(gaps), waiting=tuple(sorted(self._waiting)))
 
     def _queue(self, job: Job) -> None:
         queue = self._pooled.setdefault(job.pools, []) if job.pools else self._plain
@@ -157,14 +161,19 @@ class _Placing:
     def _next_pooled(self, now: float, lane: int, *, wait: bool) -> float | None:
         queues = sorted((queue[0], pools) for pools, queue in self._pooled.items() if queue)
         for (_, _, job), pools in queues:
-            begin = max(now, self._ready(job)) if wait else now
-            if not wait and self._ready(job) > now + _EPS:
+            ready = self._ready(job)
+            begin = max(now, ready) if wait else now
+            if not wait and ready > now + _EPS:
                 continue
-            heapq.heappop(self._pooled[pools])
-            if begin + job.seconds <= self._end:
+            late = begin + job.seconds > self._end
+            if not late and begin - now <= self._patience:
                 end = self._place(job, begin, lane)
                 if end is not None:
+                    heapq.heappop(self._pooled[pools])
                     return end
+            if not (wait or late):
+                continue
+            heapq.heappop(self._pooled[pools])
             plain = job.without_pools()
             if plain.runs:
                 self._queue(plain)
@@ -180,15 +189,15 @@ class _Placing:
         return min(self._when(job, name) for name, _ in job.runs if job.needs.get(name))
 
     def _when(self, job: Job, name: str) -> float:
-        return max(
-            sorted(self._free[pool])[count - 1] for pool, count in job.needs[name].items()
-        )
+        return max(sorted(self._free[pool])[count - 1] for pool, count in job.needs[name].items())
 
     def _place(self, job: Job, begin: float, lane: int) -> float | None:
-        """Place a job's runs one after the other; None, and nothing is placed, if it would end too late."""
+        """Place a job's runs one after the other; None, and nothing is placed, if it ends or waits too long."""
         kept = {pool: list(free) for pool, free in self._free.items()} if job.pools else {}
         pooled = [run for run in job.runs if job.needs.get(run[0])]
-        plain = sorted((run for run in job.runs if not job.needs.get(run[0])), key=lambda run: run[1])
+        plain = sorted(
+            (run for run in job.runs if not job.needs.get(run[0])), key=lambda run: run[1]
+        )
         now, slots = begin, []
         while pooled or plain:
             first = min(pooled, key=lambda run: (self._when(job, run[0]), run[0]), default=None)
@@ -200,10 +209,12 @@ class _Placing:
                 name, length = plain.pop()
             units = self._take(job.needs.get(name, {}), now + length)
             slots.append(
-                Slot(node=job.node, benchmark=name, start=now, seconds=length, lane=lane, units=units)
+                Slot(
+                    node=job.node, benchmark=name, start=now, seconds=length, lane=lane, units=units
+                )
             )
             now += length
-        if now > self._end:
+        if now > self._end or now - begin - job.seconds > self._patience:
             self._free |= kept
             return None
         self._slots += slots
@@ -221,7 +232,11 @@ class _Placing:
 
 
 def violations(
-    slots: Sequence[Slot], *, seconds: float, at_once: int | None, pools: Mapping[str, int],
+    slots: Sequence[Slot],
+    *,
+    seconds: float,
+    at_once: int | None,
+    pools: Mapping[str, int],
     needs: Mapping[str, Mapping[str, int]],
 ) -> list[str]:
     """Return what is wrong with a schedule, one line each: reckoned from its runs alone.
@@ -255,7 +270,9 @@ def violations(
     for (kind, name), events in busy.items():
         if _peak(events) > 1:
             wrong.append(f"{kind} {name} does two things at once")
-    out = [(b + 2 * _EPS, 1) for b, _ in spans.values()] + [(e - _EPS, -1) for _, e in spans.values()]
+    out = [(b + 2 * _EPS, 1) for b, _ in spans.values()] + [
+        (e - _EPS, -1) for _, e in spans.values()
+    ]
     if at_once is not None and _peak(out) > at_once:
         wrong.append(f"{_peak(out)} nodes are out of service at once, {at_once} may be")
     return wrong

@@ -1,9 +1,9 @@
 """Who runs what in a window: the choice for all nodes that spares most, within what they share.
 
-Lagrangian relaxation of the shared resources (Geoffrion 1974; Fisher 1981): at prices for lanes and pools each
-node chooses for itself, and the prices are those at which demand meets what there is. The nodes choose out of
-sets that a greedy choice makes for a sample of them at many levels of the prices, so that the dual function is
-a few matrix products; the prices come from cutting planes (Kelley 1960). At the final prices every node's own
+Lagrangian relaxation of the shared resources (Geoffrion 1974; Fisher 1981): at prices for lanes and pools
+each node chooses for itself, and the prices are those at which demand meets what there is. The nodes choose out of
+sets that a greedy choice makes for a sample of them at many levels of the prices, so that the dual function
+is a few matrix products; the prices come from cutting planes (Kelley 1960). At the final prices every node's own
 choice is improved by adding, dropping and exchanging benchmarks.
 """
 
@@ -17,11 +17,13 @@ import numpy as np
 from pytest_anubis.selector.planning.fleet_coverage import Bools, Floats
 from pytest_anubis.selector.planning.window_problem import Ints, Population
 
-SAMPLE = 250
-"""Nodes of a class for whom sets are made at each level of the prices: all kinds, and risks from end to end."""
+SAMPLE = 120
+"""Nodes of a class for whom sets are made at each level of the prices: all kinds, risks from end to end."""
 LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0, 12.0)
 """Prices of a second of a lane or a pool at which sets are made, relative to what a second spares on average
 in the full set of the riskiest tenth of the sample."""
+SINGLE = (0.35, 1.0, 3.0, 12.0)
+"""The same of one resource alone: it only has to show which benchmarks go without it."""
 MOST_SETS = 1500
 """Sets of a class: the value of each for each node is held, 4 bytes."""
 CUTS = 80
@@ -37,8 +39,8 @@ class Library:
 
     Attributes:
         sets: Shape (l, b); the first one is empty.
-        worth: Shape (n, l): what each spares on each node less the worth of its time; -inf if it takes longer than
-            the node has.
+        worth: Shape (n, l): what each spares on each node less the worth of its time; -inf if it takes longer
+            than the node has.
         use: Shape (l, resources): what each takes.
         rebate: Shape (n, l, resources) or None: what of it a node's pinned benchmarks take already.
         seconds: Shape (l,).
@@ -51,7 +53,7 @@ class Library:
     seconds: Floats
 
     def best(self, prices: Floats) -> tuple[Ints, Floats]:
-        """Return, shape (n,) each, the set that each node chooses at prices of the resources, and its net worth."""
+        """Return, shape (n,) each, the set that each node chooses at prices, and its net worth."""
         net = self.worth - (self.use @ prices).astype(np.float32)[None, :]
         if self.rebate is not None:
             net += (self.rebate @ prices).astype(np.float32)
@@ -154,11 +156,12 @@ def make_library(pop: Population, worth: float) -> Library:
     usual = float(np.sort(pop.weights.sum(axis=1)[rows])[-max(1, len(rows) // 10) :].mean()) / total
     resources = pop.use.shape[1]
     found = [np.zeros((1, len(pop.benchmarks)), dtype=np.bool_)]
-    for level in LEVELS:
-        # All resources at once, and each by itself: what is scarce tonight is known only later.
-        for part in [np.ones(resources), *np.eye(resources)] if resources else [np.ones(0)]:
-            prices = worth * pop.seconds + level * usual * (pop.use @ part)
-            found.append(greedy(pop, prices, rows))
+    # All resources at once, and each by itself: what is scarce tonight is known only later.
+    asked = [(level, np.ones(resources)) for level in (LEVELS if resources else LEVELS[:1])]
+    if resources > 1:
+        asked += [(level, part) for part in np.eye(resources) for level in SINGLE]
+    for level, part in asked:
+        found.append(greedy(pop, worth * pop.seconds + level * usual * (pop.use @ part), rows))
     sets, counts = np.unique(np.concatenate(found), axis=0, return_counts=True)
     keep = np.argsort(-counts, kind="stable")[:MOST_SETS]
     empty = ~sets.any(axis=1)
@@ -178,7 +181,9 @@ def evaluated(pop: Population, sets: Bools, worth: float) -> Library:
         both = pop.pins.astype(np.float64)
         own = seconds[None, :] - (both * pop.seconds) @ sets.T.astype(np.float64)
         value += (worth * (seconds[None, :] - own)).astype(np.float32)
-        parts = [(both * pop.use[:, r]) @ sets.T.astype(np.float64) for r in range(pop.use.shape[1])]
+        parts = [
+            (both * pop.use[:, r]) @ sets.T.astype(np.float64) for r in range(pop.use.shape[1])
+        ]
         rebate = np.stack(parts, axis=2) if parts else None
     value[own > pop.limit[:, None] + _TINY] = -np.inf
     return Library(sets, value, sets @ pop.use, rebate, seconds)

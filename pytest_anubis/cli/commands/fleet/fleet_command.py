@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.commands.fleet.plan_action import add_plan
 from pytest_anubis.cli.commands.fleet.status_action import add_drain_list, add_status
 from pytest_anubis.cli.shared.arguments import add_action, explain
 from pytest_anubis.cli.shared.command_error import CommandError
@@ -99,6 +100,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     add_status(actions)
     add_drain_list(actions)
+    add_plan(actions)
 
 
 def _recipes(options: argparse.Namespace) -> int:
