@@ -1,7 +1,7 @@
 """What no plan of a window can beat: the dual value at given prices, bounded from above node by node.
 
-Each node's own problem at prices is a maximum of coverage less price: an uncapacitated facility location whose
-clients are patterns. Its dual is an upper bound for any multipliers ``0 <= m_p <= w_p`` and ``s >= 0``:
+Each node's own problem at prices is a maximum of coverage less price: an uncapacitated facility location
+whose clients are patterns. Its dual is an upper bound for any multipliers ``0 <= m_p <= w_p`` and ``s >= 0``:
 
     sum_p (w_p - m_p) + s * limit + sum_b max(0, sum_{p hit by b} m_p - price_b - s * seconds_b)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 _EPS = 1e-6
 """Seconds by which a sum of durations may be off."""
 _PATIENCE = 0.005
-"""Share of the window for which a scarce lane waits for a pool: together a lane waits for a few percent at most."""
+"""Share of the window for which a scarce lane waits for a pool at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ class _Placing:
         return max(sorted(self._free[pool])[count - 1] for pool, count in job.needs[name].items())
 
     def _place(self, job: Job, begin: float, lane: int) -> float | None:
-        """Place a job's runs one after the other; None, and nothing is placed, if it ends or waits too long."""
+        """Place a job's runs one after the other; None if it would end or wait too long."""
         kept = {pool: list(free) for pool, free in self._free.items()} if job.pools else {}
         pooled = [run for run in job.runs if job.needs.get(run[0])]
         plain = sorted(

@@ -86,7 +86,8 @@ def add_plan(actions: Any) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="benchmarks that run on every node whatever they spare; those that exposed an open defect of a node "
+        help="benchmarks that run on every node whatever they spare; those that exposed an open "
+        "defect of a node "
         "run on it anyway; can be given again",
     )
     parser.add_argument(
@@ -101,7 +102,8 @@ def add_plan(actions: Any) -> None:
         type=_share,
         default=1.0,
         metavar="SHARE",
-        help="what an hour of a node in the window is worth beside one that an incident costs; 0: the window is "
+        help="what an hour of a node in the window is worth beside one that an incident costs; 0: "
+        "the window is "
         "there anyway (default: 1)",
     )
     parser.add_argument("--profile", default="", help="durations of this profile (default: all)")
@@ -116,7 +118,8 @@ def add_plan(actions: Any) -> None:
         "--format",
         choices=("text", "lines", "json"),
         default="text",
-        help="what is printed: text; lines, one for each node: its start in seconds, its name, its benchmarks; "
+        help="what is printed: text; lines, one for each node: its start in seconds, its name, its "
+        "benchmarks; "
         "or json (default: text)",
     )
 
@@ -132,7 +135,8 @@ def _plan(options: argparse.Namespace) -> int:
     risk = risk_of(found, options.horizon, kept_model(options), now)
     if risk is None:
         raise CommandError(
-            f"{found.place}: no incident is known, so nobody can say what a validation spares; enter them with "
+            f"{found.place}: no incident is known, so nobody can say what a validation spares; "
+            f"enter them with "
             "'anubis history incident import', or validate everything"
         )
     places = places_of(found.nodes, now=now, risks=risk.left, accepted_risk=0.0, listed=())
@@ -296,7 +300,8 @@ def _show(
         f"{len(chosen)} of {count_text(len(plan.nodes), 'node')} run something within "
         f"{duration_text(window.seconds)}: {duration_text(plan.spent)} of nodes spare "
         f"{duration_text(plan.spared)} of incidents to be expected within {duration_text(options.horizon)}",
-        f"net {duration_text(plan.value)}, and no plan can have more than {duration_text(plan.bound)}: it lacks "
+        f"net {duration_text(plan.value)}, and no plan can have more than "
+        f"{duration_text(plan.bound)}: it lacks "
         f"at most {percent(plan.gap)}",
         _more_words(plan),
     )
