@@ -69,9 +69,9 @@ SHELVES = {
         "deciding",
         "surveying",
     ),
-    "selector": (".", "risk", "choice", "simulation"),
+    "selector": (".", "risk", "choice", "planning", "simulation"),
     "selector/risk": ("models", "choosing", "."),
-    "fleet": ("links", "launching"),
+    "fleet": ("links", "launching", "operations"),
     "benchmarking": (".", "hosts"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": (

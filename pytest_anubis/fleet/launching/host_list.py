@@ -69,10 +69,15 @@ def _of_file(path: Path) -> list[Host]:
     return _checked(found, str(path))
 
 
+def is_host(name: str) -> bool:
+    """Return whether a name is that of one host."""
+    return _NAME.fullmatch(name) is not None
+
+
 def _checked(hosts: list[Host], where: str) -> list[Host]:
     seen: set[str] = set()
     for host in hosts:
-        if _NAME.fullmatch(host.name) is None:
+        if not is_host(host.name):
             raise HostListError(f"{where}: {host.name[:40]!r} is no name of a host")
         if _DESTINATION.fullmatch(host.destination) is None or host.destination.startswith("-"):
             raise HostListError(

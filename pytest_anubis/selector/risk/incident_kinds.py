@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from pytest_anubis.core.history import Incident
@@ -70,24 +70,44 @@ def kind_mix(
         Kind -> probability, sorted by kind, summing to 1; empty when the node has had no incident,
         which leaves the whole fleet's mix of defects as it is.
     """
+    return kind_mixes(incidents, strength=strength, persistence=persistence).get(node, {})
+
+
+def kind_mixes(
+    incidents: Iterable[Incident], *, strength: float = 4.0, persistence: float = 0.5
+) -> dict[str, Mapping[str, float]]:
+    """Return `kind_mix` of every node that had an incident, in one pass over them.
+
+    A mix depends on nothing but the node's latest kind, so there are as many as kinds.
+    """
     histories: dict[str, list[Incident]] = defaultdict(list)
     for incident in incidents:
         if _name(incident):
             histories[incident.node].append(incident)
-    if node not in histories:
-        return {}
     overall: Counter[str] = Counter()
-    follows: Counter[str] = Counter()
-    latest = ""
-    sequences: dict[str, Sequence[str]] = {}
+    follows: dict[str, Counter[str]] = defaultdict(Counter)
+    latest: dict[str, str] = {}
     for name, history in histories.items():
         history.sort(key=lambda incident: (incident.started, incident.number, incident.kind))
-        sequences[name] = [_name(incident) for incident in history]
-        overall.update(sequences[name])
-    latest = sequences[node][-1]
-    for sequence in sequences.values():
-        pairs = itertools.pairwise(sequence)
-        follows.update(after for before, after in pairs if before == latest)
+        sequence = [_name(incident) for incident in history]
+        latest[name] = sequence[-1]
+        overall.update(sequence)
+        for before, after in itertools.pairwise(sequence):
+            follows[before][after] += 1
+    mixes = {
+        kind: _mix(kind, follows[kind], overall, strength, persistence)
+        for kind in set(latest.values())
+    }
+    return {name: mixes[kind] for name, kind in latest.items()}
+
+
+def _mix(
+    latest: str,
+    follows: Counter[str],
+    overall: Counter[str],
+    strength: float,
+    persistence: float,
+) -> Mapping[str, float]:
     total, count = follows.total() + strength, overall.total()
     return {
         kind: (

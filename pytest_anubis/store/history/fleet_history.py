@@ -26,18 +26,33 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
         HistoryError: The database refuses.
     """
     happened = incidents(history)
-    found = defects(history)
-    if hardware_class and any(item.hardware_class == hardware_class for item in found):
-        found = tuple(item for item in found if item.hardware_class in (hardware_class, ""))
-    return FleetHistory(
+    whole = FleetHistory(
         nodes=_nodes(history, happened),
         incidents=happened,
-        defects=found,
+        defects=defects(history),
         runs=_runs(history),
-        durations=history.durations(hardware_class, profile=profile),
-        experience=_experience(history, hardware_class),
         components=_components(history),
         gone=_gone(history),
+    )
+    return of_class(history, whole, hardware_class, profile=profile)
+
+
+def of_class(
+    history: History, fleet: FleetHistory, hardware_class: str, *, profile: str = ""
+) -> FleetHistory:
+    """Return a fleet that was read whole, with durations, experience and defects of one class.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    found = fleet.defects
+    if hardware_class and any(item.hardware_class == hardware_class for item in found):
+        found = tuple(item for item in found if item.hardware_class in (hardware_class, ""))
+    return replace(
+        fleet,
+        defects=found,
+        durations=history.durations(hardware_class, profile=profile),
+        experience=_experience(history, hardware_class),
     )
 
 

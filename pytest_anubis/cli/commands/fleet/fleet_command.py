@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.commands.fleet.plan_action import add_plan
+from pytest_anubis.cli.commands.fleet.status_action import add_drain_list, add_status
 from pytest_anubis.cli.shared.arguments import add_action, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file, write_json
@@ -95,6 +97,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "arguments", nargs="+", metavar="ARG",
         help="what follows 'pytest --anubis' on the hosts; write -- before it",
     )  # fmt: skip
+
+    add_status(actions)
+    add_drain_list(actions)
+    add_plan(actions)
 
 
 def _recipes(options: argparse.Namespace) -> int:

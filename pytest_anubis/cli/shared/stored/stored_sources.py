@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
 
-def add_sources(parser: argparse.ArgumentParser, *, with_class: bool = True) -> None:
+def add_sources(
+    parser: argparse.ArgumentParser, *, with_class: bool = True, with_metrics: bool = True
+) -> None:
     """Declare ``--history`` and the options that choose among runs; `wanted_of` reads those.
 
     Args:
         parser: The command's.
         with_class: Declare ``--class`` too.
+        with_metrics: Declare ``--metrics`` too.
     """
     chosen = parser.add_argument_group("which runs that were collected")
     chosen.add_argument(
@@ -35,11 +38,14 @@ def add_sources(parser: argparse.ArgumentParser, *, with_class: bool = True) -> 
         metavar="DIR|URL",
         help="take the runs out of this history (a database URL, or the folder of a store), not from files",
     )
+    chosen.set_defaults(metrics=[])
     for name, what in (
         ("nodes", "only nodes whose names match, e.g. 'n1*' or n17,n18; can be given again"),
         ("exclude", "leave out nodes whose names match; can be given again"),
         ("metrics", "only metrics, or benchmarks, whose names match; can be given again"),
     ):
+        if name == "metrics" and not with_metrics:
+            continue
         chosen.add_argument(
             f"--{name}", action="append", default=[], metavar="PATTERN[,...]", help=what
         )

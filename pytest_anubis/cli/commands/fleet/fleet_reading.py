@@ -1,0 +1,267 @@
+"""What `anubis fleet status`, `drain-list` and `plan` read: a history or collected journals, filtered."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.stored.stored_sources import add_sources, wanted_of
+from pytest_anubis.core.history import FleetHistory
+from pytest_anubis.fleet.launching.host_list import HostListError, read_hosts
+from pytest_anubis.passwords import is_mistaken, shown_place
+from pytest_anubis.selector.risk.incident_kinds import kind_mixes
+from pytest_anubis.selector.selector_error import SelectorError
+from pytest_anubis.store.run_filter import RunFilter
+
+if TYPE_CHECKING:
+    from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage, Mix
+    from pytest_anubis.selector.risk.forecast import Outlook
+    from pytest_anubis.store.fleet.last_runs import NodeLast
+    from pytest_anubis.store.history.database import History
+
+READING = 300.0
+"""Seconds for reading a whole fleet out of a history: that of 100,000 nodes takes minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRead:
+    """A fleet as it was read.
+
+    Attributes:
+        place: Where from, for people.
+        nodes: What is known last of each node that was asked for.
+        listed: Nodes that a list names.
+        fleet: The whole history without what differs between classes; None of collected journals.
+        classes: Hardware class -> the history with its durations, experience and defects.
+        notes: What could not be read, one line each.
+    """
+
+    place: str
+    nodes: tuple[NodeLast, ...]
+    listed: tuple[str, ...] = ()
+    fleet: FleetHistory | None = None
+    classes: Mapping[str, FleetHistory] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRisk:
+    """How likely incidents are.
+
+    Attributes:
+        outlook: As if nothing had been passed.
+        mixes: Node -> its mix of kinds of incidents.
+        coverage: Hardware class -> what its benchmarks expose.
+        left: Node -> what its last verdict leaves of its risk.
+    """
+
+    outlook: Outlook
+    mixes: Mapping[str, Mix]
+    coverage: Mapping[str, ClassCoverage]
+    left: Mapping[str, float]
+
+
+def add_fleet(parser: argparse.ArgumentParser, *, folders: bool) -> None:
+    """Declare where a fleet is read from, and which of its nodes.
+
+    Args:
+        parser: The command's.
+        folders: Folders of collected journals can be named.
+    """
+    if folders:
+        parser.add_argument(
+            "folders",
+            nargs="*",
+            type=Path,
+            metavar="DIR",
+            help="folders with collected journals (default: the history, PYTEST_ANUBIS_HISTORY or .anubis)",
+        )
+    add_sources(parser, with_metrics=False)
+    parser.add_argument(
+        "--nodes-file",
+        metavar="HOSTS",
+        help="nodes that the fleet has: a file with one name a line, a table with the column node "
+        "(FILE.csv), or names, n[1-3,7] too",
+    )
+
+
+def add_horizon(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--horizon``."""
+    parser.add_argument(
+        "--horizon",
+        type=histories.duration,
+        default=86400.0,
+        metavar="TIME",
+        help="how far ahead incidents count: the time to the next validation, e.g. 24h, 7d (default: 24h)",
+    )
+
+
+def read_fleet_now(options: argparse.Namespace, *, whole: bool) -> FleetRead:
+    """Read the fleet that was named.
+
+    Args:
+        options: Those of `add_fleet`.
+        whole: Incidents, defects and durations as well, which a risk takes.
+
+    Raises:
+        CommandError: It cannot be read, or no node of it is asked for.
+    """
+    wanted = wanted_of(options)
+    listed = tuple(name for name in _listed(options.nodes_file) if wanted.wants_node(name))
+    if getattr(options, "folders", None):
+        if options.history:
+            raise CommandError(
+                "--history takes the runs out of a history: name no folders beside it"
+            )
+        found = _of_folders(options.folders, wanted, listed)
+    else:
+        found = _of_history(options, wanted, listed, whole=whole)
+    if not found.nodes and not listed:
+        raise CommandError(
+            f"{found.place}: no node in it, or none that was asked for; run 'pytest --anubis suites/' on "
+            "them, register them with 'anubis history nodes import', or check --nodes, --exclude and --class"
+        )
+    return found
+
+
+def _of_folders(folders: list[Path], wanted: RunFilter, listed: tuple[str, ...]) -> FleetRead:
+    from pytest_anubis.store.collected_runs import RunsError, read_runs
+    from pytest_anubis.store.fleet.last_runs import last_of_runs
+
+    try:
+        runs = read_runs(folders, wanted=wanted)
+    except RunsError as error:
+        raise CommandError(str(error)) from error
+    refused = [f"{one.path}: {one.reason}" for one in runs.refused]
+    return FleetRead(
+        place=", ".join(map(str, folders)),
+        nodes=last_of_runs(runs.journals),
+        listed=listed,
+        notes=(*runs.warnings, *refused),
+    )
+
+
+def _of_history(
+    options: argparse.Namespace, wanted: RunFilter, listed: tuple[str, ...], *, whole: bool
+) -> FleetRead:
+    from pytest_anubis.store.fleet.last_runs import last_of_history
+    from pytest_anubis.store.history.bounded_use import use_history
+    from pytest_anubis.store.history.database import HISTORY_NAME, HistoryError
+    from pytest_anubis.store.history.fleet_history import of_class, read_fleet
+
+    named = options.history or os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis"
+    place: Path | str = named if "://" in named else Path(named)
+    if isinstance(place, Path) and not is_mistaken(named) and not (place / HISTORY_NAME).exists():
+        raise CommandError(
+            f"{shown_place(named)}: no history is there; name one by --history, or push runs into it "
+            "('anubis push')"
+        )
+
+    def read(history: History) -> FleetRead:
+        nodes = tuple(
+            one
+            for one in last_of_history(history, place, since=wanted.since)
+            if wanted.wants_node(one.node.name)
+            and wanted.hardware_class in ("", one.node.hardware_class)
+        )
+        fleet = read_fleet(history) if whole else None
+        keys = {one.node.hardware_class for one in nodes} if fleet is not None else set()
+        profile = getattr(options, "profile", "")
+        return FleetRead(
+            place=shown_place(named),
+            nodes=nodes,
+            listed=listed,
+            fleet=fleet,
+            classes={}
+            if fleet is None
+            else {key: of_class(history, fleet, key, profile=profile) for key in sorted(keys)},
+        )
+
+    try:
+        return use_history(place, read, limit=READING)
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
+
+
+def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) -> FleetRisk | None:
+    """Return the risks of a fleet; None where no incident was ever recorded.
+
+    Raises:
+        CommandError: The history makes no sense, or the model cannot be read.
+    """
+    from pytest_anubis.selector.planning.fleet_coverage import (
+        Passed,
+        class_coverage,
+        mixes_of,
+        residual_risks,
+    )
+    from pytest_anubis.selector.risk.forecast import NoRiskError, fit_risk, look_ahead
+
+    if found.fleet is None:
+        return None
+    try:
+        risk = (
+            fit_risk(found.fleet, now=now, horizon=horizon, quick=True)
+            if model is None
+            else histories.load_risk_model(model)
+        )
+        outlook = look_ahead(found.fleet, risk, now=now, horizon=horizon)
+    except NoRiskError:
+        return None
+    except SelectorError as error:
+        raise CommandError(f"{found.place}: {error}") from error
+    risks = {one.node: one.probability for one in outlook.risks}
+    mixes = mixes_of(kind_mixes(found.fleet.incidents), list(risks))
+    left: dict[str, float] = {}
+    coverage = {}
+    for key, fleet in found.classes.items():
+        own = [one for one in found.nodes if one.node.hardware_class == key]
+        own_risks = {one.node.name: risks[one.node.name] for one in own if one.node.name in risks}
+        coverage[key] = class_coverage(fleet, [mixes[name] for name in own_risks])
+        passed = {
+            one.node.name: Passed(age=now - one.last.at, benchmarks=one.last.passed)
+            for one in own
+            if one.last is not None
+        }
+        left |= residual_risks(own_risks, mixes, coverage[key], passed, horizon)
+    return FleetRisk(outlook=outlook, mixes=mixes, coverage=coverage, left=left)
+
+
+def kept_model(options: argparse.Namespace) -> Path | None:
+    """Return the risk model that the history's folder keeps; None where there is none."""
+    path = histories.model_path(
+        options.history or os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis"
+    )
+    return path if path is not None and path.exists() else None
+
+
+def present() -> float:
+    """Return the present, seconds since 1970."""
+    return time.time()
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    if text.lower().endswith(".csv"):
+        from pytest_anubis.store.history.csv_rows import read_rows
+        from pytest_anubis.store.history.database import HistoryError
+
+        try:
+            rows = read_rows(Path(text), ("node",), (), others=True)
+            return tuple(
+                dict.fromkeys(row["node"].strip() for _, row in rows if row["node"].strip())
+            )
+        except HistoryError as error:
+            raise CommandError(f"--nodes-file {error}") from error
+    try:
+        return tuple(host.name for host in read_hosts(text))
+    except HostListError as error:
+        raise CommandError(f"--nodes-file: {error}") from error

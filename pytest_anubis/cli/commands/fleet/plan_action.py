@@ -1,0 +1,438 @@
+"""``anubis fleet plan``: what the next window should validate, as one choice over all nodes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.cli.commands.fleet.fleet_reading import (
+    FleetRead,
+    FleetRisk,
+    add_fleet,
+    add_horizon,
+    kept_model,
+    present,
+    read_fleet_now,
+    risk_of,
+)
+from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.arguments import add_action
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say, terminal_width, write_file, write_json
+from pytest_anubis.report.text.numbers import count_text, duration_text, percent
+from pytest_anubis.report.text.text_table import table
+from pytest_anubis.selector.selector_error import SelectorError
+from pytest_anubis.solver_output import suppress_solver_output
+
+if TYPE_CHECKING:
+    from pytest_anubis.fleet.operations.node_places import NodePlace
+    from pytest_anubis.selector.planning.window_plan import PlannedNode, WindowPlan
+    from pytest_anubis.selector.planning.window_problem import NodeCase, Window
+
+SHOWN = 40
+"""Nodes on the terminal without ``--all``."""
+RISKY = 5
+"""Nodes left out that are named on the terminal: the riskiest."""
+PARTNER = "partner"
+"""The pool of nodes that are set aside as partners."""
+HOUR = 3600.0
+
+
+def add_plan(actions: Any) -> None:
+    """Declare ``plan``."""
+    parser = add_action(
+        actions, "plan", _plan,
+        "plan a window of some hours: which nodes run which benchmarks when, so that most cost of "
+        "incidents is "
+        "spared; nothing is started",
+        "Exit codes: 0 planned; 2 wrong usage or input, or nothing can be planned for.",
+    )  # fmt: skip
+    add_fleet(parser, folders=False)
+    add_horizon(parser)
+    parser.add_argument(
+        "--hours", required=True, metavar="H", help="length of the window: 8, or 90m, 8h"
+    )
+    parser.add_argument(
+        "--at-once",
+        type=_count,
+        metavar="K",
+        help="how many nodes may be out of service at a time, partners included (default: all)",
+    )
+    parser.add_argument(
+        "--pool",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="something scarce and how many there are of it, e.g. rig=4; can be given again",
+    )
+    parser.add_argument(
+        "--partners",
+        type=_count,
+        metavar="N",
+        help="set N accepted nodes of the least risk aside as partners: the pool 'partner'",
+    )
+    parser.add_argument(
+        "--needs",
+        action="append",
+        default=[],
+        metavar="PATTERN=POOL[:N]",
+        help="benchmarks whose runs take N (1) of a pool, e.g. '*test_pairs*=partner'; can be given again",
+    )
+    parser.add_argument(
+        "--pin",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="benchmarks that run on every node whatever they spare; those that exposed an open "
+        "defect of a node "
+        "run on it anyway; can be given again",
+    )
+    parser.add_argument(
+        "--incident-cost",
+        type=histories.duration,
+        default=86400.0,
+        metavar="TIME",
+        help="node time that one incident costs (default: 24h)",
+    )
+    parser.add_argument(
+        "--time-worth",
+        type=_share,
+        default=1.0,
+        metavar="SHARE",
+        help="what an hour of a node in the window is worth beside one that an incident costs; 0: "
+        "the window is "
+        "there anyway (default: 1)",
+    )
+    parser.add_argument("--profile", default="", help="durations of this profile (default: all)")
+    parser.add_argument("--all", action="store_true", help="show every node")
+    parser.add_argument(
+        "--hosts",
+        type=Path,
+        metavar="FILE",
+        help="write the nodes in their order, for 'anubis fleet run'",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "lines", "json"),
+        default="text",
+        help="what is printed: text; lines, one for each node: its start in seconds, its name, its "
+        "benchmarks; "
+        "or json (default: text)",
+    )
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from pytest_anubis.fleet.operations.node_places import places_of
+    from pytest_anubis.selector.planning.window_plan import plan_window
+
+    seconds = _hours(options.hours)
+    pools = _pools(options)
+    now = present()
+    found = read_fleet_now(options, whole=True)
+    risk = risk_of(found, options.horizon, kept_model(options), now)
+    if risk is None:
+        raise CommandError(
+            f"{found.place}: no incident is known, so nobody can say what a validation spares; "
+            f"enter them with "
+            "'anubis history incident import', or validate everything"
+        )
+    places = places_of(found.nodes, now=now, risks=risk.left, accepted_risk=0.0, listed=())
+    partners = _partners(options, places, risk)
+    cases = _cases(options, found, risk, places, set(partners), now)
+    if not cases:
+        raise CommandError(f"{found.place}: no node is in service that could be validated")
+    window = _window(options, seconds, pools, len(partners), risk)
+    try:
+        with suppress_solver_output():
+            plan = plan_window(cases, risk.coverage, window)
+    except SelectorError as error:
+        raise CommandError(str(error)) from error
+    if options.hosts is not None:
+        names = [one.node for one in plan.nodes if one.runs]
+        write_file(options.hosts, "".join(f"{name}\n" for name in names))
+    if options.format == "json":
+        write_json("-", _document(options, plan, window, partners, now))
+    elif options.format == "lines":
+        say(*(_line(one) for one in plan.nodes if one.runs))
+    else:
+        _show(options, plan, window, partners, risk)
+    return 0
+
+
+def _window(
+    options: argparse.Namespace,
+    seconds: float,
+    pools: Mapping[str, int],
+    partners: int,
+    risk: FleetRisk,
+) -> Window:
+    from pytest_anubis.selector.planning.window_problem import Window
+
+    known = sorted({name for one in risk.coverage.values() for name in one.benchmarks})
+    at_once = options.at_once
+    if at_once is not None and at_once <= partners:
+        raise CommandError(
+            f"--at-once {at_once}: the {partners} partners leave no place for others"
+        )
+    return Window(
+        seconds=seconds,
+        at_once=None if at_once is None else at_once - partners,
+        pools=pools,
+        needs=_needs(options.needs, known, pools),
+        incident_seconds=options.incident_cost,
+        worth=options.time_worth,
+    )
+
+
+def _cases(
+    options: argparse.Namespace,
+    found: FleetRead,
+    risk: FleetRisk,
+    places: Sequence[NodePlace],
+    aside: set[str],
+    now: float,
+) -> list[NodeCase]:
+    """Return the nodes that could be validated: in service, not quarantined, and no partners."""
+    from pytest_anubis.fleet.operations.node_places import Place
+    from pytest_anubis.selector.choice.choice_inputs import exposing_open
+    from pytest_anubis.selector.planning.fleet_coverage import Passed, credit
+    from pytest_anubis.selector.planning.window_problem import NodeCase
+
+    free = {one.node for one in places if one.place is not Place.QUARANTINED} - aside
+    risks = {one.node: one.probability for one in risk.outlook.risks}
+    defects: dict[str, list[Any]] = {}
+    for defect in found.fleet.defects if found.fleet is not None else ():
+        if defect.state == "open":
+            defects.setdefault(defect.node, []).append(defect)
+    cases = []
+    for one in found.nodes:
+        name, key = one.node.name, one.node.hardware_class
+        if name not in free or name not in risks:
+            continue
+        last = one.last
+        passed = None if last is None else Passed(age=now - last.at, benchmarks=last.passed)
+        known = risk.coverage[key].benchmarks
+        pins = {name_ for name_ in known if any(fnmatchcase(name_, p) for p in options.pin)}
+        pins |= exposing_open(defects.get(name, ()), [name]) & set(known)
+        cases.append(
+            NodeCase(
+                node=name,
+                hardware_class=key,
+                risk=risks[name],
+                mix=risk.mixes[name],
+                credit=credit(passed, options.horizon),
+                passed=frozenset() if passed is None else passed.benchmarks,
+                pins=frozenset(pins),
+            )
+        )
+    return cases
+
+
+def _partners(
+    options: argparse.Namespace, places: Sequence[NodePlace], risk: FleetRisk
+) -> tuple[str, ...]:
+    """Return the accepted nodes of the least risk that are set aside."""
+    count = options.partners or 0
+    good = sorted(
+        (one for one in places if one.decision == "ACCEPTED" and one.place.value in ("due", "fit")),
+        key=lambda one: (risk.left.get(one.node, 1.0), one.node),
+    )
+    if len(good) < count:
+        raise CommandError(
+            f"--partners {count}: only {count_text(len(good), 'node')} accepted in service"
+        )
+    return tuple(sorted(one.node for one in good[:count]))
+
+
+def _pools(options: argparse.Namespace) -> dict[str, int]:
+    pools: dict[str, int] = {}
+    for text in options.pool:
+        name, sign, count = text.partition("=")
+        if not name or not sign or not count.isdecimal() or len(count) > 9:
+            raise CommandError(f"--pool {text[:40]!r}: write NAME=N, e.g. rig=4")
+        if name in pools or (name == PARTNER and options.partners is not None):
+            raise CommandError(f"--pool {name[:40]}: is given twice")
+        pools[name] = int(count)
+    if options.partners is not None:
+        pools[PARTNER] = options.partners
+    return pools
+
+
+def _needs(
+    given: Sequence[str], known: Sequence[str], pools: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """Read what benchmarks need; a pattern that no benchmark matches is a slip."""
+    needs: dict[str, dict[str, int]] = {}
+    for text in given:
+        pattern, _, what = text.rpartition("=")
+        pool, _, count = what.partition(":")
+        if not pattern or not pool or not (count or "1").isdecimal() or int(count or 1) < 1:
+            raise CommandError(f"--needs {text[:60]!r}: write PATTERN=POOL or PATTERN=POOL:N")
+        if pool not in pools:
+            there = ", ".join(sorted(pools)) or "none"
+            raise CommandError(
+                f"--needs {text[:60]!r}: there is no pool {pool[:40]!r} (there is: {there}); "
+                "--pool NAME=N declares one, --partners N the partners"
+            )
+        matching = [name for name in known if fnmatchcase(name, pattern)]
+        if not matching:
+            raise CommandError(
+                f"--needs {text[:60]!r}: no benchmark of the history matches; 'anubis goals' lists them"
+            )
+        for name in matching:
+            needs.setdefault(name, {})[pool] = int(count or 1)
+    return needs
+
+
+def _show(
+    options: argparse.Namespace,
+    plan: WindowPlan,
+    window: Window,
+    partners: Sequence[str],
+    risk: FleetRisk,
+) -> None:
+    chosen = [one for one in plan.nodes if one.runs]
+    rest = [one for one in plan.nodes if not one.runs]
+    say(
+        f"{len(chosen)} of {count_text(len(plan.nodes), 'node')} run something within "
+        f"{duration_text(window.seconds)}: {duration_text(plan.spent)} of nodes spare "
+        f"{duration_text(plan.spared)} of incidents to be expected within {duration_text(options.horizon)}",
+        f"net {duration_text(plan.value)}, and no plan can have more than "
+        f"{duration_text(plan.bound)}: it lacks "
+        f"at most {percent(plan.gap)}",
+        _more_words(plan),
+    )
+    rows = [["node", "from", "to", "risk", "then", "runs"]]
+    for one in chosen if options.all else chosen[:SHOWN]:
+        names = ", ".join(run.benchmark.rpartition("::")[2] for run in one.runs)
+        span = [_clock(one.start), _clock(one.end)]
+        rows.append([one.node, *span, percent(one.before), percent(one.after), names])
+    if chosen:
+        say(*table(rows, width=terminal_width(), shrink=5).splitlines())
+    if len(rows) <= len(chosen):
+        say(f"{len(chosen) - len(rows) + 1} more nodes (--all shows them)")
+    if partners:
+        say(f"set aside as partners: {', '.join(partners)}")
+    if rest:
+        worst = sorted(rest, key=lambda one: (-one.before, one.node))[:RISKY]
+        left = sum(one.before for one in rest)
+        named = ", ".join(f"{one.node} {percent(one.before)}" for one in worst)
+        say(
+            f"left out: {count_text(len(rest), 'node')} with {left:.3g} incidents to be expected; {named}"
+        )
+    say(*(f"left out: {name}: {why}" for name, why in plan.left_out.items()))
+    if plan.unpinned:
+        some = ", ".join(plan.unpinned[:RISKY])
+        say(
+            f"note: what is pinned found no room on {count_text(len(plan.unpinned), 'node')} ({some})"
+        )
+    say(*(f"note: {note}" for note in (f"risks: {risk.outlook.basis}", *risk.outlook.notes)))
+
+
+def _more_words(plan: WindowPlan) -> str:
+    words = [f"another hour would spare about {duration_text(plan.hour)} more"]
+    words += [
+        f"one more {'node at a time' if name.startswith('nodes') else name} {duration_text(worth)}"
+        for name, worth in plan.one_more.items()
+        if worth > 0
+    ]
+    taken = ", ".join(f"{name} {percent(share)}" for name, share in plan.used.items())
+    return "; ".join(words) + (f"; taken: {taken}" if taken else "")
+
+
+def _clock(seconds: float) -> str:
+    """Return seconds from the window's beginning as ``+1:05``."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"+{hours}:{minutes:02}"
+
+
+def _line(one: PlannedNode) -> str:
+    return " ".join([f"{one.start:.0f}", one.node, *(run.benchmark for run in one.runs)])
+
+
+def _document(
+    options: argparse.Namespace,
+    plan: WindowPlan,
+    window: Window,
+    partners: Sequence[str],
+    now: float,
+) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "at": now,
+        "horizon": options.horizon,
+        "window": window.seconds,
+        "at_once": options.at_once,
+        "pools": dict(window.pools),
+        "partners": list(partners),
+        "spared": plan.spared,
+        "spent": plan.spent,
+        "value": plan.value,
+        "bound": plan.bound,
+        "gap": plan.gap,
+        "another_hour": plan.hour,
+        "one_more": dict(plan.one_more),
+        "used": dict(plan.used),
+        "left_out": dict(plan.left_out),
+        "unpinned": list(plan.unpinned),
+        "nodes": [
+            {
+                "node": one.node,
+                "hardware_class": one.hardware_class,
+                "start": one.start if one.runs else None,
+                "end": one.end if one.runs else None,
+                "risk_before": one.before,
+                "risk_after": one.after,
+                "spared": one.spared,
+                "runs": [
+                    {
+                        "benchmark": run.benchmark,
+                        "start": run.start,
+                        "seconds": run.seconds,
+                        "lane": run.lane,
+                        "units": {
+                            pool: [partners[unit] for unit in units]
+                            if pool == PARTNER and partners
+                            else list(units)
+                            for pool, units in run.units.items()
+                        },
+                    }
+                    for run in one.runs
+                ],
+            }
+            for one in plan.nodes
+        ],
+    }
+
+
+def _hours(text: str) -> float:
+    """Read the length of the window; a bare number is hours."""
+    try:
+        found = float(text) * HOUR
+    except ValueError:
+        try:
+            return histories.duration(text)
+        except argparse.ArgumentTypeError as error:
+            raise CommandError(f"--hours: {error}") from error
+    if not 0 < found <= 1000 * HOUR:  # six weeks: no window of maintenance
+        raise CommandError(f"--hours {text[:20]}: give more than 0 and at most 1000")
+    return found
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no whole number of 1 or more")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1000:  # beyond, nothing would ever pay
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no share of 0 or more")
+    return found

@@ -1,0 +1,220 @@
+"""``anubis fleet status`` and ``drain-list``: where the nodes of a fleet stand, and which to drain."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.cli.commands.fleet.fleet_reading import (
+    FleetRead,
+    FleetRisk,
+    add_fleet,
+    add_horizon,
+    kept_model,
+    present,
+    read_fleet_now,
+    risk_of,
+)
+from pytest_anubis.cli.shared import history_access as histories
+from pytest_anubis.cli.shared.arguments import add_action
+from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_json
+from pytest_anubis.report.text.numbers import count_text, duration_text, percent
+from pytest_anubis.report.text.text_table import folded, table
+
+if TYPE_CHECKING:
+    from pytest_anubis.fleet.operations.node_places import NodePlace
+
+SHOWN = 40
+"""Lines on the terminal without ``--all``."""
+
+TOLD = 5
+"""Notes about single files on the terminal; JSON has all of them."""
+
+STATUS_CODES = (
+    "Exit codes: 0 every node is fit; 1 a node is quarantined; 20 none is, but one was cut short, never "
+    "measured, is undecided or due; 2 wrong usage or input."
+)
+DRAIN_CODES = (
+    "Exit codes: 0 no node is to be drained; 1 those that are printed; 2 wrong usage or input."
+)
+
+
+def add_status(actions: Any) -> None:
+    """Declare ``status``."""
+    parser = add_action(
+        actions, "status", _status,
+        "say which nodes are quarantined and why, cut short, never measured, undecided or due, worst first",
+        STATUS_CODES,
+    )  # fmt: skip
+    add_fleet(parser, folders=True)
+    add_horizon(parser)
+    parser.add_argument(
+        "--risk",
+        type=histories.probability,
+        default=0.01,
+        metavar="P0",
+        help="an accepted node is due if its last verdict leaves more than this probability of an incident "
+        "within the horizon (default: 0.01)",
+    )
+    parser.add_argument(
+        "--max-age",
+        type=histories.duration,
+        metavar="TIME",
+        help="an accepted node is due after this time whatever its risk, e.g. 30d (default: never)",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="every node on a line of its own, all of them"
+    )
+    _add_format(parser, ("text", "json"))
+
+
+def add_drain_list(actions: Any) -> None:
+    """Declare ``drain-list``."""
+    parser = add_action(
+        actions, "drain-list", _drain_list,
+        "print the nodes that are rejected and still in service, with drain reasons; nothing is drained",
+        DRAIN_CODES,
+    )  # fmt: skip
+    add_fleet(parser, folders=True)
+    _add_format(parser, ("text", "scontrol", "json"))
+
+
+def _add_format(parser: argparse.ArgumentParser, known: Sequence[str]) -> None:
+    texts = {"scontrol": "scontrol prints the commands for a shell, "}
+    more = "".join(texts.get(one, "") for one in known)
+    parser.add_argument(
+        "--format",
+        choices=known,
+        default="text",
+        help=f"what is printed: text, one line a node, {more}or json (default: text)",
+    )
+
+
+def _status(options: argparse.Namespace) -> int:
+    from pytest_anubis.fleet.operations.node_places import exit_code, places_of
+
+    now = present()
+    found = read_fleet_now(options, whole=True)
+    risk = risk_of(found, options.horizon, kept_model(options), now)
+    places = places_of(
+        found.nodes,
+        now=now,
+        risks={} if risk is None else risk.left,
+        accepted_risk=options.risk,
+        max_age=options.max_age,
+        listed=found.listed,
+    )
+    if options.format == "json":
+        write_json("-", _document(options, found, places, risk, now))
+        return exit_code(places)
+    counts = Counter(one.place for one in places)
+    told = ", ".join(f"{counts[place]} {place.value}" for place in counts)
+    say(f"{count_text(len(places), 'node')}: {told}")
+    say(*_lines(places, now, whole=options.all))
+    say(*(f"note: {note}" for note in (*_some(found.notes), *_notes(options, risk))))
+    return exit_code(places)
+
+
+def _some(notes: Sequence[str]) -> list[str]:
+    """Return the first of many notes, and how many more there are."""
+    more = [f"{len(notes) - TOLD} more such notes"] if len(notes) > TOLD else []
+    return [*notes[:TOLD], *more]
+
+
+def _lines(places: Sequence[NodePlace], now: float, *, whole: bool) -> list[str]:
+    from pytest_anubis.fleet.operations.node_places import Place, span_text
+
+    rows = [["node", "is", "for", "why"]]
+    rows += [
+        [
+            one.node,
+            one.place.value,
+            "-" if one.since is None else span_text(now - one.since),
+            one.why + (f" ({one.device})" if "(" in one.device else ""),
+        ]
+        for one in places
+        if whole or one.place is not Place.FIT
+    ]
+    shown, stands_for = (rows, [0] + [1] * (len(rows) - 1)) if whole else folded(rows)
+    if not whole and len(shown) > SHOWN + 1:
+        left = sum(stands_for[SHOWN + 1 :])
+        shown = shown[: SHOWN + 1]
+        more = [f"{count_text(left, 'more node')} that are not fit (--all shows them)"]
+    else:
+        more = []
+    if len(shown) == 1:
+        return more
+    return [*table(shown, width=terminal_width(), shrink=3).splitlines(), *more]
+
+
+def _notes(options: argparse.Namespace, risk: FleetRisk | None) -> list[str]:
+    if risk is not None:
+        return [
+            f"due: a risk of more than {percent(options.risk)} within {duration_text(options.horizon)}, by "
+            f"the {risk.outlook.basis}, less what the last verdict ruled out",
+            *risk.outlook.notes,
+        ]
+    why = "no incident is known, so no risk ('anubis history incident import' enters them)"
+    return [why if options.max_age is not None else f"{why}: nothing is due without --max-age"]
+
+
+def _document(
+    options: argparse.Namespace,
+    found: FleetRead,
+    places: Sequence[NodePlace],
+    risk: FleetRisk | None,
+    now: float,
+) -> dict[str, Any]:
+    from pytest_anubis.fleet.operations.node_places import Place, exit_code
+
+    counts = Counter(one.place for one in places)
+    return {
+        "schema": 1,
+        "at": now,
+        "horizon": options.horizon,
+        "accepted_risk": options.risk,
+        "basis": None if risk is None else risk.outlook.basis,
+        "counts": {place.value: counts[place] for place in Place},
+        "nodes": [
+            {
+                "node": one.node,
+                "is": one.place.value,
+                "why": one.why,
+                "since": one.since,
+                "hardware_class": one.hardware_class,
+                "state": one.state,
+                "decision": one.decision,
+                "run": one.run,
+                "reason": one.reason,
+                "component": one.component,
+                "device": one.device,
+                "residual_risk": one.risk,
+            }
+            for one in places
+        ],
+        "notes": [*found.notes, *_notes(options, risk)],
+        "exit_code": exit_code(places),
+    }
+
+
+def _drain_list(options: argparse.Namespace) -> int:
+    from pytest_anubis.fleet.operations.drain_list import drain_lines
+    from pytest_anubis.fleet.operations.node_places import places_of
+
+    found = read_fleet_now(options, whole=False)
+    places = places_of(found.nodes, now=present(), risks={}, accepted_risk=1.0, listed=found.listed)
+    due = [one for one in places if one.to_drain]
+    lines, refused = drain_lines(due, scontrol=options.format == "scontrol")
+    for note in (*_some(found.notes), *refused):
+        say(f"note: {note}", file=sys.stderr)
+    if options.format == "json":
+        plain = [{"node": one.node, "reason": one.reason, "since": one.since} for one in due]
+        write_json("-", {"schema": 1, "nodes": plain})
+    elif options.format == "scontrol":
+        show("".join(f"{line}\n" for line in lines))
+    else:
+        say(*lines)
+    return 1 if due else 0

@@ -1,0 +1,32 @@
+"""The nodes to be drained, as lines that a scheduler takes; they are printed, and nothing is done."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+from pytest_anubis.fleet.launching.host_list import is_host
+from pytest_anubis.fleet.operations.node_places import NodePlace
+
+
+def drain_lines(places: Iterable[NodePlace], *, scontrol: bool) -> tuple[list[str], list[str]]:
+    """Return a line for each node that is rejected and still in service, and what was left out.
+
+    Args:
+        places: The nodes.
+        scontrol: Commands for a shell, instead of the name and the reason.
+
+    Returns:
+        The lines, and one line for each node whose name no scheduler takes: ``n[1-9]`` would be nine others.
+    """
+    lines, refused = [], []
+    for one in places:
+        if not one.to_drain:
+            continue
+        if not is_host(one.node):
+            refused.append(f"{one.node[:40]!r} is no name of a host: it is left out")
+            continue
+        words = [f"NodeName={one.node}", "State=DRAIN", f"Reason={one.reason}"]
+        command = shlex.join(["scontrol", "update", *words])
+        lines.append(command if scontrol else f"{one.node} {one.reason}")
+    return lines, refused

@@ -1,0 +1,199 @@
+"""Where each node of a fleet stands today: quarantined, cut short, never measured, undecided, due, or fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pytest_anubis.core.history import NodeRecord
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
+from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line
+from pytest_anubis.report.text.failure_text import place_text
+from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
+
+_IN_SERVICE = "in service"
+_OUT = ("drained", "repair")
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+
+
+class Place(StrEnum):
+    """Where a node stands, the worst first."""
+
+    QUARANTINED = "quarantined"  # rejected and not put into service since, drained, or in repair
+    CUT_SHORT = "cut short"  # a run began after its last verdict and never ended
+    NEVER = "never measured"  # no run of it came to a verdict
+    UNDECIDED = "undecided"  # its last run could not say
+    DUE = "due"  # accepted, but too long ago, or too likely to have an incident
+    FIT = "fit"  # accepted, and not due
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlace:
+    """Where one node stands, and why.
+
+    Attributes:
+        node: Its name.
+        place: Where it stands.
+        why: In one line for people, without its age.
+        since: Since when, seconds since 1970; None where nobody knows.
+        hardware_class: The node's class.
+        state: As the operator noted it: ``in service``, ``drained``, ``repair``.
+        decision: Of its last verdict; empty before the first.
+        run: The run that the line is about; empty if there is none.
+        reason: As a scheduler has it, at most 128 characters; empty where the node is not rejected.
+        component: The part that is blamed; empty if none is.
+        device: The device that the worst finding is about, with its slot where a journal tells it.
+        risk: Probability of an incident within the horizon that its last verdict leaves; None: unknown.
+    """
+
+    node: str
+    place: Place
+    why: str
+    since: float | None
+    hardware_class: str = ""
+    state: str = _IN_SERVICE
+    decision: str = ""
+    run: str = ""
+    reason: str = ""
+    component: str = ""
+    device: str = ""
+    risk: float | None = None
+
+    @property
+    def to_drain(self) -> bool:
+        """Whether it is rejected and still in service."""
+        return bool(self.reason) and self.place is Place.QUARANTINED and self.state == _IN_SERVICE
+
+
+def places_of(
+    nodes: Iterable[NodeLast],
+    *,
+    now: float,
+    risks: Mapping[str, float],
+    accepted_risk: float,
+    max_age: float | None = None,
+    listed: Sequence[str] = (),
+) -> tuple[NodePlace, ...]:
+    """Return where nodes stand, the worst first; those that were removed are left out.
+
+    Args:
+        nodes: What is known last of each.
+        now: Seconds since 1970.
+        risks: Node -> probability of an incident that its last verdict leaves; empty where no risk is known.
+        accepted_risk: An accepted node with more than it is due.
+        max_age: Seconds after which an accepted node is due whatever its risk; None: never.
+        listed: Nodes that the fleet has, measured or not.
+    """
+    known = {one.node.name: one for one in nodes}
+    for name in listed:
+        known.setdefault(name, NodeLast(node=NodeRecord(name=name)))
+    found = [
+        _place(one, now, risks.get(name), accepted_risk, max_age)
+        for name, one in known.items()
+        if one.node.state != "removed"
+    ]
+    order = tuple(Place)
+    return tuple(
+        sorted(
+            found,
+            key=lambda one: (
+                order.index(one.place),
+                not one.to_drain,  # nobody has done anything about these yet
+                -(one.risk or 0.0) * (one.place is Place.DUE),
+                one.since or 0.0,
+                one.node,
+            ),
+        )
+    )
+
+
+def _place(
+    one: NodeLast, now: float, risk: float | None, accepted_risk: float, max_age: float | None
+) -> NodePlace:
+    last, node = one.last, one.node
+    place, why, since = _standing(one, now, risk, accepted_risk, max_age)
+    rejected = last is not None and last.verdict.decision is Decision.REJECTED
+    worst = _worst(last) if last is not None and place is not Place.DUE else None
+    return NodePlace(
+        node=node.name,
+        place=place,
+        why=why,
+        since=since,
+        hardware_class=node.hardware_class,
+        state=node.state,
+        decision=last.verdict.decision.value if last else "",
+        run=one.open if place is Place.CUT_SHORT else last.run if last else "",
+        reason=reason_of(last) if last is not None and rejected else "",
+        component=worst.component if worst else "",
+        device=place_text(worst.device, last.cards) if worst and last and worst.device else "",
+        risk=risk,
+    )
+
+
+def _standing(
+    one: NodeLast, now: float, risk: float | None, accepted_risk: float, max_age: float | None
+) -> tuple[Place, str, float | None]:
+    last, node = one.last, one.node
+    rejected = last is not None and last.verdict.decision is Decision.REJECTED
+    if node.state in _OUT:
+        why = reason_of(last) if last is not None and rejected else "by its operator"
+        return Place.QUARANTINED, f"{node.state}: {why}", node.changed
+    # Whoever puts a node into service after it was rejected has done something about it.
+    mended = last is not None and node.changed is not None and node.changed > last.at
+    if last is not None and rejected and not mended:
+        return Place.QUARANTINED, f"rejected: {reason_of(last)}", last.at
+    if one.open:
+        before = f"; before that {last.verdict.decision.value.lower()}" if last else ""
+        return Place.CUT_SHORT, f"run {one.open} has not ended{before}", one.open_since
+    if last is None:
+        return Place.NEVER, "no run of it came to a verdict", node.since or None
+    if rejected:
+        return Place.DUE, "rejected, and put into service since: to be measured again", node.changed
+    if last.verdict.decision is Decision.UNDECIDED:
+        return Place.UNDECIDED, _short(last.verdict.headline, node.name), last.at
+    if max_age is not None and now - last.at > max_age:
+        return Place.DUE, f"accepted longer than {span_text(max_age)} ago{_of_risk(risk)}", last.at
+    if risk is not None and risk > accepted_risk:
+        return Place.DUE, f"risk {percent(risk)}", last.at
+    return Place.FIT, "accepted", last.at
+
+
+def reason_of(last: LastRun) -> str:
+    """Return why a node is not accepted, in the words of ``anubis health``: at most 128 characters."""
+    if last.told or last.verdict.hindrances:
+        return drain_reason(last.verdict, last.told, last.run)
+    return line(f"{LEADER}{last.verdict.decision.value}", last.verdict.headline, run=last.run)
+
+
+def span_text(seconds: float) -> str:
+    """Return how long something is ago, coarsely: ``3 d``."""
+    for length, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def exit_code(places: Sequence[NodePlace]) -> int:
+    """Return 1 if a node is quarantined, 20 if none is but one is not fit or there is none, else 0."""
+    found = {one.place for one in places}
+    if Place.QUARANTINED in found:
+        return Decision.REJECTED.exit_code
+    return (Decision.ACCEPTED if found == {Place.FIT} else Decision.UNDECIDED).exit_code
+
+
+def _worst(last: LastRun) -> MetricVerdict | None:
+    bad = [one for one in last.told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+    if last.verdict.decision is Decision.ACCEPTED:
+        return None
+    return min(bad, key=lambda one: one.severity, default=None)
+
+
+def _of_risk(risk: float | None) -> str:
+    return "" if risk is None else f", risk {percent(risk)}"
+
+
+def _short(headline: str, node: str) -> str:
+    """Return a headline without the name, which stands beside it: equal nodes become one line."""
+    return headline.removeprefix(f"node {node} ").removeprefix("undecided: ") or "undecided"

@@ -1,0 +1,152 @@
+"""What the benchmarks of one hardware class expose, for many nodes, and the risk that passing leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.history import FleetHistory
+from pytest_anubis.selector.choice.candidates import Candidate
+from pytest_anubis.selector.choice.choice_inputs import UNKNOWN_COST
+from pytest_anubis.selector.choice.coverage import learn_coverage
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+Mix = tuple[tuple[str, float], ...]
+"""Kind of incident and its probability, sorted by kind; empty for a node without any incident."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassCoverage:
+    """Coverage of the benchmarks of one class; a pattern is a set of them that exposes the same defects.
+
+    Attributes:
+        benchmarks: The b benchmark ids, sorted.
+        seconds: Shape (b,): what each takes on the class.
+        hits: Shape (patterns, b): which benchmarks expose which pattern.
+        shares: Mix of kinds -> shape (patterns,): share of the next defects that each pattern is; what no
+            benchmark exposes is missing in the sum.
+        unpriced: Benchmarks whose time nobody has measured.
+    """
+
+    benchmarks: tuple[str, ...]
+    seconds: Floats
+    hits: Bools
+    shares: Mapping[Mix, Floats]
+    unpriced: tuple[str, ...] = ()
+
+    def exposed(self, names: Collection[str]) -> Bools:
+        """Return, shape (patterns,), what benchmarks expose; those that are not known expose nothing."""
+        return self.hits[:, [name in names for name in self.benchmarks]].any(axis=1)
+
+
+def class_coverage(fleet: FleetHistory, mixes: Iterable[Mix]) -> ClassCoverage:
+    """Learn what the benchmarks of a class expose.
+
+    Args:
+        fleet: The history, with durations, experience and defects of the class.
+        mixes: The nodes' mixes of kinds.
+    """
+    defects = [one for one in fleet.defects if one.state != "false alarm" and one.benchmarks]
+    exposing = {name for one in defects for name in one.benchmarks}
+    names = sorted({*fleet.durations, *fleet.experience, *exposing})
+    known = [fleet.durations[name] for name in names if name in fleet.durations]
+    usual = float(np.median(known)) if known else UNKNOWN_COST
+    of_one = {one.benchmarks[0]: one.component for one in defects if len(one.benchmarks) == 1}
+    components = of_one | dict(fleet.components)
+    candidates = [
+        Candidate(
+            benchmark=name,
+            cost_seconds=fleet.durations.get(name, usual),
+            component=components.get(name, ""),
+        )
+        for name in names
+    ]
+    found: dict[Mix, dict[tuple[int, ...], float]] = {}
+    for mix in set(mixes):
+        coverage = learn_coverage(
+            defects, candidates, kinds=dict(mix) or None, experience=fleet.experience
+        )
+        ends = np.searchsorted(coverage.rows, np.arange(len(coverage.weights) + 1)).tolist()
+        keys = [tuple(coverage.columns[a:b].tolist()) for a, b in pairwise(ends)]
+        # Total is 0 only without candidates, and then there is no pattern.
+        found[mix] = dict(
+            zip(keys, (coverage.weights / (coverage.total or 1.0)).tolist(), strict=True)
+        )
+    patterns = sorted({key for weights in found.values() for key in weights})
+    hits = np.zeros((len(patterns), len(names)), dtype=np.bool_)
+    for row, key in enumerate(patterns):
+        hits[row, list(key)] = True
+    return ClassCoverage(
+        benchmarks=tuple(names),
+        seconds=np.array([one.cost_seconds for one in candidates], dtype=np.float64),
+        hits=hits,
+        shares={
+            mix: np.array([weights.get(key, 0.0) for key in patterns], dtype=np.float64)
+            for mix, weights in found.items()
+        },
+        unpriced=tuple(name for name in names if name not in fleet.durations),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What a node passed last.
+
+    Attributes:
+        age: Seconds since.
+        benchmarks: What it passed.
+    """
+
+    age: float
+    benchmarks: frozenset[str]
+
+
+def credit(passed: Passed | None, horizon: float) -> float:
+    """Return the share of the horizon for which passing speaks: 1 at once, 0 a horizon later.
+
+    A choice reckons the risk of the horizon that follows a run. Of the same time ahead, seen later, only
+    what is left of that horizon was reckoned; what came up since was looked for by nobody.
+    """
+    return 0.0 if passed is None else min(1.0, max(0.0, 1 - passed.age / horizon))
+
+
+def residual_risks(
+    risks: Mapping[str, float],
+    mixes: Mapping[str, Mix],
+    coverage: ClassCoverage,
+    passed: Mapping[str, Passed],
+    horizon: float,
+) -> dict[str, float]:
+    """Return what the last verdict leaves of the risks of nodes of one class.
+
+    Args:
+        risks: Node -> probability of an incident within the horizon, as if nothing had been passed.
+        mixes: Node -> its mix of kinds; those that are missing have none.
+        coverage: Of the class, with all of these mixes.
+        passed: Node -> what it passed last.
+        horizon: Seconds ahead.
+    """
+    covered: dict[tuple[Mix, frozenset[str]], float] = {}
+    left = {}
+    for node, risk in risks.items():
+        own = passed.get(node)
+        share = credit(own, horizon)
+        if own is None or share == 0:
+            left[node] = risk
+            continue
+        key = (mixes.get(node, ()), own.benchmarks)
+        if key not in covered:
+            covered[key] = float(coverage.shares[key[0]][coverage.exposed(own.benchmarks)].sum())
+        left[node] = risk * (1 - share * covered[key])
+    return left
+
+
+def mixes_of(known: Mapping[str, Mapping[str, float]], nodes: Sequence[str]) -> dict[str, Mix]:
+    """Return the mixes of nodes as values that can be compared; nodes without incidents have an empty one."""
+    return {node: tuple(known.get(node, {}).items()) for node in nodes}

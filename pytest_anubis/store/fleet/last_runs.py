@@ -1,0 +1,274 @@
+"""What is known last of every node: its last verdict with the worst finding, and a run that never ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from pytest_anubis.core.history import NodeRecord
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.store.fleet.stored_runs import StoredRun, record_of
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History, HistoryError, moment_of
+from pytest_anubis.store.journal.journal_events import JournalError
+
+MOST_JOURNALS = 200
+"""Rejected nodes whose journals are read for the very words of their run: some ten milliseconds each. Beyond,
+the history's rows say the same without the limit."""
+
+_BAD = (Outcome.FAIL.value, Outcome.MARGINAL.value, Outcome.INCONCLUSIVE.value)
+_SOUND = frozenset({Outcome.PASS, Outcome.MARGINAL})
+_Row = Any
+_Rows = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """A node's last run that came to a verdict.
+
+    Attributes:
+        run: Its id.
+        started: When it began, seconds since 1970.
+        ended: When it ended; None when nobody knows.
+        verdict: What was decided; of a history only decision and headline.
+        told: The verdicts that stand in the way, with device and values; all of them if it is a journal.
+        passed: Benchmarks of which nothing failed or was unclear.
+        cards: Device -> slot and serial number of its card, as far as a journal tells them.
+    """
+
+    run: str
+    started: float
+    ended: float | None
+    verdict: NodeVerdict
+    told: tuple[MetricVerdict, ...] = ()
+    passed: frozenset[str] = frozenset()
+    cards: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def at(self) -> float:
+        """When the verdict was reached, as far as it is known."""
+        return self.started if self.ended is None else self.ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLast:
+    """A node, and what is known last of it.
+
+    Attributes:
+        node: The node; its state is that of the history, ``in service`` where nobody told of any.
+        last: Its last run with a verdict; None before the first.
+        open: Id of a later run that has not ended; empty if there is none.
+        open_since: When that one began, seconds since 1970.
+    """
+
+    node: NodeRecord
+    last: LastRun | None = None
+    open: str = ""
+    open_since: float = 0.0
+
+
+@dataclass(slots=True)
+class _Known:
+    record: NodeRecord
+    last: LastRun | None = None
+    number: int = 0
+    open: str = ""
+    open_since: float = 0.0
+    told: list[MetricVerdict] = field(default_factory=list)
+    passed: set[str] = field(default_factory=set)
+
+
+def last_of_history(
+    history: History, place: Path | str, *, since: float | None = None
+) -> tuple[NodeLast, ...]:
+    """Return what a history knows last of every node, sorted by name.
+
+    Args:
+        history: The history.
+        place: Its folder or URL; journals that lie in the folder are read there.
+        since: Only runs that began then or later count, seconds since 1970; None: all.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    known = {record.name: _Known(record) for record in history.nodes()}
+    by_run: dict[int, _Known] = {}
+    with history.reading() as connection:
+        for row in connection.execute(_latest(decided=True, since=since)):
+            one = known[row.name]
+            verdict = NodeVerdict(
+                node=row.name, decision=Decision(row.decision), headline=row.headline
+            )
+            one.last = LastRun(run=row.run, started=row.started, ended=row.ended, verdict=verdict)
+            by_run.pop(one.number, None)  # of two that began in one moment the one filed later
+            one.number = row.id
+            by_run[row.id] = one
+        for row in connection.execute(_latest(decided=False, since=since)):
+            one = known[row.name]
+            if row.ended is None and (one.last is None or row.started > one.last.started):
+                one.open, one.open_since = row.run, row.started
+        for row in connection.execute(_findings(since)):
+            if row.run_id in by_run:
+                by_run[row.run_id].told.append(_verdict(row))
+        for row in connection.execute(_passed(since)):
+            if row.run_id in by_run:
+                by_run[row.run_id].passed.add(row.benchmark)
+    found = tuple(
+        NodeLast(
+            node=one.record,
+            last=one.last and replace(one.last, told=tuple(one.told), passed=frozenset(one.passed)),
+            open=one.open,
+            open_since=one.open_since,
+        )
+        for one in known.values()
+    )
+    return tuple(_in_full(history, place, found, {one.record.name: one for one in known.values()}))
+
+
+def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:
+    """Return what journals that were collected say last of every node, sorted by name."""
+    by_node: dict[str, list[tuple[float, RunRecord]]] = {}
+    for run in runs:
+        by_node.setdefault(run.node, []).append((_moment(run.started) or 0.0, run))
+    return tuple(_of_node(node, by_node[node]) for node in sorted(by_node))
+
+
+def _of_node(name: str, runs: Sequence[tuple[float, RunRecord]]) -> NodeLast:
+    ordered = sorted(runs, key=lambda pair: (pair[0], pair[1].run))
+    judged = [pair for pair in ordered if pair[1].node_verdict is not None]
+    began, latest = ordered[-1]
+    record = NodeRecord(name=name, hardware_class=latest.hardware_class, since=ordered[0][0])
+    last = _last_run(*judged[-1]) if judged else None
+    unfinished = not latest.ended and latest.node_verdict is None
+    return NodeLast(
+        node=record,
+        last=last,
+        open=latest.run if unfinished else "",
+        open_since=began if unfinished else 0.0,
+    )
+
+
+def _last_run(began: float, run: RunRecord) -> LastRun | None:
+    if run.node_verdict is None:
+        return None
+    outcomes: dict[str, set[Outcome]] = {}
+    for one in run.told:
+        outcomes.setdefault(one.benchmark, set()).add(one.outcome)
+    return LastRun(
+        run=run.run,
+        started=began,
+        ended=_moment(run.ended),
+        verdict=run.node_verdict,
+        told=tuple(run.told),
+        passed=frozenset(name for name, found in outcomes.items() if found <= _SOUND),
+        cards=run.cards,
+    )
+
+
+def _in_full(
+    history: History, place: Path | str, found: Sequence[NodeLast], known: dict[str, _Known]
+) -> Iterator[NodeLast]:
+    """Give the nodes, the rejected ones with all that their journals say, as far as these can be read."""
+    room = MOST_JOURNALS
+    for one in found:
+        if one.last is None or one.last.verdict.decision is not Decision.REJECTED or not room:
+            yield one
+            continue
+        room -= 1
+        stored = StoredRun(
+            number=known[one.node.name].number,
+            run=one.last.run,
+            node=one.node.name,
+            started=one.last.started,
+        )
+        try:
+            record = record_of(history, place, stored)
+        except (HistoryError, JournalError):
+            record = None  # the rows have to do
+        if record is None or record.node_verdict is None:
+            yield one
+        else:
+            told, cards = tuple(record.told), record.cards
+            full = replace(one.last, verdict=record.node_verdict, told=told, cards=cards)
+            yield replace(one, last=full)
+
+
+def _latest(*, decided: bool, since: float | None) -> sa.Select[_Rows]:
+    """Ask for each node's latest run, or the latest that was decided."""
+    runs, nodes = schema.runs, schema.nodes
+    last = sa.select(runs.c.node_id, sa.func.max(runs.c.started).label("started"))
+    last = last.where(runs.c.decision != "") if decided else last
+    last = last if since is None else last.where(runs.c.started >= since)
+    of_node = last.group_by(runs.c.node_id).subquery()
+    query = (
+        sa.select(nodes.c.name, runs.c.id, runs.c.run, runs.c.started, runs.c.ended)
+        .add_columns(runs.c.decision, runs.c.headline)
+        .join(nodes, nodes.c.id == runs.c.node_id)
+        .join(
+            of_node,
+            (of_node.c.node_id == runs.c.node_id) & (of_node.c.started == runs.c.started),
+        )
+        .order_by(runs.c.id)
+    )
+    if not decided:
+        return query
+    return query.where(runs.c.decision.in_([one.value for one in Decision]))
+
+
+def _findings(since: float | None) -> sa.Select[_Rows]:
+    """Ask for the bad verdicts of the latest runs that were not accepted."""
+    verdicts, latest = schema.verdicts, _latest(decided=True, since=since).subquery()
+    return (
+        sa.select(verdicts)
+        .join(latest, latest.c.id == verdicts.c.run_id)
+        .where(latest.c.decision != Decision.ACCEPTED.value, verdicts.c.outcome.in_(_BAD))
+        .order_by(verdicts.c.id)
+    )
+
+
+def _passed(since: float | None) -> sa.Select[_Rows]:
+    """Ask for the benchmarks of the latest runs of which all was judged and nothing failed."""
+    verdicts, latest = schema.verdicts, _latest(decided=True, since=since).subquery()
+    bad = sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1)
+    return (
+        sa.select(verdicts.c.run_id, verdicts.c.benchmark)
+        .join(latest, latest.c.id == verdicts.c.run_id)
+        .group_by(verdicts.c.run_id, verdicts.c.benchmark)
+        .having(sa.func.max(bad) == 0)
+    )
+
+
+def _verdict(row: _Row) -> MetricVerdict:
+    try:
+        outcome, reason = Outcome(row.outcome), Reason(row.reason)
+    except ValueError:  # of a later version
+        outcome, reason = Outcome.INCONCLUSIVE, Reason.NOT_REPORTED
+    values = "" if row.value is None else f"{row.value:.4g}"
+    normal = "" if row.expected is None else f", normal {row.expected:.4g}"
+    return MetricVerdict(
+        outcome=outcome,
+        reason=reason,
+        text=f"{values}{row.unit}{normal}" if values else reason.value,
+        benchmark=row.benchmark,
+        metric=row.metric,
+        unit=row.unit,
+        component=row.component,
+        device=row.device,
+        scope=row.scope,
+        value=row.value,
+        expected=row.expected,
+        similarity=row.similarity,
+        threshold=row.threshold,
+    )
+
+
+def _moment(text: str) -> float | None:
+    try:
+        return moment_of(text) if text else None
+    except HistoryError:
+        return None

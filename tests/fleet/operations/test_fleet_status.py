@@ -1,0 +1,196 @@
+"""Where the nodes of a fleet stand, and which are to be drained: out of journals and out of a history."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.events import Judged, NodeDecided, RunFinished, RunStarted
+from pytest_anubis.core.history import Incident
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.store.history.database import History, shown_time
+from pytest_anubis.store.history.incident_records import add_incident
+from pytest_anubis.store.journal.journal_file import Journal
+from tests.cli.command_line import anubis
+
+NOW = time.time()
+DAY = 86400.0
+REASON = "ANB:SPEED gpu3 50<94.99GFLOP/s [accelerator.compute] run=r-n3"
+
+
+def slow(node: str, outcome: Outcome) -> MetricVerdict:
+    return MetricVerdict(
+        outcome=outcome,
+        reason=Reason.BEYOND if outcome is Outcome.FAIL else Reason.WITHIN,
+        text="50 % slower",
+        benchmark="suites/test_speed.py::test_speed",
+        metric="speed",
+        unit="GFLOP/s",
+        better="higher",
+        component="accelerator.compute",
+        node=node,
+        test="suites/test_speed.py::test_speed[gpu3]",
+        device="gpu3",
+        value=50.0 if outcome is Outcome.FAIL else 100.0,
+        expected=99.99,
+        limit=94.99,
+        similarity=0.5 if outcome is Outcome.FAIL else 1.0,
+        threshold=0.95,
+    )
+
+
+def journal(
+    folder: Path, node: str, decision: Decision | None, *, age: float, run: str = ""
+) -> None:
+    run = run or f"r-{node}"
+    with Journal.create(folder, run) as file:
+        began = shown_time(NOW - age * DAY)
+        file.write(
+            RunStarted(run=run, node=node, started=began, hardware_class="c", purpose="acceptance")
+        )
+        if decision is None:
+            return
+        outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
+        file.write(Judged(verdict=slow(node, outcome)))
+        headline = f"node {node} {decision.value.lower()}: 3 benchmarks never ran"
+        file.write(
+            NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline=headline))
+        )
+        ended = shown_time(NOW - age * DAY + 600)
+        file.write(RunFinished(exit_status=decision.exit_code, ended=ended))
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Journals of a small fleet."""
+    folder = tmp_path_factory.mktemp("collected")
+    for number in (1, 2, 4, 5, 6, 7, 8):
+        journal(folder, f"n{number}", Decision.ACCEPTED, age=2)
+    journal(folder, "n3", Decision.REJECTED, age=3)
+    journal(folder, "n9", Decision.UNDECIDED, age=1)
+    journal(folder, "n10", Decision.ACCEPTED, age=5)
+    journal(folder, "n10", None, age=1, run="r-later")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, collected: Path) -> Path:
+    """The same in a history, with incidents."""
+    store = tmp_path_factory.mktemp("history")
+    with History(store) as history:
+        history.add_node("n10", since=NOW - 200 * DAY)
+    assert anubis("push", str(collected), "--history", str(store)).returncode == 0
+    with History(store) as history:
+        history.add_node("n11", hardware_class="c", since=NOW - 9 * DAY)
+        for number in range(12):
+            happened = Incident(
+                node="n10", kind="gpu", started=NOW - (20 + number) * DAY, duration=60.0
+            )
+            add_incident(history, happened)
+        history.set_state("n8", "repair", at=NOW - DAY)
+    return store
+
+
+def test_a_folder_of_journals_says_who_stands_where(collected: Path) -> None:
+    done = anubis("fleet", "status", str(collected), "--nodes-file", "n[1-12]")
+    assert done.returncode == 1, done.stderr
+    head, _, *lines = done.stdout.splitlines()
+    assert head == ("12 nodes: 1 quarantined, 1 cut short, 2 never measured, 1 undecided, 7 fit")
+    assert lines[0].split()[:2] == ["n3", "quarantined"]
+    assert lines[0].endswith(f" 3 d   rejected: {REASON}")
+    assert lines[1].split()[:3] == ["n10", "cut", "short"]
+    assert "run r-later has not ended; before that accepted" in lines[1]
+    assert [line.split()[0] for line in lines[2:5]] == ["n11", "n12", "n9"]
+    assert lines[6].startswith("note: no incident is known")
+
+
+def test_equal_nodes_are_one_line_and_age_makes_them_due(collected: Path) -> None:
+    done = anubis("fleet", "status", str(collected), "--max-age", "1d", "--nodes", "n[1245678]")
+    assert done.returncode == 20
+    assert done.stdout.splitlines()[0] == "7 nodes: 7 due"
+    assert "n1, n2, n4 and 4 more  due  2 d  accepted longer than 1 d ago" in done.stdout
+    fit = anubis("fleet", "status", str(collected), "--nodes", "n1,n2")
+    assert (fit.returncode, fit.stdout.splitlines()[0]) == (0, "2 nodes: 2 fit")
+
+
+def test_the_history_says_the_same_and_knows_the_risk(place: Path) -> None:
+    done = anubis("fleet", "status", "--history", str(place), "--format", "json", "--horizon", "1d")
+    document = json.loads(done.stdout)
+    found = {one["node"]: one for one in document["nodes"]}
+    assert document["exit_code"] == done.returncode == 1
+    assert [one["node"] for one in document["nodes"][:2]] == ["n3", "n8"]
+    assert found["n3"]["reason"] == REASON
+    assert found["n3"]["device"] == "gpu3"
+    assert found["n8"]["why"] == "repair: by its operator"
+    assert found["n8"]["since"] == pytest.approx(NOW - DAY)
+    assert found["n11"]["is"] == "never measured"
+    assert found["n1"]["is"] == "due"
+    assert found["n1"]["residual_risk"] > 0.01
+
+
+def test_the_rows_do_where_the_journal_is_gone(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_anubis.store.fleet.last_runs.MOST_JOURNALS", 0)
+    done = anubis("fleet", "drain-list", "--history", str(place))
+    assert done.stdout == "n3 ANB:SPEED gpu3 50GFLOP/s, normal 99.99 run=r-n3\n"
+
+
+def test_the_drain_list_is_printed_and_nothing_is_done(place: Path, collected: Path) -> None:
+    for source in (["--history", str(place)], [str(collected)]):
+        done = anubis("fleet", "drain-list", *source)
+        assert (done.returncode, done.stdout) == (1, f"n3 {REASON}\n")
+        done = anubis("fleet", "drain-list", *source, "--format", "scontrol")
+        words = shlex.split(done.stdout)
+        assert words == ["scontrol", "update", "NodeName=n3", "State=DRAIN", f"Reason={REASON}"]
+        done = anubis("fleet", "drain-list", *source, "--exclude", "n3")
+        assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_who_is_drained_already_or_was_put_into_service_again_is_not_drained(
+    tmp_path: Path,
+) -> None:
+    for run, node in (("r1", "n1"), ("r2", "n2"), ("r3", "n[3-4]")):
+        journal(tmp_path / "collected", node, Decision.REJECTED, age=3, run=run)
+    store = tmp_path / "store"
+    assert anubis("push", str(tmp_path / "collected"), "--history", str(store)).returncode == 0
+    with History(store) as history:
+        history.set_state("n1", "drained", at=NOW - DAY)
+        history.set_state("n2", "repair", at=NOW - 2 * DAY)
+        history.set_state("n2", "in service", at=NOW - DAY)
+    done = anubis("fleet", "drain-list", "--history", str(store))
+    assert done.stdout == ""
+    assert done.stderr == "note: 'n[3-4]' is no name of a host: it is left out\n"
+    status = anubis("fleet", "status", "--history", str(store)).stdout
+    assert "drained: ANB:SPEED" in status
+    assert "rejected, and put into service since: to be measured again" in status
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--history", "nowhere"], "nowhere: no history is there"),
+        (["--history", "EMPTY"], "no node in it, or none that was asked for"),
+        (["--history", "postgresql+psycopg://x@127.0.0.1:1/none"], "127.0.0.1"),
+        (["nowhere"], "nowhere"),
+        (["--history", "EMPTY", "x"], "name no folders beside it"),
+        (["--nodes-file", "no.csv", "--history", "EMPTY"], "no.csv: cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("action", ["status", "drain-list"])
+def test_what_cannot_be_read_is_one_line(
+    arguments: list[str], said: str, action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with History(tmp_path / "empty"):
+        pass
+    given = [one.replace("EMPTY", str(tmp_path / "empty")) for one in arguments]
+    done = anubis("fleet", action, *given)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("anubis fleet: ")
+    assert said in line

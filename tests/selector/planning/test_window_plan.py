@@ -1,0 +1,203 @@
+"""A window is planned as one choice over all nodes: near its bound, within what there is, and sensibly."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage, Passed, residual_risks
+from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
+from pytest_anubis.selector.planning.window_problem import NodeCase, Window
+from pytest_anubis.selector.planning.window_schedule import Slot, violations
+from pytest_anubis.selector.selector_error import SelectorError
+
+NAMES = tuple(f"b{number}" for number in range(8))
+SECONDS = np.array([60.0, 120.0, 300.0, 600.0, 90.0, 240.0, 900.0, 30.0])
+NEEDS = {"b1": {"rig": 1}, "b6": {"rig": 1, "partner": 1}}
+HOURS = 2 * 3600.0
+
+
+def coverage() -> ClassCoverage:
+    """Twenty patterns of one to three benchmarks."""
+    chance = np.random.default_rng(7)
+    hits = np.zeros((20, len(NAMES)), dtype=np.bool_)
+    for row in hits:
+        row[chance.choice(len(NAMES), size=chance.integers(1, 4), replace=False)] = True
+    shares = chance.random(20)
+    other = chance.random(20)
+    both = {(): 0.9 * shares / shares.sum(), (("gpu", 1.0),): 0.9 * other / other.sum()}
+    return ClassCoverage(NAMES, SECONDS, hits, both)
+
+
+def cases(count: int, *, seed: int = 1) -> list[NodeCase]:
+    chance = np.random.default_rng(seed)
+    return [
+        NodeCase(
+            node=f"n{number:03}",
+            hardware_class="c",
+            risk=float(chance.uniform(0.005, 0.1)),
+            mix=(("gpu", 1.0),) if number % 3 == 0 else (),
+            credit=0.5 if number % 4 == 0 else 0.0,
+            passed=frozenset(NAMES[:3]) if number % 4 == 0 else frozenset(),
+        )
+        for number in range(count)
+    ]
+
+
+def window(**more: object) -> Window:
+    known = {"seconds": HOURS, "at_once": 4, "pools": {"rig": 1, "partner": 1}, "needs": NEEDS}
+    return Window(**{**known, **more})  # type: ignore[arg-type]
+
+
+def planned(of: list[NodeCase], within: Window) -> WindowPlan:
+    """Plan, and have the schedule checked by what reads nothing but its runs."""
+    plan = plan_window(of, {"c": coverage()}, within)
+    slots = [run for node in plan.nodes for run in node.runs]
+    assert not violations(
+        slots,
+        seconds=within.seconds,
+        at_once=within.at_once,
+        pools=within.pools,
+        needs=within.needs,
+    )
+    assert {node.node for node in plan.nodes} == {case.node for case in of}
+    assert plan.value <= plan.bound * (1 + 1e-9)
+    # The figures follow from the runs.
+    assert plan.spent == pytest.approx(sum(slot.seconds for slot in slots))
+    spared = sum(node.before - node.after for node in plan.nodes) * within.incident_seconds
+    assert plan.spared == pytest.approx(spared)
+    assert plan.value == pytest.approx(plan.spared - within.worth * plan.spent)
+    return plan
+
+
+@pytest.mark.parametrize("worth", [0.0, 1.0])
+def test_a_plan_is_near_its_bound_and_within_what_there_is(worth: float) -> None:
+    plan = planned(cases(150), window(worth=worth))
+    assert plan.gap < 0.02
+    assert plan.used["nodes at once"] > 0.95
+    assert plan.hour > 0
+    assert any(not node.runs for node in plan.nodes)
+
+
+def test_where_nothing_is_scarce_every_node_has_its_own_best_choice() -> None:
+    known, own = coverage(), cases(4)
+    plan = planned(own, window(at_once=None, pools={"rig": 4, "partner": 4}, seconds=10 * HOURS))
+    best = 0.0
+    for case in own:
+        weights = known.shares[case.mix] * case.risk * 86400.0
+        weights = weights * (1 - case.credit * known.exposed(case.passed))
+        best += max(
+            float(weights[known.hits[:, list(some)].any(axis=1)].sum())
+            - float(SECONDS[list(some)].sum())
+            for count in range(len(NAMES) + 1)
+            for some in itertools.combinations(range(len(NAMES)), count)
+        )
+    assert plan.value == pytest.approx(best)
+    assert plan.bound == pytest.approx(best, rel=0.02)
+
+
+def test_more_of_anything_never_gives_less() -> None:
+    own = cases(60)
+    less = planned(own, window(at_once=2))
+    assert planned(own, window(at_once=2, seconds=2 * HOURS)).value > less.value
+    assert planned(own, window(at_once=4)).value > less.value
+    assert (
+        planned(own, window(at_once=2, pools={"rig": 2, "partner": 2})).value >= 0.999 * less.value
+    )
+    # Where there is room for all of it, twice the hours change nothing.
+    whole = planned(own, window(at_once=60, seconds=8 * HOURS))
+    assert planned(own, window(at_once=60, seconds=16 * HOURS)).value == pytest.approx(whole.value)
+
+
+def test_a_node_of_twice_the_risk_is_not_chosen_later() -> None:
+    half = [replace(case, mix=(), credit=0.0, passed=frozenset()) for case in cases(40)]
+    twice = [replace(case, node=f"{case.node}x", risk=2 * case.risk) for case in half]
+    plan = planned([*half, *twice], window(at_once=2, pools={}, needs={}))
+    found = {node.node: node for node in plan.nodes}
+    left_out = 0
+    for case in half:
+        one, riskier = found[case.node], found[f"{case.node}x"]
+        left_out += not one.runs
+        assert not one.runs or (riskier.runs and riskier.start <= one.start + 1e-6)
+    assert left_out > 5
+
+
+def test_a_pool_of_none_takes_its_benchmarks_out_and_says_why() -> None:
+    plan = planned(cases(20), window(pools={"rig": 0, "partner": 1}))
+    assert plan.left_out == {
+        "b1": "needs 1 of rig, and there are none",
+        "b6": "needs 1 of rig, and there are none",
+    }
+    ran = {run.benchmark for node in plan.nodes for run in node.runs}
+    assert ran
+    assert not ran & set(plan.left_out)
+    short = planned(cases(20), window(seconds=500.0))
+    assert short.left_out == {
+        "b3": "takes longer than the window",
+        "b6": "takes longer than the window",
+    }
+
+
+def test_what_is_pinned_runs_and_goes_first() -> None:
+    own = cases(60)
+    own[5] = replace(own[5], risk=1e-6, pins=frozenset({"b1", "b3"}))
+    plan = planned(own, window(at_once=2))
+    first = next(node for node in plan.nodes if node.node == "n005")
+    assert {run.benchmark for run in first.runs} == {"b1", "b3"}
+    assert first.start == 0
+    assert not plan.unpinned
+    crowd = [replace(case, pins=frozenset({"b6"})) for case in cases(20)]
+    assert len(planned(crowd, window()).unpinned) == 20 - int(HOURS // 900)
+
+
+def test_the_checker_sees_what_is_wrong() -> None:
+    def run(node: str, start: float, *units: int, benchmark: str = "b1") -> Slot:
+        of = {"rig": units} if units else {}
+        return Slot(node=node, benchmark=benchmark, start=start, seconds=60, lane=0, units=of)
+
+    def wrong(*slots: Slot) -> list[str]:
+        return violations(
+            slots, seconds=HOURS, at_once=1, pools={"rig": 1}, needs={"b1": {"rig": 1}}
+        )
+
+    assert not wrong(run("n1", 0, 0), run("n2", 60, 0))
+    assert wrong(run("n1", 0, 0), run("n2", 30, 0)) == [
+        "rig 0 does two things at once", "2 nodes are out of service at once, 1 may be",
+    ]  # fmt: skip
+    assert wrong(run("n1", 0)) == ["n1: b1 lacks its rig"]
+    assert wrong(run("n1", 0, 1)) == ["n1: there is no rig 1"]
+    assert wrong(run("n1", HOURS, 0)) == ["n1: b1 is outside of the window"]
+    twice = (run("n1", 0, benchmark="b0"), run("n1", 30, benchmark="b0"))
+    assert wrong(*twice) == ["node n1 does two things at once"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"seconds": 0.0}, "give a positive length"),
+        ({"at_once": 0}, "at least one node"),
+        ({"pools": {"rig": 1}}, "'partner', which is no pool"),
+        ({"pools": {"rig": -1, "partner": 1}}, "negative amount"),
+        ({"needs": {"b1": {"rig": 0}}}, "give 1 or more"),
+    ],
+)
+def test_a_window_that_makes_no_sense_is_refused(more: dict[str, object], said: str) -> None:
+    with pytest.raises(SelectorError, match=said):
+        plan_window(cases(2), {"c": coverage()}, window(**more))
+
+
+def test_passing_speaks_for_what_is_left_of_its_horizon() -> None:
+    known = coverage()
+    exposed = float(known.shares[()][known.exposed(NAMES[:3])].sum())
+    passed = {
+        name: Passed(age=age, benchmarks=frozenset(NAMES[:3]))
+        for name, age in (("now", 0.0), ("half", 50.0), ("long ago", 200.0))
+    }
+    risks = dict.fromkeys([*passed, "never"], 0.1)
+    left = residual_risks(risks, {}, known, passed, 100.0)
+    assert left["now"] == pytest.approx(0.1 * (1 - exposed))
+    assert left["half"] == pytest.approx(0.1 * (1 - exposed / 2))
+    assert left["long ago"] == left["never"] == 0.1
