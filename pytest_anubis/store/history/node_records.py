@@ -83,8 +83,8 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
     names = tuple(n for n in (rows[0][1] if rows else ()) if n and n not in ("node", *_MAY_BE))
     if len(names) > _MOST_TRAITS or any(len(n) > _LONGEST or not n.isprintable() for n in names):
         raise HistoryError(
-            f"{path} line 1: more than {_MOST_TRAITS} further columns, or one with a name that is unprintable or "
-            f"longer than {_LONGEST} characters; is it a table of nodes?"
+            f"{path} line 1: more than {_MOST_TRAITS} further columns, or one with a name that is "
+            f"unprintable or longer than {_LONGEST} characters; is it a table of nodes?"
         )
     for line, row in rows:
         try:

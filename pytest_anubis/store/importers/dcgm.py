@@ -38,9 +38,9 @@ def import_dcgm(
     """Read the output of one ``dcgmi diag -j`` on one node.
 
     Every plugin and card gives ``not_passed`` of ``dcgm/<plugin>``: 0 where it passed, 1 where it warned, the
-    problem ``failed`` with DCGM's reason where it failed, the problem ``missing`` where it was skipped and other
-    cards were not. A plugin that was skipped on every card is listed. Bandwidths, latencies and rates that its remarks
-    tell are metrics of their own.
+    problem ``failed`` with DCGM's reason where it failed, the problem ``missing`` where it was skipped and
+    other cards were not. A plugin that was skipped on every card is listed. Bandwidths, latencies and rates
+    that its remarks tell are metrics of their own.
 
     Args:
         path: The file.

@@ -65,7 +65,7 @@ def test_every_column_of_the_register_is_kept_and_shown(here: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "2 nodes added, 0 known already, 0 lines left out" in done.stdout
     assert "kept of each: rack, position, serial, batch, colour" in done.stdout
-    head, first, second, *rest = anubis("history", "nodes").stdout.splitlines()
+    head, first, second, *rest = anubis("history", "nodes", "list").stdout.splitlines()
     assert head.split()[-4:] == ["rack", "position", "serial", "batch"]
     assert first.split()[-4:] == ["r1", "U7", "S100", "B4"]
     assert second.split()[-4:] == ["r2", "U8", "S101", "-"]
@@ -73,7 +73,7 @@ def test_every_column_of_the_register_is_kept_and_shown(here: Path) -> None:
     # What a later table says holds; an empty cell and a column that is not there change nothing.
     (here / "moved.csv").write_text("node,rack,batch\nn1,r9,\nn2,r2,B5\n")
     assert "0 nodes added, 2 known" in anubis("history", "nodes", "import", "moved.csv").stdout
-    told = json.loads(anubis("history", "nodes", "--json", "-").stdout)["nodes"]
+    told = json.loads(anubis("history", "nodes", "list", "--json", "-").stdout)["nodes"]
     assert [node["traits"] for node in told] == [
         {"rack": "r9", "position": "U7", "serial": "S100", "batch": "B4", "colour": "red"},
         {"rack": "r2", "position": "U8", "serial": "S101", "batch": "B5"},
