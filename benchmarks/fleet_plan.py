@@ -1,7 +1,7 @@
 """The plan of one night for a simulated fleet: seconds, value, bound and what lies between them.
 
 Run: ``python -m benchmarks.fleet_plan [--nodes 10000] [--hours 8] [--at-once 100] [--seed 1]``. Three
-hardware classes with 40 benchmarks each, known defects that show in one to three benchmarks of a component, incidents
+classes with 40 benchmarks each, known defects that show in one to three benchmarks of a component, incidents
 that come back as the same kind, nodes whose risks differ by more than tenfold, a test rig that one benchmark
 needs, and partners that two of them need. The schedule is checked by what reads nothing but its runs.
 """

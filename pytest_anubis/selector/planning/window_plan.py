@@ -186,7 +186,12 @@ def _scheduled(
                     1e12  # what has to run goes before what pays: beyond all incidents of a fleet
                 )
             if runs:
-                jobs.append(Job(node=pop.names[row], rank=rank, runs=runs, needs=window.needs))
+                pinned = bool(pop.pins[row].any())
+                jobs.append(
+                    Job(
+                        node=pop.names[row], rank=rank, runs=runs, needs=window.needs, pinned=pinned
+                    )
+                )
             else:
                 idle.append((-rank, place, row))
     lanes = len(jobs) if window.at_once is None else min(window.at_once, len(jobs))

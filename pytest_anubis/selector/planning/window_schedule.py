@@ -27,12 +27,14 @@ class Job:
         rank: Jobs of a higher one go first.
         runs: Benchmark and its seconds.
         needs: Benchmark -> pool -> how many of it.
+        pinned: Some of it has to run: it waits for a pool however long that takes.
     """
 
     node: str
     rank: float
     runs: tuple[tuple[str, float], ...]
     needs: Mapping[str, Mapping[str, int]]
+    pinned: bool = False
 
     @property
     def seconds(self) -> float:
@@ -166,7 +168,7 @@ class _Placing:
             if not wait and ready > now + _EPS:
                 continue
             late = begin + job.seconds > self._end
-            if not late and begin - now <= self._patience:
+            if not late and (job.pinned or begin - now <= self._patience):
                 end = self._place(job, begin, lane)
                 if end is not None:
                     heapq.heappop(self._pooled[pools])
@@ -214,7 +216,8 @@ class _Placing:
                 )
             )
             now += length
-        if now > self._end or now - begin - job.seconds > self._patience:
+        waited = now - begin - job.seconds
+        if now > self._end or (waited > self._patience and not job.pinned):
             self._free |= kept
             return None
         self._slots += slots
