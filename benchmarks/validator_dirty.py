@@ -7,6 +7,9 @@ ones, and healthy ones with one metric of one device made slower. What each rule
 by default; ``claimed`` is the rate that the baseline states of itself, with (!) where it says that it does
 not hold.
 
+The limits of version 0.1 are tried by the same file: ``git worktree add /tmp/v01 e2b03dd`` (the last commit
+that has them), then ``PYTHONPATH=/tmp/v01 python benchmarks/validator_dirty.py --only ours``.
+
 ``--wide 1200`` tries a wide table, ``--data DIR`` real machines.
 
 Usage: python benchmarks/validator_dirty.py [--nodes 60 120 300 1000] [--sick 0 .05 .1 .2 .3] [--fleets 3]
@@ -193,7 +196,7 @@ def tried(cell: Cell) -> tuple[dict[str, tuple[float, float, float]], str, float
 
 def claimed(baseline: Baseline) -> str:
     """Return the rate that a baseline states of itself."""
-    check = baseline.self_check
+    check = getattr(baseline, "self_check", None)  # version 0.1 has none
     doubt = "" if check is None or check.holds else " (!)"
     return f"{baseline.error_rate:.1%}{doubt}" if baseline.factor is not None else "none"
 
@@ -261,7 +264,7 @@ def wide(nodes: int, metrics: int, sick: float, seed: int = 0) -> None:
             if criterion is not None:
                 outcome = judge_columns(one, criterion).outcome.reshape(HELD, -1)
                 rejected |= (outcome == FAIL).any(axis=1)
-    check = baseline.self_check
+    check = getattr(baseline, "self_check", None)  # version 0.1 has none
     undecided = len({c.metric.name for c in baseline.criteria if c.second is not None})
     print(f"{nodes} nodes x {metrics} metrics x {DEVICES} devices, {sick:.0%} of them sick: healthy held-out "
           f"nodes accepted {1 - rejected[~bad].mean():.1%}, sick ones rejected {rejected[bad].mean():.1%}; "

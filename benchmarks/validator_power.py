@@ -174,7 +174,13 @@ def on_runs(folder: Path, runs: int, splits: int) -> Iterator[Found]:
 
 def row(name: str, each: Iterator[Found]) -> None:
     """Print one line."""
-    found, sizes = np.array(list(each)).T
+    pairs = list(each)
+    if not pairs:
+        print(
+            f"{name:44} {0:6d}  too few runs, or none of their criteria states a loss", flush=True
+        )
+        return
+    found, sizes = np.array(pairs).T
     print(
         f"{name:44} {len(found):6d} {found.mean():7.1%} {np.quantile(found, 0.1):12.1%} "
         f"{np.median(sizes):7.1%}",

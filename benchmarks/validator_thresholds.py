@@ -23,7 +23,6 @@ from pytest_anubis.core.baseline import Baseline, Scope
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.validator import judge_columns, learn_baseline, learn_criterion
-from pytest_anubis.validator.learning.healthy_tails import healthy_tails
 
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -323,6 +322,9 @@ def _lost_much(p: Population) -> Flags:
 
 def _healthy(populations: Sequence[Population]) -> set[str]:
     """Return the nodes that the learning of thresholds counts as healthy."""
+    # Late: version 0.1 has none, and `validator_dirty.py` tries its limits too.
+    from pytest_anubis.validator.learning.healthy_tails import healthy_tails
+
     nodes = set(populations[0].nodes)
     for p in populations:
         (tail,) = healthy_tails([learn_criterion(p)])

@@ -34,7 +34,7 @@ WORD = "s3cret"
         ("postgresql://me@h:s3cret/d", "postgresql://***"),  # no port: the URL means something else
         ("postgresql://h:s3cret", "postgresql://***"),
         ("postgresql:/me:s3cret@h/d", "postgresql:***@h/d"),
-        ("/work/postgresql:/me:s3cret@h/d", "/work/postgresql:***@h/d"),
+        ("/srv/postgresql:/me:s3cret@h/d", "/srv/postgresql:***@h/d"),
         ("host=h password='s3cret and more' user=me", "host=h password=*** user=me"),
         ("host=h password = s3cret", "host=h password = ***"),
     ],

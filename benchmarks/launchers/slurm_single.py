@@ -10,7 +10,6 @@ which go.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import shutil
@@ -18,7 +17,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -28,7 +26,7 @@ from typing import Self
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from toy_fleet import HEALTHY, SLOW, write_fleet
+from toy_fleet import HEALTHY, SLOW, tried, write_fleet
 
 from pytest_anubis.fleet import launching
 
@@ -316,25 +314,5 @@ def stay(folder: Path) -> None:
             signal.pause()
 
 
-def main() -> int:
-    """Try it in a temporary folder; 0 if all is as it must be."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--stay", action="store_true", help="only start the cluster, until Ctrl-C")
-    options = parser.parse_args()
-    if why := missing():
-        print(f"not tried: {why}")
-        return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is put away then, too
-    with tempfile.TemporaryDirectory(prefix="anubis-slurm-") as name:
-        place = Path(name)
-        place.chmod(0o755)
-        if options.stay:
-            stay(place)
-            return 0
-        wrong = trial(place, print)
-    print(f"{len(wrong)} wrong" if wrong else "all as it must be")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tried(__doc__, missing=missing, trial=trial, stay=stay))

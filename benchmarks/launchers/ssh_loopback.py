@@ -9,13 +9,11 @@ others run on, and each of these is one line. Nothing of the machine's own ssh i
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +24,7 @@ from typing import Self
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from toy_fleet import HEALTHY, SLOW, write_fleet
+from toy_fleet import HEALTHY, SLOW, tried, write_fleet
 
 from pytest_anubis.fleet import launching
 
@@ -223,23 +221,5 @@ def stay(folder: Path) -> None:
             signal.pause()
 
 
-def main() -> int:
-    """Try it in a temporary folder; 0 if all is as it must be."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--stay", action="store_true", help="only start the hosts, until Ctrl-C")
-    options = parser.parse_args()
-    if why := missing():
-        print(f"not tried: {why}")
-        return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is put away then, too
-    with tempfile.TemporaryDirectory(prefix="anubis-ssh-") as name:
-        if options.stay:
-            stay(Path(name))
-            return 0
-        wrong = trial(Path(name), print)
-    print(f"{len(wrong)} wrong" if wrong else "all as it must be")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tried(__doc__, missing=missing, trial=trial, stay=stay))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Mapping
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pytest_anubis.core.metric import Metric
@@ -71,3 +75,36 @@ def write_fleet(folder: Path, nodes: Mapping[str, float], *, seconds: float = 0.
         error_rate=None,
     )
     save_baseline(baseline, folder / "baselines")
+
+
+def tried(
+    about: str,
+    *,
+    missing: Callable[[], str],
+    trial: Callable[[Path, Callable[[str], None]], list[str]],
+    stay: Callable[[Path], None],
+) -> int:
+    """Be the script of a launcher: try it in a temporary folder, and return 0 if all is as it must be.
+
+    Args:
+        about: The script's docstring.
+        missing: Says what is not installed here.
+        trial: Tries it in a folder and returns what is wrong.
+        stay: Starts it only, until Ctrl-C.
+    """
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+    parser.add_argument("--stay", action="store_true", help="only start it, until Ctrl-C")
+    options = parser.parse_args()
+    if why := missing():
+        print(f"not tried: {why}")
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is put away then, too
+    with tempfile.TemporaryDirectory(prefix="anubis-launcher-") as name:
+        place = Path(name)
+        place.chmod(0o755)
+        if options.stay:
+            stay(place)
+            return 0
+        wrong = trial(place, print)
+    print(f"{len(wrong)} wrong" if wrong else "all as it must be")
+    return int(bool(wrong))

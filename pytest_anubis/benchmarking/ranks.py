@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pytest_anubis.benchmarking.children import Child, ChildError, Group, Handler, Message, answer
 from pytest_anubis.benchmarking.placement import stay_near
@@ -111,6 +111,53 @@ class Ranks(Group):
         except ChildError:
             self.failed = True
             raise
+
+
+class NodeRanks(Ranks):
+    """Ranks on all devices of this node. For subclasses, which name the module that their ranks run.
+
+    Args:
+        accelerators: How many this machine has. With two or more there is one rank on each, and NCCL; else
+            there are two ranks on the CPU, and gloo over the loopback interface.
+        cores: CPUs that this process may use, shared among the ranks.
+        module: What is run in place of the subclass's own; tests put in one that is slow or faulty.
+        environment: As of `Ranks`.
+        within: As of `Ranks`.
+
+    Attributes:
+        on_accelerators: There is one rank on each accelerator.
+    """
+
+    module: ClassVar[str]
+
+    def __init__(
+        self,
+        accelerators: int,
+        cores: int,
+        *,
+        module: str = "",
+        environment: Mapping[str, str] | None = None,
+        within: Sequence[Sequence[str]] = (),
+    ) -> None:
+        self.on_accelerators = accelerators >= 2
+        world = accelerators if self.on_accelerators else 2
+        super().__init__(
+            module or self.module,
+            world,
+            backend="nccl" if self.on_accelerators else "gloo",
+            threads=max(1, cores // world),
+            environment=environment,
+            within=within,
+        )
+
+
+@contextmanager
+def lasting(ranks: R) -> Iterator[R]:
+    """Connect ranks that many tests are to share; where they do not connect, `sharing` lets each say why."""
+    with ranks:
+        with suppress(ChildError):
+            ranks.join()
+        yield ranks
 
 
 @contextmanager

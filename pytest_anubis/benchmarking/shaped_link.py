@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -52,33 +53,30 @@ class NotPossible(RuntimeError):
     """The link cannot be made here; the message says why."""
 
 
-class ShapedLink:
-    """Two connected network namespaces; a context manager that leaves nothing behind.
+class Namespaces(ABC):
+    """Network namespaces; a context manager that leaves nothing behind. For subclasses, which connect them.
 
     Args:
-        rate: Bytes a second that the link carries each way, its headers included; None leaves it unshaped.
-        back: The rate from the second end to the first, where it is another.
+        ends: How the name of each ends.
 
     Attributes:
-        names: The namespaces.
-        addresses: IPv4 addresses of the ends.
+        spaces: The namespaces.
 
     Raises:
         NotPossible: No root, no iproute2, or a kernel or container that forbids it.
     """
 
-    addresses = ADDRESSES
-
-    def __init__(self, rate: float | None, *, back: float | None = None) -> None:
+    def __init__(self, ends: Sequence[str]) -> None:
         if os.geteuid() != 0:
             raise NotPossible("network namespaces need root")
         self._ip, self._tc = trusted("ip"), trusted("tc")
         sweep(self._ip)
         common = new_name()
-        self.names = tuple(f"{common}-{end}" for end in "ab")
+        self.spaces = tuple(f"{common}-{end}" for end in ends)
         try:
+            for name in self.spaces:
+                run([self._ip, "netns", "add", name])
             self._make()
-            self.shape(rate, back=back)
         except BaseException:
             self.close()
             raise
@@ -94,13 +92,47 @@ class ShapedLink:
     ) -> None:
         self.close()
 
+    def close(self) -> None:
+        """Remove all of them; what still runs there loses its network."""
+        with ExitStack() as stack:  # the rest also when an interrupt arrives while one goes
+            for name in self.spaces:
+                stack.callback(run, [self._ip, "netns", "del", name], may_fail=True)
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Connect the namespaces, which are there."""
+
+    def _within(self, place: int, argv: Sequence[str]) -> list[str]:
+        return [self._ip, "netns", "exec", self.spaces[place], *argv]
+
+
+class ShapedLink(Namespaces):
+    """Two connected network namespaces; a context manager that leaves nothing behind.
+
+    Args:
+        rate: Bytes a second that the link carries each way, its headers included; None leaves it unshaped.
+        back: The rate from the second end to the first, where it is another.
+
+    Attributes:
+        addresses: IPv4 addresses of the ends.
+
+    Raises:
+        NotPossible: No root, no iproute2, or a kernel or container that forbids it.
+    """
+
+    addresses = ADDRESSES
+
+    def __init__(self, rate: float | None, *, back: float | None = None) -> None:
+        self._rates = rate, back
+        super().__init__("ab")
+
     def shape(self, rate: float | None, *, back: float | None = None) -> None:
         """Give the link another rate, also while data flows.
 
         Raises:
             NotPossible: The kernel refused.
         """
-        for name, one in zip(self.names, (rate, rate if back is None else back), strict=True):
+        for name, one in zip(self.spaces, (rate, rate if back is None else back), strict=True):
             tc = [self._tc, "-n", name, "qdisc"]
             if one is None:
                 run([*tc, "del", "dev", INTERFACE, "root"], may_fail=True)
@@ -112,24 +144,18 @@ class ShapedLink:
 
         Gloo's ranks want to be told the interface there: ``GLOO_SOCKET_IFNAME``, `INTERFACE`.
         """
-        return [self._ip, "netns", "exec", self.names[end], *argv]
-
-    def close(self) -> None:
-        """Remove both ends; what still runs there loses its network."""
-        with ExitStack() as stack:  # the one also when an interrupt arrives while the other goes
-            for name in self.names:
-                stack.callback(run, [self._ip, "netns", "del", name], may_fail=True)
+        return self._within(end, argv)
 
     def _make(self) -> None:
-        first, second = self.names
-        for name in self.names:
-            run([self._ip, "netns", "add", name])
+        first, second = self.spaces
         peer = ["peer", "name", INTERFACE, "netns", second]
         run([self._ip, "-n", first, "link", "add", INTERFACE, "type", "veth", *peer])
-        for name, address in zip(self.names, self.addresses, strict=True):
+        for name, address in zip(self.spaces, self.addresses, strict=True):
             run([self._ip, "-n", name, "addr", "add", f"{address}/30", "dev", INTERFACE])
             run([self._ip, "-n", name, "link", "set", "lo", "up"])
             run([self._ip, "-n", name, "link", "set", INTERFACE, "up"])
+        rate, back = self._rates
+        self.shape(rate, back=back)
 
 
 def new_name() -> str:

@@ -143,3 +143,6 @@ PLANS: dict[str, RoundPlan] = {
     ),
     "soak": RoundPlan(rounds=600, round_seconds=1.0, warmup_seconds=30.0, budget_seconds=3600.0),
 }
+
+PROFILE_FACTOR: dict[str, float] = {"smoke": 1.0, "standard": 15.0, "soak": 1800.0}
+"""How much longer than in ``smoke`` a benchmark takes, as the budgets above."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,13 +56,11 @@ def shared_cards() -> Iterator[Cards]:
     """A process for each card until this file ends; where they do not connect, each test says why."""
     import torch
 
-    from pytest_anubis.benchmarking.children import ChildError
     from pytest_anubis.benchmarking.placement import usable_cores
+    from pytest_anubis.benchmarking.ranks import lasting
     from suites.burn.cards import Cards
 
-    with Cards(torch.cuda.device_count(), usable_cores()) as group:
-        with suppress(ChildError):
-            group.join()
+    with lasting(Cards(torch.cuda.device_count(), usable_cores())) as group:
         yield group
 
 

@@ -92,7 +92,7 @@ def test_burn_cores(anubis_metric: MetricFixture, anubis_node: NodeFixture, core
     component="compute.power",
     scope="node",
     resources=["cpu"],
-    cost="2s",
+    cost="25s",
     profiles=("standard", "soak"),
     metrics=[*(f"step_rate_{hertz:g}" for hertz in STEPS), "step_errors"],
     goal="Power supplies hold when the load of all cores comes and goes at once",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,13 +18,11 @@ def shared_ranks() -> Iterator[RankGroup]:
     """Ranks that live until the last test of this folder; where they do not connect, each test says why."""
     import torch
 
-    from pytest_anubis.benchmarking.children import ChildError
     from pytest_anubis.benchmarking.placement import usable_cores
+    from pytest_anubis.benchmarking.ranks import lasting
     from suites.collective.group import RankGroup
 
-    with RankGroup(torch.cuda.device_count(), usable_cores()) as group:
-        with suppress(ChildError):
-            group.join()
+    with lasting(RankGroup(torch.cuda.device_count(), usable_cores())) as group:
         yield group
 
 

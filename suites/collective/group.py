@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_anubis.benchmarking.ranks import START, Ranks
+from pytest_anubis.benchmarking.ranks import START, NodeRanks
 
 MODULE = "suites.collective.rank"
 
@@ -43,40 +42,10 @@ class Overlap:
         return self.together / max(self.compute, self.communicate)
 
 
-class RankGroup(Ranks):
-    """Ranks that reduce, and compute meanwhile.
+class RankGroup(NodeRanks):
+    """Ranks that reduce, and compute meanwhile."""
 
-    Args:
-        accelerators: How many accelerators this machine has. With two or more there is one rank on
-            each, and NCCL; else there are two ranks on the CPU, and gloo over the loopback interface.
-        cores: CPUs that this process may use, shared among the ranks.
-        module: What a rank runs; tests put in one that is slow or faulty.
-        environment: Variables to set for the ranks, such as NCCL's.
-        within: For each rank what stands before its command; tests put the ends of a shaped link in.
-
-    Attributes:
-        on_accelerators: There is one rank on each accelerator.
-    """
-
-    def __init__(
-        self,
-        accelerators: int,
-        cores: int,
-        *,
-        module: str = MODULE,
-        environment: Mapping[str, str] | None = None,
-        within: Sequence[Sequence[str]] = (),
-    ) -> None:
-        self.on_accelerators = accelerators >= 2
-        world = accelerators if self.on_accelerators else 2
-        super().__init__(
-            module,
-            world,
-            backend="nccl" if self.on_accelerators else "gloo",
-            threads=max(1, cores // world),
-            environment=environment,
-            within=within,
-        )
+    module = MODULE
 
     def fitting(self, size: int) -> int:
         """Return the bytes that every rank's device has room for: `size`, or a half of it, or a quarter...

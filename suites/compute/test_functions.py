@@ -20,7 +20,7 @@ ON_A_CPU = 64
 @pytest.mark.anubis(
     component="compute.function",
     scope="device",
-    cost="2s",
+    cost={"cpu": "40s", "accelerator": "25s"},
     profiles=("standard", "soak"),
     metrics=["function_time"],
     goal="Models spend their time as on every other device of the class",

@@ -120,7 +120,7 @@ def test_latency_by_footprint(anubis_metric: MetricFixture) -> None:
 @pytest.mark.anubis(
     component="memory.numa",
     scope="node",
-    cost="2s",
+    cost="45s",
     profiles=("standard", "soak"),
     metrics=["local_latency", "remote_latency"],
     goal="Every processor gets at its own memory and at its neighbours' as quickly as its class does",

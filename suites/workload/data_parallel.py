@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_anubis.benchmarking.ranks import START, Ranks
+from pytest_anubis.benchmarking.ranks import START, NodeRanks
 from suites.workload.running import NoRoomError
 
 MODULE = "suites.workload.data_parallel_rank"
@@ -34,42 +33,15 @@ class Together:
         return self.together / self.alone
 
 
-class TrainingGroup(Ranks):
-    """Ranks that train one network together.
+class TrainingGroup(NodeRanks):
+    """Ranks that train one network together."""
 
-    Args:
-        accelerators: How many this machine has. With two or more there is one rank on each, and NCCL; else
-            there
-            are two ranks on the CPU, and gloo over the loopback interface.
-        cores: CPUs that this process may use, shared among the ranks.
-        module: What a rank runs; tests put in one that is faulty.
-        environment: Variables of every rank beside its own.
-        within: For every rank what its process is started within, such as an end of a shaped link.
+    module = MODULE
 
-    Attributes:
-        kind: ``cuda`` or ``cpu``.
-    """
-
-    def __init__(
-        self,
-        accelerators: int,
-        cores: int,
-        *,
-        module: str = MODULE,
-        environment: Mapping[str, str] | None = None,
-        within: Sequence[Sequence[str]] = (),
-    ) -> None:
-        on_cards = accelerators >= 2
-        self.kind = "cuda" if on_cards else "cpu"
-        world = accelerators if on_cards else 2
-        super().__init__(
-            module,
-            world,
-            backend="nccl" if on_cards else "gloo",
-            threads=max(1, cores // world),
-            environment=environment,
-            within=within,
-        )
+    @property
+    def kind(self) -> str:
+        """``cuda`` or ``cpu``."""
+        return "cuda" if self.on_accelerators else "cpu"
 
     def fitting(self, workload: str) -> int:
         """Return how many examples of a network every rank's device has room for.

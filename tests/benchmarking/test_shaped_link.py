@@ -67,7 +67,7 @@ def test_link_has_its_rate_each_way_and_leaves_nothing(link: ShapedLink) -> None
         assert carried(link, 1, 2_000_000) < 5.3e6
         link.shape(None)
         assert carried(link, 1, 20_000_000) > 21e6
-    assert not left_behind() & set(link.names)
+    assert not left_behind() & set(link.spaces)
 
 
 def test_what_a_killed_process_left_is_swept(link: ShapedLink) -> None:
@@ -87,7 +87,7 @@ def test_what_a_killed_process_left_is_swept(link: ShapedLink) -> None:
         finally:
             subprocess.run(["ip", "netns", "del", elsewhere], check=True)
         assert not {gone, used_again} & left
-        assert {elsewhere, *link.names} <= left
+        assert {elsewhere, *link.spaces} <= left
 
 
 def test_hanging_ip_leaves_no_end_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,7 @@ own network is never touched; what a killed process left behind is removed by th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 from pytest_anubis.benchmarking.hosts.pair_group import PORT, Place
 from pytest_anubis.benchmarking.shaped_link import (
@@ -19,12 +15,9 @@ from pytest_anubis.benchmarking.shaped_link import (
     INTERFACE,
     LEAST_BURST,
     QUEUE,
-    NotPossible,
-    new_name,
+    Namespaces,
     run,
     shaper,
-    sweep,
-    trusted,
 )
 
 NETWORK = "10.213.1."
@@ -47,7 +40,7 @@ SECONDS = 60.0
 """What making or shaping all hosts may take: some milliseconds each."""
 
 
-class SimulatedHosts:
+class SimulatedHosts(Namespaces):
     """Connected hosts; a context manager that leaves nothing behind. Made by `simulated_hosts`.
 
     Attributes:
@@ -61,36 +54,13 @@ class SimulatedHosts:
     def __init__(self, count: int, rate: float | None) -> None:
         if not 1 <= count <= MOST:
             raise ValueError(f"{count} simulated hosts: 1 to {MOST} can be made")
-        if os.geteuid() != 0:
-            raise NotPossible("network namespaces need root")
-        self._ip, self._tc = trusted("ip"), trusted("tc")
-        sweep(self._ip)
-        common = new_name()
-        self._hub = f"{common}-hub"
-        self._spaces = tuple(f"{common}-h{host}" for host in range(count))
         self.names = tuple(f"host-{host}" for host in range(count))
         self.addresses = tuple(f"{NETWORK}{host + 1}" for host in range(count))
         self._rate = rate
         self._send: dict[int, float | None] = {}
         self._receive: dict[int, float | None] = {}
         self._ways: dict[int, dict[int, float]] = {}
-        try:
-            self._make()
-            self.reset()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        super().__init__(["hub", *(f"h{host}" for host in range(count))])
 
     def __len__(self) -> int:
         return len(self.names)
@@ -164,39 +134,32 @@ class SimulatedHosts:
 
     def command(self, host: int, argv: Sequence[str] = ()) -> list[str]:
         """Return the arguments that run a program on a host; without one what stands before it."""
-        return [self._ip, "netns", "exec", self._spaces[host], *argv]
-
-    def close(self) -> None:
-        """Remove all hosts and the bridge; what still runs there loses its network."""
-        with ExitStack() as stack:  # the rest also when an interrupt arrives meanwhile
-            for name in (self._hub, *self._spaces):
-                stack.callback(run, [self._ip, "netns", "del", name], may_fail=True)
+        return self._within(host + 1, argv)
 
     def _make(self) -> None:
-        run([self._ip, "netns", "add", self._hub])
-        for name in self._spaces:
-            run([self._ip, "netns", "add", name])
+        hub, *spaces = self.spaces
         lines = ["link add bridge type bridge", "link set bridge up"]
-        for host, name in enumerate(self._spaces):
+        for host, name in enumerate(spaces):
             lines += [
                 f"link add port{host} type veth peer name {INTERFACE} netns {name}",
                 f"link set port{host} master bridge",
                 f"link set port{host} up",
             ]
-        self._batch(self._ip, self._hub, lines)
-        for name, address in zip(self._spaces, self.addresses, strict=True):
+        self._batch(self._ip, hub, lines)
+        for name, address in zip(spaces, self.addresses, strict=True):
             lines = [f"addr add {address}/24 dev {INTERFACE}"]
             lines += [f"link set {interface} up" for interface in ("lo", INTERFACE)]
             self._batch(self._ip, name, lines)
+        self.reset()
 
     def _apply(self, host: int) -> None:
         """Shape one host's port anew; what waits in its queues is dropped."""
         own = sorted(self._ways.get(host, {}).items())
         ways = [(self.addresses[receiver], rate) for receiver, rate in own]
         sending = _shaped(INTERFACE, self._send.get(host, self._rate), ways)
-        self._batch(self._tc, self._spaces[host], sending)
+        self._batch(self._tc, self.spaces[host + 1], sending)
         receiving = _shaped(f"port{host}", self._receive.get(host, self._rate))
-        self._batch(self._tc, self._hub, receiving)
+        self._batch(self._tc, self.spaces[0], receiving)
 
     def _batch(self, program: str, namespace: str, lines: Sequence[str]) -> None:
         run([program, "-n", namespace, "-batch", "-"], given="\n".join(lines), seconds=SECONDS)

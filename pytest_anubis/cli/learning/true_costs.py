@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from statistics import median_low
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.distributed.containment.watchdog import PROFILE_FACTOR
 from pytest_anubis.report.text.numbers import duration_text
 
 TOO_LONG = 2.0
@@ -19,7 +18,7 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
 
     The median over runs and devices counts, the lower one of two: one run that others disturbed says nothing.
     Waiting for a quiet machine is no part of it.
-    Costs are declared for ``smoke`` at full length; short rounds to learn from take less, never more.
+    Journals keep the cost in the profile of their run; short rounds to learn from take less, never more.
 
     Args:
         runs: Of one hardware class; verdicts, measurements and events are not looked at.
@@ -34,8 +33,7 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
         for result in run.results:
             cost = costs.get(result.test)
             if cost and result.metrics and result.seconds:  # else it has measured nothing
-                expected = cost * PROFILE_FACTOR.get(run.profile, 1.0)
-                declared[result.benchmark] = expected
+                declared[result.benchmark] = cost
                 taken.setdefault(result.benchmark, []).append(result.at_work)
     found = [
         (seconds / declared[name], name, seconds)

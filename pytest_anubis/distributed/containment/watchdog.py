@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_anubis.distributed.containment.processes import is_gone, kill_tree, stack_of
+from pytest_anubis.hardware.round_plans import PROFILE_FACTOR
 
 FACTOR = 10.0
 """A test may take this many times its expected duration."""
@@ -35,9 +36,6 @@ LEAVING = 60.0
 
 STUBBORN = 10.0
 """Seconds after which a killed process that is still there is given up: it hangs in the kernel."""
-
-PROFILE_FACTOR = {"smoke": 1.0, "standard": 15.0, "soak": 1800.0}
-"""How much longer than ``smoke`` a benchmark measures, for which costs are declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +63,10 @@ def deadline_of(
     """Return how long a test may take.
 
     Args:
-        cost: Expected duration in seconds, as declared for the profile ``smoke``.
+        cost: Expected duration in the profile of the run, in seconds.
         mark: Seconds of a pytest-timeout mark.
         limit: Seconds of ``--anubis-timeout``; it counts before the others.
-        profile: Profile of the run.
+        profile: Profile of the run, for tests of which nothing else is known.
         measured: Median duration in earlier runs of this profile on this hardware class, in seconds.
         least: Seconds that the test may always take, as its ``anubis`` mark says.
     """
@@ -77,7 +75,7 @@ def deadline_of(
     if mark is not None and mark > 0:
         return Deadline(mark + GRACE, "its timeout mark")
     if cost is not None or measured is not None:
-        expected = max((cost or 0.0) * PROFILE_FACTOR.get(profile, 1.0), measured or 0.0)
+        expected = max(cost or 0.0, measured or 0.0)
         if least is not None and least > max(LEAST, FACTOR * expected):
             return Deadline(least, "its mark's deadline")
         return Deadline(max(LEAST, FACTOR * expected), f"{FACTOR:g} times its cost")

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.hardware.round_plans import PROFILE_FACTOR
 from pytest_anubis.session.collecting.device_parameters import HOST, NODE, device_names, device_of
+from pytest_anubis.session.context import context_key
 from pytest_anubis.settings import PROFILES, seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
     "resources=(), host=False, timing='device', deadline=None, profiles=()): this test is a benchmark of "
-    "`component`; scope is device, pair or node; cost is its expected duration such as '20s', or "
-    "{'cpu': '3s', 'accelerator': '10s'}; goal, question "
+    "`component`; scope is device, pair or node; cost is its expected duration such as '20s' in the shortest "
+    "profile that it belongs to, or {'cpu': '3s', 'accelerator': '10s'}; goal, question "
     "and action say why it is measured and what to do when it is bad; metrics are names that it must record; "
     "resources are what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
     "accelerators; timing='host' says that a test of an accelerator is timed on the host or moves the "
@@ -39,7 +41,8 @@ class BenchmarkMark:
     Attributes:
         component: Part of the node, dotted, e.g. ``accelerator.compute``.
         scope: ``device``, ``pair`` (a link) or ``node``.
-        cost: Expected duration in seconds on what this test runs on, None when not declared.
+        cost: Expected duration in seconds on what this test runs on, in the profile of the run; None when not
+            declared.
         goal: Why it is measured.
         question: What it answers.
         action: What to do when it is bad.
@@ -83,11 +86,17 @@ def benchmark_mark(item: pytest.Item) -> BenchmarkMark:
     if cached is not None:
         return cached
     merged: dict[str, Any] = {}
-    for mark in reversed(list(item.iter_markers("anubis"))):
+    of_cost: Any = ()
+    around: Any = ()
+    for node, mark in reversed(list(item.iter_markers_with_node("anubis"))):
         if mark.args:
             _reject(item, f"takes keywords only, found {mark.args[0]!r}")
         merged.update(mark.kwargs)
-    result = _checked(item, merged) if merged else NO_MARK
+        if node is not item:
+            around = mark.kwargs.get("profiles", around)
+        if "cost" in mark.kwargs:  # a parameter of longer profiles costs what its test says for all
+            of_cost = mark.kwargs.get("profiles", around)
+    result = _checked(item, merged, of_cost) if merged else NO_MARK
     item.stash[mark_key] = result
     return result
 
@@ -108,7 +117,7 @@ def missing_goals(item: pytest.Item, folders: Sequence[Path]) -> str | None:
     return ", ".join(absent) or None
 
 
-def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
+def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> BenchmarkMark:
     for key in given:
         if key not in _KEYS:
             _reject(item, f"has no key {key!r}; valid keys: {', '.join(_KEYS)}")
@@ -135,20 +144,37 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> BenchmarkMark:
     host = given.get("host", False)
     if not isinstance(host, bool):
         _reject(item, f"host must be True or False, found {host!r}")
-    profiles = _names(item, {"profiles": _here(item, given, "profiles") or ()}, "profiles")
-    for name in profiles:
-        if name not in PROFILES:
-            _reject(item, f"profiles: {name!r} is none of {', '.join(PROFILES)}")
     return BenchmarkMark(
         **texts,
-        profiles=profiles,
+        profiles=_profiles(item, given.get("profiles", ())),
         host=host,
         timing=timing,
         scope=scope,
-        cost=spans["cost"],
+        cost=_in_profile(item, spans["cost"], _profiles(item, of_cost)),
         deadline=spans["deadline"],
         metrics=_names(item, given, "metrics"),
         resources=_names(item, given, "resources"),
+    )
+
+
+def _profiles(item: pytest.Item, value: Any) -> tuple[str, ...]:
+    names = _names(
+        item, {"profiles": _here(item, {"profiles": value}, "profiles") or ()}, "profiles"
+    )
+    for name in names:
+        if name not in PROFILES:
+            _reject(item, f"profiles: {name!r} is none of {', '.join(PROFILES)}")
+    return names
+
+
+def _in_profile(item: pytest.Item, cost: float | None, profiles: Sequence[str]) -> float | None:
+    """Return the cost in the profile of the run: it is declared for the shortest one of its mark."""
+    if cost is None:
+        return None
+    shortest = min((PROFILE_FACTOR[one] for one in PROFILES if one in profiles), default=1.0)
+    # What belongs to longer profiles only is not run in this one: it keeps what it declares.
+    return cost * max(
+        1.0, PROFILE_FACTOR[item.config.stash[context_key].settings.profile] / shortest
     )
 
 

@@ -23,12 +23,11 @@ def test_slow(anubis_metric):
 """
 
 
-def run_of(profile: str = "smoke", **seconds: float) -> RunRecord:
+def run_of(**seconds: float) -> RunRecord:
     """Return a run of benchmarks that declare 3 s each and took so many seconds."""
     return RunRecord(
         run="r",
         node="n",
-        profile=profile,
         planned=tuple(
             PlannedTest(test=f"{name}[cpu]", benchmark=name, cost=3.0) for name in seconds
         ),
@@ -54,12 +53,6 @@ def test_waiting_for_a_quiet_machine_is_no_cost() -> None:
     run = run_of(a=13.0)
     waited = replace(run, results=tuple(replace(one, waited=10.0) for one in run.results))
     assert cost_lines([waited]) == []
-
-
-def test_longer_profiles_may_take_longer() -> None:
-    assert cost_lines([run_of("standard", a=80.0)]) == []
-    (line,) = cost_lines([run_of("standard", a=100.0)])
-    assert "45.0 s" in line
 
 
 def test_what_measured_nothing_has_no_cost() -> None:

@@ -43,7 +43,8 @@ from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
         (1.0, 5.0, None, "smoke", 5.0 + containment.GRACE),
         (1.0, None, None, "smoke", containment.LEAST),
         (20.0, None, None, "smoke", 200.0),
-        (20.0, None, None, "standard", 3000.0),
+        (20.0, None, None, "standard", 200.0),  # costs are those of the profile
+        (None, None, None, "standard", 15 * containment.UNKNOWN),
         (None, None, None, "smoke", containment.UNKNOWN),
         (None, 0.0, None, "smoke", containment.UNKNOWN),  # pytest-timeout's "no limit"
     ],
@@ -58,7 +59,7 @@ def test_deadline_comes_from_the_most_explicit_source(
 
 @pytest.mark.parametrize(
     ("cost", "profile", "seconds"),
-    [(5.0, "smoke", 300.0), (50.0, "smoke", 500.0), (5.0, "standard", 750.0)],
+    [(5.0, "smoke", 300.0), (50.0, "smoke", 500.0), (5.0, "standard", 300.0)],
 )
 def test_least_that_a_mark_asks_for_prolongs_and_never_shortens(
     cost: float, profile: str, seconds: float

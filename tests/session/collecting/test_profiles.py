@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.store.collected_runs import read_runs
 
 SUITE = """
 import pytest
@@ -45,6 +46,45 @@ def test_the_line_comes_from_a_worker_as_well(pytester: pytest.Pytester) -> None
         ]
     )
     run.stdout.no_fnmatch_line("*in the way*test_long*")
+
+
+COSTS = """
+import pytest
+
+@pytest.mark.anubis(component="x", cost="2s")
+def test_all(anubis_metric):
+    anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="x", cost="20s", profiles=("standard", "soak"))
+def test_longer(anubis_metric):
+    anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+
+@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.anubis(profiles=("standard",)))])
+@pytest.mark.anubis(component="x", cost="4s")
+def test_part(anubis_metric, n):
+    anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="x", cost="90s", profiles=("soak",))
+def test_longest(anubis_metric):
+    anubis_metric.record("rate", [1.0], unit="GB/s", better="higher")
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "costs"),
+    [
+        ("smoke", {"test_all": 2.0}),
+        ("standard", {"test_all": 30.0, "test_longer": 20.0, "test_part[1]": 60.0}),
+        ("soak", {"test_all": 3600.0, "test_longer": 2400.0, "test_longest": 90.0}),
+    ],
+)
+def test_costs_are_declared_for_the_shortest_profile_and_known_in_every_other(
+    pytester: pytest.Pytester, profile: str, costs: dict[str, float]
+) -> None:
+    pytester.makepyfile(test_it=COSTS)
+    pytester.runpytest_inprocess("--anubis", "--anubis-in-process", f"--anubis-profile={profile}")
+    (run,) = read_runs([pytester.path / ".anubis"]).runs
+    assert {one.test.partition("::")[2]: one.cost for one in run.planned} == costs
 
 
 def test_a_profile_that_does_not_exist_is_refused(pytester: pytest.Pytester) -> None:
