@@ -1,8 +1,8 @@
 """Who runs what in a window: the choice for all nodes that spares most, within what they share.
 
 Lagrangian relaxation of the shared resources (Geoffrion 1974; Fisher 1981): at prices for lanes and pools
-each node chooses for itself, and the prices are those at which demand meets what there is. Nodes choose out of
-sets that a greedy choice makes for a sample of them at many levels of the prices, so that the dual function
+each node chooses for itself, and the prices are those at which demand meets what there is. Nodes choose out
+of sets that a greedy choice makes for a sample of them at many levels of prices, so that the dual function
 is a few matrix products; the prices come from cutting planes (Kelley 1960). At the final prices every node's
 choice is improved by adding, dropping and exchanging benchmarks.
 """

@@ -18,26 +18,24 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
     read_fleet_now,
     risk_of,
 )
+from pytest_anubis.cli.commands.fleet.plan_text import (
+    PARTNER,
+    plan_document,
+    plan_line,
+    show_plan,
+)
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_action
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say, terminal_width, write_file, write_json
-from pytest_anubis.report.text.numbers import count_text, duration_text, percent
-from pytest_anubis.report.text.text_table import table
+from pytest_anubis.cli.shared.printing import say, write_file, write_json
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.fleet.operations.node_places import NodePlace
-    from pytest_anubis.selector.planning.window_plan import PlannedNode, WindowPlan
     from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 
-SHOWN = 40
-"""Nodes on the terminal without ``--all``."""
-RISKY = 5
-"""Nodes left out that are named on the terminal: the riskiest."""
-PARTNER = "partner"
-"""The pool of nodes that are set aside as partners."""
 HOUR = 3600.0
 
 
@@ -154,11 +152,11 @@ def _plan(options: argparse.Namespace) -> int:
         names = [one.node for one in plan.nodes if one.runs]
         write_file(options.hosts, "".join(f"{name}\n" for name in names))
     if options.format == "json":
-        write_json("-", _document(options, plan, window, partners, now))
+        write_json("-", plan_document(options, plan, window, partners, now))
     elif options.format == "lines":
-        say(*(_line(one) for one in plan.nodes if one.runs))
+        say(*(plan_line(one) for one in plan.nodes if one.runs))
     else:
-        _show(options, plan, window, partners, risk)
+        show_plan(options, plan, window, partners, risk)
     return 0
 
 
@@ -285,127 +283,6 @@ def _needs(
         for name in matching:
             needs.setdefault(name, {})[pool] = int(count or 1)
     return needs
-
-
-def _show(
-    options: argparse.Namespace,
-    plan: WindowPlan,
-    window: Window,
-    partners: Sequence[str],
-    risk: FleetRisk,
-) -> None:
-    chosen = [one for one in plan.nodes if one.runs]
-    rest = [one for one in plan.nodes if not one.runs]
-    say(
-        f"{len(chosen)} of {count_text(len(plan.nodes), 'node')} run something within "
-        f"{duration_text(window.seconds)}: {duration_text(plan.spent)} of nodes spare "
-        f"{duration_text(plan.spared)} of incidents to be expected within {duration_text(options.horizon)}",
-        f"net {duration_text(plan.value)}, and no plan can have more than "
-        f"{duration_text(plan.bound)}: it lacks "
-        f"at most {percent(plan.gap)}",
-        _more_words(plan),
-    )
-    rows = [["node", "from", "to", "risk", "then", "runs"]]
-    for one in chosen if options.all else chosen[:SHOWN]:
-        names = ", ".join(run.benchmark.rpartition("::")[2] for run in one.runs)
-        span = [_clock(one.start), _clock(one.end)]
-        rows.append([one.node, *span, percent(one.before), percent(one.after), names])
-    if chosen:
-        say(*table(rows, width=terminal_width(), shrink=5).splitlines())
-    if len(rows) <= len(chosen):
-        say(f"{len(chosen) - len(rows) + 1} more nodes (--all shows them)")
-    if partners:
-        say(f"set aside as partners: {', '.join(partners)}")
-    if rest:
-        worst = sorted(rest, key=lambda one: (-one.before, one.node))[:RISKY]
-        left = sum(one.before for one in rest)
-        named = ", ".join(f"{one.node} {percent(one.before)}" for one in worst)
-        say(
-            f"left out: {count_text(len(rest), 'node')} with {left:.3g} incidents to be expected; {named}"
-        )
-    say(*(f"left out: {name}: {why}" for name, why in plan.left_out.items()))
-    if plan.unpinned:
-        some = ", ".join(plan.unpinned[:RISKY])
-        say(
-            f"note: what is pinned found no room on {count_text(len(plan.unpinned), 'node')} ({some})"
-        )
-    say(*(f"note: {note}" for note in (f"risks: {risk.outlook.basis}", *risk.outlook.notes)))
-
-
-def _more_words(plan: WindowPlan) -> str:
-    words = [f"another hour would spare about {duration_text(plan.hour)} more"]
-    words += [
-        f"one more {'node at a time' if name.startswith('nodes') else name} {duration_text(worth)}"
-        for name, worth in plan.one_more.items()
-        if worth > 0
-    ]
-    taken = ", ".join(f"{name} {percent(share)}" for name, share in plan.used.items())
-    return "; ".join(words) + (f"; taken: {taken}" if taken else "")
-
-
-def _clock(seconds: float) -> str:
-    """Return seconds from the window's beginning as ``+1:05``."""
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"+{hours}:{minutes:02}"
-
-
-def _line(one: PlannedNode) -> str:
-    return " ".join([f"{one.start:.0f}", one.node, *(run.benchmark for run in one.runs)])
-
-
-def _document(
-    options: argparse.Namespace,
-    plan: WindowPlan,
-    window: Window,
-    partners: Sequence[str],
-    now: float,
-) -> dict[str, Any]:
-    return {
-        "schema": 1,
-        "at": now,
-        "horizon": options.horizon,
-        "window": window.seconds,
-        "at_once": options.at_once,
-        "pools": dict(window.pools),
-        "partners": list(partners),
-        "spared": plan.spared,
-        "spent": plan.spent,
-        "value": plan.value,
-        "bound": plan.bound,
-        "gap": plan.gap,
-        "another_hour": plan.hour,
-        "one_more": dict(plan.one_more),
-        "used": dict(plan.used),
-        "left_out": dict(plan.left_out),
-        "unpinned": list(plan.unpinned),
-        "nodes": [
-            {
-                "node": one.node,
-                "hardware_class": one.hardware_class,
-                "start": one.start if one.runs else None,
-                "end": one.end if one.runs else None,
-                "risk_before": one.before,
-                "risk_after": one.after,
-                "spared": one.spared,
-                "runs": [
-                    {
-                        "benchmark": run.benchmark,
-                        "start": run.start,
-                        "seconds": run.seconds,
-                        "lane": run.lane,
-                        "units": {
-                            pool: [partners[unit] for unit in units]
-                            if pool == PARTNER and partners
-                            else list(units)
-                            for pool, units in run.units.items()
-                        },
-                    }
-                    for run in one.runs
-                ],
-            }
-            for one in plan.nodes
-        ],
-    }
 
 
 def _hours(text: str) -> float:
