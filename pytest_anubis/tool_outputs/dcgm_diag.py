@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pytest_anubis.codec import CodecError, from_plain, parse_json
 from pytest_anubis.core.field_types import Alias
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, number, shown
 
 TOOL = "dcgmi diag"
@@ -20,7 +20,7 @@ _TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 """From DCGM 4 on, and before."""
 
 _OF = r"(?:GPU (?P<card>[0-9]{1,4}) ){0,2}"  # the older ones say the card twice
-_READINGS = (
+_READINGS: tuple[tuple[re.Pattern[str], str, str, Direction], ...] = (
     (
         re.compile(
             _OF

@@ -85,8 +85,8 @@ def fleet_of(
     if tables and not known and not names & found.keys():
         tell(f"note: {tables[0]}: none of its nodes is among these; are they called otherwise?")
     for run in sorted(runs.runs, key=lambda run: run.started):
-        known = found.setdefault(run.node, {})
-        known.update({name: text for name, text in facts_of(run).items() if text})
+        of_node = found.setdefault(run.node, {})
+        of_node.update({name: text for name, text in facts_of(run).items() if text})
     return FleetSource(runs=runs, judged=judged, rows=rows, traits=found)
 
 

@@ -134,8 +134,8 @@ class _Placing:
             now, lane = heapq.heappop(self._lanes)
             end = self._next(now, lane)
             if end is None and filler is not None:
-                job = filler(self._end - _EPS - now)
-                end = None if job is None else self._place(job, now, lane)
+                more = filler(self._end - _EPS - now)
+                end = None if more is None else self._place(more, now, lane)
             if end is None:
                 gaps.append((lane, now))  # what does not fit now never will: time goes on
             else:
