@@ -59,7 +59,9 @@ class Cluster(NamedTuple):
         Args:
             usable: Shape (n,), all units that were compared.
         """
-        return self.members.sum() / usable.sum() if self.mixed else self.size / self.whole
+        if self.mixed:
+            return float(self.members.sum()) / float(usable.sum())
+        return self.size / self.whole
 
 
 def clusters(
