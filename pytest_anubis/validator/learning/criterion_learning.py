@@ -52,7 +52,7 @@ tail's units is within alpha, and the next one outside is this much further away
 populations. A judgement: of ten strong healthy units three may be noise, and a fifth more is a gap that noise
 rarely leaves."""
 EVEN = 0.35
-"""Of two groups that each have at least this share of the nodes, which is the larger one is luck."""
+"""Of two groups that each have at least this share (`Cluster.share`), which is the larger one is luck."""
 ENOUGH_VALUES, SHORTER = 5, 4
 """A sample with this many values, or a quarter of the smallest one learned from, can be judged: its median is
 then no single value's, and a run that was cut short is told from one that was not."""
@@ -124,7 +124,7 @@ def _of_fleet(
         cluster_finding(population, rows, one, float(np.median(centre))) for one in beside
     )
     slower = np.zeros(rows.total, dtype=np.bool_)
-    even = next((one for one in beside if EVEN <= one.size / one.whole <= 1 - EVEN), None)
+    even = next((one for one in beside if EVEN <= one.share(rows.usable) <= 1 - EVEN), None)
     if even is not None:
         # Of two groups of nearly one size, which is the larger one is luck: the faster one is the centre.
         faster = even.side == better
@@ -169,9 +169,13 @@ def _settled_centre(
         centre = _centre(rows, columns, members, method)
         below, above = rows.sides(centre)
         flagged = rows.usable & (np.nan_to_num(worse(below, above, better)) > 1 - alpha)
-        if not (members & flagged).any():
+        kept = members & ~flagged
+        if kept.sum() in (
+            0,
+            members.sum(),
+        ):  # of what spreads too far nobody is close to the centre
             return centre, (below, above)
-        members = members & ~flagged
+        members = kept
 
 
 def _of_machine(
