@@ -149,7 +149,7 @@ def each_operation(group: RankGroup, operation: str) -> float:
 
 
 def best(measure: Callable[[], float], wanted: float) -> float:
-    """Return the best of some values, the first that is enough; where others take the CPUs none of them is."""
+    """Return the best of some values, the first that is enough; where others take the CPUs, none is."""
     with HostWatch() as watch:
         for _ in range(20):
             found = measure()
