@@ -233,8 +233,8 @@ class _Placing:
                 idle = at - time
                 if plain and idle > _EPS:
                     short = [one for one in plain if one[1] <= idle + _EPS]
-                    little = min(_PATIENCE * job.seconds, plain[0][1] - idle)
-                    if short or idle > little:  # else the lane may wait for a moment
+                    # Of the lane and what it waits for, whichever would idle for less may.
+                    if short or idle > plain[0][1] - idle:
                         run, at = (short or plain[:1])[-1], time
             (pooled if job.needs.get(run[0]) else plain).remove(run)
             name, length = run
