@@ -1,17 +1,14 @@
 """What a run shows on the terminal, accepted, rejected and undecided: the screens of ``docs/first-run.md``.
 
 Run: ``python -m benchmarks.screens``; with ``--write`` they are put into the page. A node with eight cards is
-played: its inventory is a recorded one, and the benchmark records what it is told. ``--pictures DIR`` opens
-the pages of these runs (pytest-html's and the dossier) in Chromium, takes pictures of them and tells how wide
-they are; with ``--axe axe.min.js`` it tells what axe-core finds.
+played: its inventory is a recorded one, and the benchmark records what it is told. The pages of these runs
+are looked at by ``python -m benchmarks.page_checks``.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -20,7 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,20 +29,12 @@ from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
 from pytest_anubis.hardware.telemetry.recorded_node import replay
 from tests.golden.asking import ask
 
-browsing: Any = importlib.import_module("benchmarks.chromium")
-
 ROOT = Path(__file__).parents[1]
 NODE = ROOT / "tests" / "data" / "recorded_8gpu.json"
 PAGE = ROOT / "docs" / "first-run.md"
 BEGIN, END = "<!-- screens: python -m benchmarks.screens --write -->\n", "<!-- end of screens -->\n"
 WIDTH = "110"
 """Columns, as wide as the page shows."""
-
-LOOKS = (("light", 1400, False), ("dark", 1400, True), ("narrow", 390, False))
-"""Name of a picture, width of the window, and whether the reader prefers dark pages."""
-
-AXE = "axe.run().then(told=>told.violations.map(one=>`${one.impact} ${one.id} (${one.nodes.length})`))"
-"""What axe-core finds on the page that is open: how bad, which rule, how many elements."""
 
 VALUES = 30
 """Of each card: enough to be searched for changes within the run."""
@@ -119,7 +108,7 @@ def screens(pages: Path | None = None) -> str:
     """Play the three runs; return them as a part of the page.
 
     Args:
-        pages: Folder that gets the pages of each; None makes none.
+        pages: Folder that gets the pages of each, and that of what was learned; None makes none.
     """
     pages = None if pages is None else pages.resolve()
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
@@ -127,11 +116,11 @@ def screens(pages: Path | None = None) -> str:
         (folder / "pytest.ini").write_text("[pytest]\n")
         (folder / "test_cards.py").write_text(SUITE)
         shutil.copy(NODE, folder / "node.json")
-        _learn(folder)
+        _learn(folder, pages)
         return "\n".join(_screen(folder, one, pages) for one in SCREENS)
 
 
-def _learn(folder: Path) -> None:
+def _learn(folder: Path, pages: Path | None) -> None:
     """Learn a baseline from eight healthy nodes of the class."""
     key = hardware_class(replay(NODE).inventory, "smoke", lanes="alone")[0]
     rows = ["node,device,benchmark,metric,unit,better,component,value,class"]
@@ -142,7 +131,8 @@ def _learn(folder: Path) -> None:
         for value in healthy(node, card)
     ]
     (folder / "fleet.csv").write_text("\n".join(rows) + "\n")
-    learned = ask(["learn", "fleet.csv", "--error-rate", "none"], folder)
+    page = () if pages is None else ("--html", str(pages / "learned.html"))
+    learned = ask(["learn", "fleet.csv", "--error-rate", "none", *page], folder)
     if learned.code:
         raise SystemExit(learned.err)
 
@@ -167,36 +157,15 @@ def _screen(folder: Path, screen: Screen, pages: Path | None) -> str:
         code = int(pytest.main([*options, *ours, "test_cards.py"]))
     if pages is not None:
         ask(["report", name, "--html", str(pages / f"{name}-dossier.html")], folder)
+        run = f".anubis/runs/{name}"
+        ask(["judge", run, "--html", str(pages / f"{name}-judged.html")], folder)
+        ask(["fleet", "verdict", run, "--html", str(pages / f"{name}-verdict.html")], folder)
     shown = _steady(out.getvalue().replace(f"{folder}{os.sep}", ""))
     return f"### {screen.title}, exit code {code}\n\n```\n{shown}```\n\n{screen.next}\n"
 
 
 def _html(page: Path) -> tuple[str, str]:
     return f"--html={page}", "--self-contained-html"
-
-
-def looked_at(pages: Sequence[Path], axe: str) -> Iterator[str]:
-    """Yield what a browser says of each page; pictures and a print of it are put beside it.
-
-    Args:
-        pages: The files.
-        axe: The source of axe-core; empty does without.
-    """
-    with browsing.Browser() as browser:
-        for page in pages:
-            browser.open(page)
-            widths = []
-            for name, width, dark in LOOKS:
-                picture = page.with_name(f"{page.stem}-{name}.png")
-                browser.look(picture, width=width, height=1000, dark=dark, whole=True)
-                widths.append(f"{browser.value('document.documentElement.scrollWidth')} of {width}")
-            printed = browser.ask("Page.printToPDF", printBackground=True)["data"]
-            page.with_suffix(".pdf").write_bytes(base64.b64decode(printed))
-            yield f"{page.name}: as wide as {', '.join(widths)} pixels"
-            if axe:
-                browser.value(f"{axe};0")
-                found = browser.value(AXE)
-                yield f"{page.name}: axe-core finds {', '.join(found) or 'nothing'}"
 
 
 def _steady(text: str) -> str:
@@ -212,18 +181,7 @@ def main() -> None:
     """Print the screens, or put them into the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", action="store_true", help=f"put them into {PAGE.name}")
-    parser.add_argument(
-        "--pictures", type=Path, metavar="DIR", help="pages and pictures, by Chromium"
-    )
-    parser.add_argument("--axe", type=Path, metavar="FILE", help="axe.min.js of axe-core")
     options = parser.parse_args()
-    if options.pictures is not None:
-        options.pictures.mkdir(parents=True, exist_ok=True)
-        screens(options.pictures)
-        axe = "" if options.axe is None else options.axe.read_text(encoding="utf-8")
-        for line in looked_at(sorted(options.pictures.glob("*.html")), axe):
-            sys.stdout.write(f"{line}\n")
-        return
     text = screens() if options.write else ""
     if not text:
         sys.stdout.write(screens())

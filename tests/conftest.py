@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from execnet.gateway_io import Popen2IOMaster
 from hypothesis import HealthCheck, settings
 
 import pytest_anubis
-from tests import forked
+from tests import forked, forked_workers
 from tests.postgres import postgres_url as postgres_url
 from tests.quiet import OPTIONS
 
@@ -39,6 +40,9 @@ for _name in list(os.environ):
     ):
         del os.environ[_name]
 sys.dont_write_bytecode = False
+
+# Several of these processes share few cores: more threads of one wait for each other with the cores busy.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 # Whoever starts these tests in the background has made them and their children deaf to SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -73,6 +77,7 @@ def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
         stack = contextlib.ExitStack()
         stack.enter_context(forked.servers())
         session.config.add_cleanup(stack.close)
+    session.config.add_cleanup(forked_workers.end)
     return (yield)
 
 
@@ -129,7 +134,8 @@ def pytester(
 ) -> pytest.Pytester:
     """Pytest's own, whose runs leave out what they do not need and take this machine to be quiet.
 
-    Processes of its that run pytest are forked from one that has loaded it (`tests.forked`).
+    Processes of its that run pytest are forked from one that has loaded it (`tests.forked`), as are the
+    workers of its runs in this process (`tests.forked_workers`).
     """
     monkeypatch.setenv("PYTEST_ADDOPTS", OPTIONS)
     start = pytester.popen
@@ -142,6 +148,7 @@ def pytester(
         return forked.Forked(command, env=environment, stdin=subprocess.DEVNULL, **options)
 
     monkeypatch.setattr(pytester, "popen", popen)
+    monkeypatch.setattr(Popen2IOMaster, "__init__", forked_workers.begin)
     return pytester
 
 

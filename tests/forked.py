@@ -7,13 +7,8 @@ PYTEST_DONT_REWRITE: it holds no assertion.
 from __future__ import annotations
 
 import contextlib
-import gc
-import importlib
 import json
 import os
-import pkgutil
-import random
-import runpy
 import select
 import signal
 import socket
@@ -202,9 +197,15 @@ def can_be_forked(command: Any, environment: Mapping[str, str] | None = None) ->
     if isinstance(command, str) or len(command) < 2 or str(command[0]) != sys.executable:
         return False
     words = _module([str(word) for word in command[:3]])
-    return bool(words and _loaded(words)) and _at_start(
+    return bool(words and _loaded(words)) and as_at_start(
         os.environ if environment is None else environment
-    ) == json.loads(os.environ.get(f"{FOLDER}_STARTED", "null"))
+    )
+
+
+def as_at_start(environment: Mapping[str, str]) -> bool:
+    """Return whether what counts at the start of a process is as the servers have it."""
+    started = json.loads(os.environ.get(f"{FOLDER}_STARTED", "null"))
+    return bool(_at_start(environment) == started)
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
@@ -243,7 +244,7 @@ def servers() -> Iterator[None]:
                     sys.executable,
                     "-P",
                     "-m",
-                    "tests.forked",
+                    "tests.forking",
                     str(listening.fileno()),
                     name,
                 ]
@@ -258,116 +259,3 @@ def servers() -> Iterator[None]:
                 )
                 stack.callback(process.stdin.close)  # type: ignore[union-attr]
         yield
-
-
-# In the server.
-
-
-def _load_pytest() -> None:
-    """Load what runs need, the plugin as pytest itself loads it."""
-    import pytest
-
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Path(os.devnull).open("w") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.delenv("PYTEST_ADDOPTS", raising=False)
-        options = ["--collect-only", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}"]
-        pytest.main([*options, folder])
-    import pytest_anubis
-
-    for module in pkgutil.walk_packages(pytest_anubis.__path__, "pytest_anubis."):
-        importlib.import_module(module.name)
-    for name in ("numpy", "sqlalchemy.dialects.sqlite", "sqlite3", "_pytest.stepwise"):
-        importlib.import_module(name)
-
-
-def _load_torch() -> None:
-    for name in ("numpy", "torch", "torch.distributed", "pytest_anubis.benchmarking"):
-        importlib.import_module(name)
-
-
-def _serve(listening: socket.socket, name: str) -> list[str]:
-    """Fork for every request; returns in the child, with the words of its command line.
-
-    The child's parent waits for its end and says so.
-    """
-    loaded = False
-    while True:
-        readable, _, _ = select.select([listening.fileno(), 0], [], [])
-        with contextlib.suppress(
-            ChildProcessError
-        ):  # those who waited; what they used is ours then
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                pass
-        if 0 in readable:
-            os._exit(0)  # whoever has started us has gone
-        if not loaded:
-            loaded = True
-            _load_pytest() if name == "pytest" else _load_torch()
-            gc.collect()
-            gc.freeze()  # nothing that children need to look through
-        with listening.accept()[0] as connection:
-            data, descriptors, _, _ = socket.recv_fds(connection, REQUEST, 16)
-        if os.fork() == 0:
-            break
-        for descriptor in descriptors:
-            os.close(descriptor)
-    listening.close()
-    status, *given = descriptors
-    request = json.loads(data)
-    child = os.fork()
-    if child > 0:
-        _wait_for(child, status, given)
-    os.close(status)
-    # First out of the way of the numbers that they will have.
-    wanted = [0, 1, 2, *request["passed"]]
-    high = [os.dup2(descriptor, 500 + place) for place, descriptor in enumerate(given)]
-    for descriptor in given:
-        os.close(descriptor)
-    for descriptor, to in zip(high, wanted, strict=True):
-        os.dup2(descriptor, to)
-        os.close(descriptor)
-    if request["session"]:
-        os.setsid()
-    elif request["group"] is not None:
-        os.setpgid(0, request["group"])
-    os.chdir(request["cwd"])
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.path[:] = [request["cwd"], *paths, *sys.path]
-    random.seed()
-    if request["quick"]:
-        subprocess.Popen = Quick  # type: ignore[misc, assignment]
-    return list(request["words"])
-
-
-def _wait_for(child: int, status: int, given: Sequence[int]) -> None:
-    """Say the child's number, and how it has ended; does not return."""
-    # Of a group or a terminal: meant for the child.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
-    os.write(status, b"%8d" % child)
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in range(3):
-        os.dup2(null, descriptor)
-    for descriptor in given:
-        os.close(descriptor)
-    _, ended = os.waitpid(child, 0)
-    os.write(status, b"%8d" % os.waitstatus_to_exitcode(ended))
-    os._exit(0)
-
-
-def _run(words: list[str]) -> None:
-    sys.argv[1:] = words[1:]
-    if words[0] == ANUBIS:
-        sys.argv[0] = "anubis"
-        sys.exit(importlib.import_module(ANUBIS).main())
-    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    _run(_serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2]))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,29 @@ from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem,
 Key = tuple[str, str, str, str]  # hardware class, benchmark, metric name, group
 Variant = tuple[str, str]  # unit, direction
 T = TypeVar("T")
+
+PENDING = 1 << 25
+"""Bytes of samples that a shelf is given at a time: 32 MiB are long stretches of a file, little memory."""
+OBJECT = 128
+"""Bytes that a sample takes in memory besides its values."""
+CHUNK = 1 << 20
+"""Values that are put into order at a time on their way to a shelf: 8 MiB, and as much for places."""
+
+
+class Shelf(Protocol):
+    """Where values lie that are too many for the memory."""
+
+    def append(self, name: str, values: FloatArray) -> None:
+        """Put values behind those of this name."""
+
+    def taken(self, name: str) -> FloatArray:
+        """Return all values of a name as one array that need not be in memory; they are forgotten here."""
+
+    def keep(self, parts: Iterable[FloatArray]) -> FloatArray:
+        """Return the parts as one array that need not be in memory; each may have any shape."""
+
+    def release(self) -> None:
+        """Let go of memory that can be filled again from where the values lie."""
 
 
 def key_of(population: Population) -> Key:
@@ -40,7 +64,11 @@ def invalid_rows(
     Returns:
         Row -> problem, ``invalid`` or ``missing``.
     """
-    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    found = [np.empty(0, dtype=np.int64)]
+    for start in range(0, len(values), CHUNK):
+        part = values[start : start + CHUNK]
+        found.append(start + np.flatnonzero(~(np.isfinite(part) & (part >= 0))))
+    bad = np.concatenate(found)
     rows = set((np.searchsorted(offsets, bad, side="right") - 1).tolist())
     empty = set(np.flatnonzero(np.diff(offsets) == 0).tolist())
     problems: dict[int, Problem] = {}
@@ -52,29 +80,70 @@ def invalid_rows(
 
 
 @dataclass(slots=True)
+class _Stream:
+    """Values in the order in which they come: the last ones here, all others on a shelf if there is one."""
+
+    name: str
+    length: int = 0
+    arrays: list[FloatArray] = field(default_factory=list)
+
+    def add(self, values: FloatArray) -> None:
+        """Take values."""
+        self.arrays.append(values)
+        self.length += len(values)
+
+    def put_away(self, shelf: Shelf) -> None:
+        """Put what is here on the shelf."""
+        if self.arrays:
+            shelf.append(self.name, np.concatenate(self.arrays))
+            self.arrays.clear()
+
+    def all(self, shelf: Shelf | None) -> FloatArray:
+        """Return all values."""
+        if shelf is None:
+            return np.concatenate(self.arrays) if self.arrays else np.empty(0)
+        self.put_away(shelf)
+        return shelf.taken(self.name)
+
+
+@dataclass(slots=True)
+class _Paces:
+    """What one probe took beside the values of some rows."""
+
+    seconds: _Stream
+    rows: array[int] = field(default_factory=lambda: array("q"))
+
+
+@dataclass(slots=True, kw_only=True)
 class _Rows:
     """The samples of one key, as they come."""
 
     nodes: list[str] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    arrays: list[FloatArray] = field(default_factory=list)
+    sizes: array[int] = field(default_factory=lambda: array("q"))
+    values: _Stream
     variants: list[Variant] = field(default_factory=list)
     problems: dict[int, Problem] = field(default_factory=dict)
     looks: dict[int, int] = field(default_factory=dict)
-    paces: dict[int, Mapping[str, FloatArray]] = field(default_factory=dict)
+    paces: dict[str, _Paces] = field(default_factory=dict)
     given: bool = False
     metrics: Counter[Metric] = field(default_factory=Counter)
     components: Counter[str] = field(default_factory=Counter)
 
 
 class Gather:
-    """Collects samples and makes populations of them; the order of adding does not matter."""
+    """Collects samples and makes populations of them; the order of adding does not matter.
 
-    def __init__(self) -> None:
+    Args:
+        shelf: Where values lie that are too many for the memory; None: in memory.
+    """
+
+    def __init__(self, shelf: Shelf | None = None) -> None:
         self._rows: dict[Key, _Rows] = {}
         self._whole: dict[Key, Population] = {}
+        self._shelf = shelf
+        self._pending = 0
 
     def add(
         self,
@@ -100,14 +169,13 @@ class Gather:
         rows.given |= given
         if looks > 1:
             rows.looks[len(rows.nodes)] = looks
-        beside = {kind: _seconds(found, len(values)) for kind, found in pace}
-        if beside:
-            rows.paces[len(rows.nodes)] = beside
+        for kind, found in dict(pace).items():
+            self._beside(rows, kind, len(rows.nodes), _seconds(found, len(values)))
         rows.nodes.append(node)
         rows.devices.append(device)
         rows.runs.append(run)
         rows.sizes.append(len(values))
-        rows.arrays.append(np.asarray(values, dtype=np.float64))
+        self._take(rows.values, np.asarray(values, dtype=np.float64))
         rows.variants.append((metric.unit, metric.better))
         rows.metrics[metric] += 1
         rows.components[component] += 1
@@ -117,8 +185,12 @@ class Gather:
         key = key_of(population)
         if key in self._rows or key in self._whole:
             self._unpack(self._open(key), population)
-        else:
+        elif self._shelf is None:
             self._whole[key] = population
+        else:  # all of it, as it is
+            paces = {kind: self._shelf.keep([found]) for kind, found in population.paces.items()}
+            values = self._shelf.keep([population.values])
+            self._whole[key] = replace(population, values=values, paces=paces)
 
     def keys(self) -> list[tuple[Key, Metric, str]]:
         """Return every key so far with its most frequent metric and component."""
@@ -134,33 +206,51 @@ class Gather:
         the problem ``unit``.
         """
         built = dict(self._whole)
-        built.update((key, _build(key, rows)) for key, rows in self._rows.items())
+        for key in list(self._rows) if self._shelf is None else sorted(self._rows):
+            built[key] = _build(key, self._rows[key], self._shelf)
         return tuple(built[key] for key in sorted(built))
 
     def _open(self, key: Key) -> _Rows:
         rows = self._rows.get(key)
         if rows is None:
-            rows = self._rows[key] = _Rows()
+            rows = self._rows[key] = _Rows(values=_Stream(f"{len(self._rows)}"))
             if key in self._whole:
                 self._unpack(rows, self._whole.pop(key))
         return rows
 
-    @staticmethod
-    def _unpack(rows: _Rows, population: Population) -> None:
+    def _unpack(self, rows: _Rows, population: Population) -> None:
         first, count = len(rows.nodes), len(population)
         rows.problems.update((first + row, p) for row, p in population.problems.items())
         rows.looks.update((first + row, count) for row, count in population.looks.items())
         rows.given |= population.given
-        if population.paces:
-            rows.paces.update((first + row, population.pace(row)) for row in range(count))
+        for row in range(count) if population.paces else ():
+            for kind, seconds in population.pace(row).items():
+                self._beside(rows, kind, first + row, seconds)
         rows.nodes.extend(population.nodes)
         rows.devices.extend(population.devices)
         rows.runs.extend(population.runs)
         rows.sizes.extend(np.diff(population.offsets).tolist())
-        rows.arrays.append(population.values)
+        self._take(rows.values, population.values)
         rows.variants.extend([(population.metric.unit, population.metric.better)] * count)
         rows.metrics[population.metric] += count
         rows.components[population.component] += count
+
+    def _beside(self, rows: _Rows, kind: str, row: int, seconds: FloatArray) -> None:
+        if kind not in rows.paces:
+            rows.paces[kind] = _Paces(_Stream(f"{rows.values.name}.{len(rows.paces)}"))
+        rows.paces[kind].rows.append(row)
+        self._take(rows.paces[kind].seconds, seconds)
+
+    def _take(self, stream: _Stream, values: FloatArray) -> None:
+        stream.add(values)
+        if self._shelf is None:
+            return
+        self._pending += values.nbytes + OBJECT
+        if self._pending > PENDING:
+            for rows in self._rows.values():
+                for one in (rows.values, *(paces.seconds for paces in rows.paces.values())):
+                    one.put_away(self._shelf)
+            self._pending = 0
 
 
 def _most(counts: Counter[T]) -> T:
@@ -168,11 +258,10 @@ def _most(counts: Counter[T]) -> T:
     return min(counts, key=lambda item: (-counts[item], repr(item)))
 
 
-def _build(key: Key, rows: _Rows) -> Population:
+def _build(key: Key, rows: _Rows, shelf: Shelf | None) -> Population:
     hardware_class, benchmark, _, group = key
     chosen = _most(Counter(rows.variants))
     metric = _most(Counter({m: n for m, n in rows.metrics.items() if (m.unit, m.better) == chosen}))
-    flat = np.concatenate(rows.arrays) if rows.arrays else np.empty(0)
     units = list(zip(rows.nodes, rows.devices, rows.runs, strict=True))
     order = sorted(range(len(units)), key=units.__getitem__)
     problems = {row: rows.problems[i] for row, i in enumerate(order) if i in rows.problems}
@@ -182,7 +271,12 @@ def _build(key: Key, rows: _Rows) -> Population:
         problems |= {
             row: other_unit(rows.variants[i], chosen) for row, i in enumerate(order) if i in other
         }
-    values, offsets = _reordered(flat, rows.sizes, order, other)
+    size = np.array(rows.sizes, dtype=np.int64)
+    begins = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)[:-1]
+    size[list(other)] = 0  # these lose their values
+    size = size[order]
+    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    values = _reordered(rows.values.all(shelf), begins[order], offsets, shelf)
     population = Population(
         hardware_class=hardware_class,
         benchmark=benchmark,
@@ -196,7 +290,7 @@ def _build(key: Key, rows: _Rows) -> Population:
         offsets=offsets,
         problems=problems,
         looks={row: rows.looks[i] for row, i in enumerate(order) if i in rows.looks},
-        paces=_paces(rows, order, other),
+        paces=_paces(rows, order, offsets, shelf),
         given=rows.given,
     )
     more = invalid_rows(population.values, offsets, problems)
@@ -208,29 +302,57 @@ def _seconds(found: Sequence[float], count: int) -> FloatArray:
     return np.asarray(found, dtype=np.float64) if len(found) == count else np.full(count, np.nan)
 
 
-def _paces(rows: _Rows, order: Sequence[int], other: Collection[int]) -> dict[str, FloatArray]:
+def _paces(
+    rows: _Rows, order: Sequence[int], offsets: IntArray, shelf: Shelf | None
+) -> dict[str, FloatArray]:
     """Return what the probes took beside all values, in the order of the population's rows."""
-    kinds = sorted({kind for one in rows.paces.values() for kind in one})
-    nothing = {i: np.full(rows.sizes[i], np.nan) for i in order} if kinds else {}
-    paces = {}
-    for kind in kinds:
-        parts = [rows.paces.get(i, {}).get(kind, nothing[i]) for i in range(len(rows.sizes))]
-        paces[kind], _ = _reordered(np.concatenate(parts), rows.sizes, order, other)
-    return paces
+    found = {}
+    for kind in sorted(rows.paces):
+        paces = rows.paces[kind]
+        begins = np.full(len(rows.sizes), -1, dtype=np.int64)
+        place = np.array(paces.rows, dtype=np.int64)
+        size = np.array(rows.sizes, dtype=np.int64)[place]
+        begins[place] = np.concatenate([[0], np.cumsum(size)[:-1]])
+        found[kind] = _reordered(paces.seconds.all(shelf), begins[order], offsets, shelf)
+    return found
 
 
 def _reordered(
-    flat: FloatArray, sizes: Sequence[int], order: Sequence[int], other: Collection[int]
-) -> tuple[FloatArray, IntArray]:
-    """Put rows of different lengths into another order; those in `other` lose their values."""
-    size = np.array(sizes, dtype=np.int64)
-    starts = np.concatenate([[0], np.cumsum(size)])[:-1]
-    size[list(other)] = 0
-    starts, size = starts[order], size[order]
-    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    # Value k of the result lies as far behind its row's old start as behind its new one.
-    where = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], size)
-    return flat[where], offsets
+    flat: FloatArray, begins: IntArray, offsets: IntArray, shelf: Shelf | None
+) -> FloatArray:
+    """Return the values of rows in another order.
+
+    Args:
+        flat: Shape (any,), all values.
+        begins: Shape (n,), where each row's values begin in it; -1 for a row that has none there: NaN.
+        offsets: Shape (n + 1,), where they are to begin.
+        shelf: Where the result is to lie; None: in memory.
+    """
+    if shelf is not None:
+        return shelf.keep(_parts(flat, begins, offsets, 0))
+    return next(_parts(flat, begins, offsets, len(begins)), flat[:0])
+
+
+def _parts(
+    flat: FloatArray, begins: IntArray, offsets: IntArray, rows: int
+) -> Iterator[FloatArray]:
+    """Yield the values of at least so many rows at a time, and of `CHUNK` values if that is more."""
+    first = 0
+    while first < len(begins):
+        enough = int(np.searchsorted(offsets, offsets[first] + CHUNK))
+        last = min(max(first + 1, first + rows, enough), len(begins))
+        size = np.diff(offsets[first : last + 1])
+        # Value k of the result lies as far behind its row's old begin as behind its new one.
+        where = np.arange(offsets[first], offsets[last])
+        where += np.repeat(begins[first:last] - offsets[first:last], size)
+        missing = np.repeat(begins[first:last] < 0, size)
+        if missing.any():
+            part = np.full(len(where), np.nan)
+            part[~missing] = flat[where[~missing]]
+            yield part
+        else:
+            yield np.asarray(flat[where])
+        first = last
 
 
 def other_unit(found: Variant, expected: Variant) -> Problem:

@@ -10,78 +10,34 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_anubis.core.events import Attempted
-from pytest_anubis.core.gather import Gather
+from pytest_anubis.core.gather import Gather, Key, Shelf, key_of
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.core.sample import Problem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.superbench import import_superbench
-from pytest_anubis.store.importers.table import import_table
+from pytest_anubis.store.importers.table import exported_samples, import_table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 from pytest_anubis.store.namesakes import Namesakes
+from pytest_anubis.store.run_files import PARQUET, files_of
 from pytest_anubis.store.run_files import TABLES as TABLES
 from pytest_anubis.store.run_files import RunsError as RunsError
-from pytest_anubis.store.run_files import files_of
 from pytest_anubis.store.run_files import is_superbench as is_superbench
 from pytest_anubis.store.run_filter import RunFilter
+from pytest_anubis.store.run_set import RefusedRun as RefusedRun
+from pytest_anubis.store.run_set import RunSet as RunSet
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
 
 Progress = Callable[[str], None]
 
 EVERYTHING = RunFilter()
 
+EXPORTED = "exported"
+"""Stands for the digest of runs that were exported: each of their files holds a part."""
+
 _BROKEN = ("failed", "error", "crashed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedRun:
-    """A run that takes no part, and why.
-
-    Attributes:
-        run: Its id, empty when the file could not be read at all.
-        node: Its node.
-        path: Its file.
-        reason: One sentence.
-        damaged: The file could not be read: nobody knows which node is missing.
-    """
-
-    run: str
-    node: str
-    path: str
-    reason: str
-    damaged: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSet:
-    """Everything that was read.
-
-    Attributes:
-        populations: One per hardware class, benchmark, metric and group, sorted.
-        runs: The runs read, without their measurements, verdicts and events.
-        refused: Runs and files that take no part, with reasons.
-        unmeasured: (run, node) -> tests that recorded nothing and fit into no population.
-        journals: The runs among them that come from journals, complete but for the values of their samples.
-        warnings: What was wrong inside the files, one line each.
-    """
-
-    populations: tuple[Population, ...] = ()
-    runs: tuple[RunRecord, ...] = ()
-    refused: tuple[RefusedRun, ...] = ()
-    journals: tuple[RunRecord, ...] = ()
-    unmeasured: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def classes(self) -> dict[str, Mapping[str, str]]:
-        """Hardware class -> its attributes, as the first run that has any tells them."""
-        found: dict[str, Mapping[str, str]] = {}
-        for run in self.runs:
-            if not found.get(run.hardware_class):
-                found[run.hardware_class] = run.attributes
-        return found
 
 
 def read_runs(
@@ -91,6 +47,7 @@ def read_runs(
     profile: str = "",
     progress: Progress | None = None,
     wanted: RunFilter = EVERYTHING,
+    shelf: Shelf | None = None,
 ) -> RunSet:
     """Read journals, imports, tables and folders of them.
 
@@ -100,18 +57,19 @@ def read_runs(
 
     Args:
         paths: Files (``journal.jsonl``, ``.npz``, ``.csv``, ``.parquet``, SuperBench ``.jsonl``) or
-            folders that are searched for journals and ``.npz`` imports.
+            folders that are searched for journals and ``.npz`` imports, or hold what was exported.
         learning: Refuse runs that nothing may be learned from: rejected, interrupted or never finished,
             disturbed throughout, with a report of the hardware itself, or under acceptance and not accepted.
         profile: Take only runs of this profile; empty takes all.
         progress: Called with one short line now and then.
         wanted: Which runs and samples are taken.
+        shelf: Where values lie that are too many for the memory; None: in memory.
 
     Raises:
         RunsError: A path does not exist, or there is no run in any of them.
     """
-    reader = RunReader(learning, profile, wanted)
-    for i, path in enumerate(files_of(paths)):
+    reader = RunReader(learning, profile, wanted, shelf)
+    for i, path in enumerate(files_of(paths, exports=True)):
         if progress is not None:
             progress(f"{i + 1}: {path}")
         reader.file(path, progress)
@@ -147,7 +105,8 @@ class RunReader:
     learning: bool
     profile: str
     wanted: RunFilter = EVERYTHING
-    gather: Gather = field(default_factory=Gather)
+    shelf: Shelf | None = None
+    gather: Gather = field(init=False)
     # by run, node and class: a table may hold a node in two classes
     runs: dict[tuple[str, str, str], RunRecord] = field(default_factory=dict)
     refused: list[RefusedRun] = field(default_factory=list)
@@ -159,6 +118,10 @@ class RunReader:
     )  # of the files that runs are from
     _digest: str = ""  # of the file that is being read
     _namesakes: Namesakes = field(default_factory=Namesakes)
+    _exported: dict[Key, set[tuple[str, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.gather = Gather(self.shelf)
 
     def file(self, path: Path, progress: Progress | None) -> None:
         """Take what a file holds; one that cannot be read is refused."""
@@ -174,16 +137,13 @@ class RunReader:
                 )
             if path.suffix == SUFFIX:
                 self.columns(path, load_columns(path), self._digest)
-            elif path.suffix.lower() in TABLES:
-                table = import_table(path, progress=progress)
+            elif path.suffix.lower() in TABLES or is_superbench(path):
+                exported = exported_samples(path, self.shelf) if path.suffix in PARQUET else None
+                read = import_superbench if path.suffix == ".jsonl" else import_table
+                table = exported or read(path, progress=progress)
                 self.warnings += [f"{path} {line}" for line in (*table.wrong, *table.notes)]
                 columns = Columns(populations=table.populations, runs=table.runs)
-                self.columns(path, columns, self._digest)
-            elif is_superbench(path):
-                summary = import_superbench(path, progress=progress)
-                self.warnings += [f"{path} {line}" for line in (*summary.wrong, *summary.notes)]
-                columns = Columns(populations=summary.populations, runs=summary.runs)
-                self.columns(path, columns, self._digest)
+                self.columns(path, columns, EXPORTED if exported else self._digest)
             else:
                 self.journal(path, read_journal(path), self._digest)
         except (JournalError, ColumnsError, ImportFileError) as error:
@@ -232,6 +192,9 @@ class RunReader:
         self.runs[record.run, record.node, record.hardware_class] = dataclasses.replace(
             record, measurements=(), verdicts=(), events=()
         )
+        if self.learning:  # which asks for samples only
+            self._samples(record)
+            return
         self.journals.append(
             dataclasses.replace(
                 record,
@@ -268,16 +231,24 @@ class RunReader:
                 pace=measurement.pace,
                 given=measurement.given,
             )
+        known = self.runs[record.run, record.node, record.hardware_class]
         self.silent += [
-            (record, result)
+            (known, result)
             for result in record.results
             if result.test not in recorded
             and (result.outcome in _BROKEN or result.outcome == "not reported")
         ]
 
     def columns(self, path: Path, columns: Columns, digest: str) -> None:
-        """Take imported samples; as `journal`."""
-        known = {(run.run, run.node) for run in columns.runs} & self.digests.keys()
+        """Take imported samples; as `journal`. A run that was exported has a file for each metric."""
+        units = {(run.run, run.node) for run in columns.runs}
+        known = {unit for unit in units if self.digests.get(unit, EXPORTED) != EXPORTED}
+        if digest != EXPORTED:
+            known = units & self.digests.keys()
+        else:
+            mine = self._exported.setdefault(key_of(columns.populations[0]), set())
+            known |= units & mine
+            mine |= units
         if known:
             run, node = min(known)
             self.refused.append(self._known_already(path, run, node, digest))

@@ -9,15 +9,20 @@ from pathlib import Path
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
 from pytest_anubis.store.samples.columnar_files import SUFFIX
 
-TABLES = (".csv", ".tsv", ".parquet", ".pq")
+PARQUET = (".parquet", ".pq")
+TABLES = (".csv", ".tsv", *PARQUET)
 
 
 class RunsError(ValueError):
     """There is nothing to read; the message is one line for people."""
 
 
-def files_of(paths: Iterable[Path]) -> Iterator[Path]:
+def files_of(paths: Iterable[Path], *, exports: bool = False) -> Iterator[Path]:
     """Yield the files of runs that paths name: themselves, and what is below folders; each once.
+
+    Args:
+        paths: Files and folders.
+        exports: Take the Parquet files of a folder without any run for what was exported there.
 
     Raises:
         RunsError: A path does not exist.
@@ -26,6 +31,8 @@ def files_of(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             found = sorted(_below(path))
+            if exports and not found:  # beside runs, a table may be made of them
+                found = sorted(one for one in path.iterdir() if one.suffix in PARQUET)
         elif path.exists():
             found = [path]
         else:

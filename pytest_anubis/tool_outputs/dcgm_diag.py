@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pytest_anubis.codec import CodecError, from_plain, parse_json
 from pytest_anubis.core.field_types import Alias
-from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, shown
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, number, shown
 
 TOOL = "dcgmi diag"
 
@@ -16,6 +18,52 @@ PASS, FAIL, WARN, SKIP = "pass", "fail", "warn", "skip"
 _WORDS = {"pass": PASS, "fail": FAIL, "warn": WARN, "skip": SKIP, "not run": SKIP}
 _TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 """From DCGM 4 on, and before."""
+
+_OF = r"(?:GPU (?P<card>[0-9]{1,4}) ){0,2}"  # the older ones say the card twice
+_READINGS: tuple[tuple[re.Pattern[str], str, str, Direction], ...] = (
+    (
+        re.compile(
+            _OF
+            + r"(?P<name>GPU to Host|Host to GPU|bidirectional) bandwidth:[ \t]{1,8}(?P<value>[0-9.]{1,40}) "
+            r"GB/s"
+        ),
+        "bandwidth",
+        "GB/s",
+        "higher",
+    ),
+    (
+        re.compile(
+            _OF
+            + r"(?P<name>GPU to Host|Host to GPU|bidirectional) latency:[ \t]{1,8}(?P<value>[0-9.]{1,40}) us"
+        ),
+        "latency",
+        "us",
+        "lower",
+    ),
+    (
+        re.compile(
+            _OF + r"calculated at approximately (?P<value>[0-9.]{1,40}) gigaflops during this test"
+        ),
+        "rate",
+        "GFLOP/s",
+        "higher",
+    ),
+    (
+        re.compile(_OF + r"relative stress level[ \t:]{1,8}(?P<value>[0-9.]{1,40})"),
+        "stress_level",
+        "count",
+        "higher",
+    ),
+)
+"""How the plugins' remarks tell numbers: a whole remark, the kind of the metric, its unit and direction."""
+_LONGEST = 200
+"""Characters of a remark that tells a number, with room."""
+_REASONS = 8
+"""Warnings that explain a failure; all the others repeat them."""
+_REMARKS = 1000
+"""Remarks of one plugin: six for each card."""
+_MOST_CARDS = 256
+"""Cards that one result may speak of; nodes have sixteen at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +75,14 @@ class DiagResult:
         device: E.g. ``GPU 3``; empty where it speaks of the node.
         status: ``pass``, ``fail``, ``warn`` or ``skip``.
         text: Its warnings, in one line.
+        readings: What it measured: metrics with their values.
     """
 
     plugin: str
     device: str
     status: str
     text: str
+    readings: tuple[tuple[Metric, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +93,13 @@ class DiagRun:
         version: Of DCGM; empty where it does not tell.
         results: In their order.
         error: Why the run broke off; empty if it did not.
+        serials: Device -> serial number, of those that tell one.
     """
 
     version: str
     results: tuple[DiagResult, ...]
     error: str
+    serials: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +131,7 @@ class _Body:
     test_categories: tuple[_Category, ...] = ()
     version: str = ""
     runtime_error: str = ""
+    serials: Annotated[Any, Alias("GPU Device Serials")] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +145,8 @@ class _Output:
     old: Annotated[_Body | None, Alias(_TITLES[1])] = None
     metadata: _Metadata = field(default_factory=_Metadata)
     runtime_error: str = ""
+    entity_groups: Any = ()
+    serials: Annotated[Any, Alias("GPU Device Serials")] = ()
 
 
 def read_dcgm_diag(text: str) -> DiagRun:
@@ -114,7 +169,8 @@ def read_dcgm_diag(text: str) -> DiagRun:
     if not results and not broken:
         raise UnreadableOutput(TOOL, "no plugin says anything")
     version = output.metadata.version or body.version
-    return DiagRun(version=version, results=results, error=broken)
+    serials = dict(_serials(body.serials or output.serials, output.entity_groups))
+    return DiagRun(version=version, results=results, error=broken, serials=serials)
 
 
 def _results(test: _Test) -> Iterator[DiagResult]:
@@ -127,27 +183,58 @@ def _results(test: _Test) -> Iterator[DiagResult]:
             raise UnreadableOutput(TOOL, f"{test.name}: unknown status {shown(result.status)}")
         if result is test.test_summary and test.results and status in (PASS, SKIP):
             continue  # the devices have said it; a summary that is worse than they counts
-        yield DiagResult(
-            plugin=test.name.lower().replace(" ", "_"),
-            device=_device(result),
-            status=status,
-            text="; ".join(_said(result.warnings)),
-        )
+        devices = _devices(result)
+        measured = list(_measured(result.info, devices[0] if len(devices) == 1 else ""))
+        for device in devices:
+            yield DiagResult(
+                plugin=test.name.lower().replace(" ", "_"),
+                device=device,
+                status=status,
+                text="; ".join(_said(result.warnings)),
+                readings=tuple((metric, value) for of, metric, value in measured if of == device),
+            )
 
 
-def _device(result: _Result) -> str:
+def _devices(result: _Result) -> list[str]:
+    """Return the devices that a result speaks of; of the older versions several cards share one."""
     if result.entity_id is not None:
-        return f"{result.entity_group or 'device'} {result.entity_id}"
-    number = f"{result.gpu_id}" or f"{result.gpu_ids}"
-    return f"GPU {number}" if number else ""
+        return [f"{result.entity_group or 'device'} {result.entity_id}"]
+    cards = (f"{result.gpu_id}" or f"{result.gpu_ids}").split(",")[:_MOST_CARDS]
+    return [f"GPU {card.strip()}" if card.strip() else "" for card in cards]
 
 
-def _said(warnings: Any) -> Iterator[str]:
+def _measured(info: Any, device: str) -> Iterator[tuple[str, Metric, float]]:
+    """Yield device, metric and value of the remarks that tell a number; older versions join them."""
+    for remark in (piece.strip() for text in _said(info, _REMARKS) for piece in text.split(", ")):
+        for pattern, kind, unit, better in _READINGS:
+            found = pattern.fullmatch(remark[:_LONGEST])
+            if found is None:
+                continue
+            told = found.groupdict()
+            way = f"{told.get('name', '')} ".lower().replace(" ", "_").lstrip("_")
+            metric = Metric(name=f"{way}{kind}", unit=unit, better=better)
+            card = "" if told["card"] is None else f"GPU {told['card']}"
+            yield card or device, metric, number(told["value"], TOOL, f"remark {shown(remark)}")
+
+
+def _serials(listed: Any, groups: Any) -> Iterator[tuple[str, str]]:
+    """Yield device and serial number, as either version tells them; what is neither is no serial number."""
+    if isinstance(listed, Mapping):
+        yield from ((f"GPU {card}", one) for card, one in listed.items() if isinstance(one, str))
+    for group in groups if isinstance(groups, list) else ():
+        if not isinstance(group, Mapping) or not isinstance(group.get("entities"), list):
+            continue
+        for one in group["entities"]:
+            if isinstance(one, Mapping) and isinstance(serial := one.get("serial_num"), str):
+                yield f"{group.get('entity_group') or 'device'} {one.get('entity_id')}", serial
+
+
+def _said(warnings: Any, most: int = _REASONS) -> Iterator[str]:
     """Yield the texts of warnings: strings, objects with a ``warning``, or a list of them."""
     if isinstance(warnings, str):
         yield warnings
     elif isinstance(warnings, Mapping):
-        yield from _said(warnings.get("warning", ""))
+        yield from _said(warnings.get("warning", ""), most)
     elif isinstance(warnings, list | tuple):
-        for one in warnings[:8]:  # so many explain a failure
-            yield from _said(one)
+        for one in warnings[:most]:
+            yield from _said(one, most)

@@ -69,7 +69,9 @@ def test_a_command_before_head_ends_quietly() -> None:
 def test_an_importer_that_is_not_there_is_not_taken_for_another(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("{}")
-    options = argparse.Namespace(kind="another", run="", hardware_class="", files=[path])
+    options = argparse.Namespace(
+        kind="another", run="", hardware_class="", files=[path], node_pattern=None, store=tmp_path
+    )
     with pytest.raises(CommandError, match="another: no importer; known are table, superbench"):
         import_command.run(options)
 

@@ -18,7 +18,7 @@ from pytest_anubis.core.verdict import Decision
 from tests.fuzz.healthy_files import BASELINES, HOST, RECORDINGS, RUNS, Reader, Seed, seed_of
 from tests.fuzz.journals import healthy_journals, old_journals, read_mutated_journal
 from tests.fuzz.outcome import anubis, compare
-from tests.fuzz.tool_readers import TOOL_READERS
+from tests.fuzz.tool_readers import DATA, TOOL_READERS
 
 # Baselines, recorded nodes, certificates
 
@@ -302,6 +302,10 @@ READERS: dict[str, Reader] = {
             name="nccl-tests", form="text", seeds=_input("nccl_allreduce.log"), read=_read_import("nccl"),
         ),
         Reader(name="fio", form="json", seeds=_input("fio.json"), read=_read_import("fio")),
+        Reader(
+            name="dcgm", form="json", seeds=lambda scratch: [seed_of(DATA / "dcgm_diag_4.json")],
+            read=_read_import("dcgm"),
+        ),
         *TOOL_READERS,
     )
 }  # fmt: skip

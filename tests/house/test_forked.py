@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -52,3 +53,48 @@ def test_what_counts_at_the_start_of_a_process_makes_it_start() -> None:
     assert not can_be_forked(command, {**os.environ, "LD_PRELOAD": "x"})
     assert not can_be_forked([sys.executable, "-c", "pass"])
     assert not can_be_forked([sys.executable, "-m", "suites.compute.cold"])
+
+
+ENDS = """
+import atexit, threading, time
+def late():
+    time.sleep(0.05)
+    print("THREAD")
+def test_x():
+    atexit.register(print, "AT EXIT")
+    threading.Thread(target=late).start()
+"""
+
+
+def test_its_end_waits_for_threads_and_runs_what_was_left_for_it(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(ENDS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider"]
+    with Forked(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out.endswith("THREAD\nAT EXIT\n")
+
+
+def test_a_worker_is_a_child_of_its_run_and_has_what_children_inherit(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORD", "here")
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    pytester.makepyfile(
+        f"""
+        import os, resource, sys
+        def test_x():
+            assert "tests.forking" in sys.modules  # it was forked
+            assert os.getppid() == {os.getpid()}
+            assert os.getcwd() == {str(pytester.path)!r}
+            assert os.environ["WORD"] == "here"
+            assert os.sched_getaffinity(0) == {os.sched_getaffinity(0)}
+            assert resource.getrlimit(resource.RLIMIT_CORE) == {(soft, hard)}
+        def test_dies():
+            os.kill(os.getpid(), 9)
+        """
+    )
+    result = pytester.runpytest_inprocess("-n1", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*worker 'gw0' crashed while running*test_dies*"])

@@ -19,6 +19,7 @@ from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.history.csv_rows import read_rows
 from pytest_anubis.store.history.database import HistoryError
+from pytest_anubis.store.importers.dcgm import import_dcgm
 from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.nccl import import_nccl
@@ -40,6 +41,10 @@ def nccl(path: Path) -> object:
 
 def fio(path: Path) -> object:
     return import_fio(path, node="n")
+
+
+def dcgm(path: Path) -> object:
+    return import_dcgm(path, node="n")
 
 
 def waivers(path: Path) -> object:
@@ -85,6 +90,17 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "history, names": (rows, many("node,")),
     "fio, objects": (fio, many("{}")),
     "fio, warnings": (fio, many("warning ") + '{"jobs": []}'),
+    "dcgm, results": (
+        dcgm,
+        '{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "x", "results": ['
+        + ",".join(f'{{"status": "Fail", "entity_id": {i}}}' for i in range(20_000))
+        + "]}]}]}}",
+    ),
+    "dcgm, remarks": (
+        dcgm,
+        '{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "x", "results": [{"status": "Pass", '
+        '"info": "' + many("GPU 0 ") + '"}]}]}]}}',
+    ),
     "waivers, one key": (waivers, many("a.")[:100_000] + "a = 1"),
     "waivers, dotted keys": (
         waivers, "\n".join("a." * 195 + f"b{i} = 1" for i in range(300)),

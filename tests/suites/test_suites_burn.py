@@ -22,7 +22,7 @@ from tests.suites import burning_rank
 from tests.suites.stand_in_card import stand_in
 from tests.suites.test_suites_on_a_card import Node, Taken
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "quick_processes")
 SECONDS = 0.0005
 """Of one product on the clock of the tests."""
 

@@ -15,9 +15,12 @@ from pytest_anubis.benchmarking.children import ChildError
 from pytest_anubis.benchmarking.ranks import ROUND, SETTLE, START, TIMEOUT, sharing
 from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
 from pytest_anubis.distributed.containment.watchdog import deadline_of
+from pytest_anubis.hardware.load.disturbance import HostWatch
 from pytest_anubis.settings import seconds
 from suites.collective.group import Overlap, RankGroup
 from suites.collective.operations import BUS, Span, spans
+
+pytestmark = pytest.mark.usefixtures("quick_processes")
 
 Costs = Callable[..., list[float]]
 MIB = 1 << 20
@@ -145,6 +148,18 @@ def each_operation(group: RankGroup, operation: str) -> float:
     return min(group.exchange() for _ in range(2))
 
 
+def best(measure: Callable[[], float], wanted: float) -> float:
+    """Return the best of some values, the first that is enough; where others take the CPUs, none is."""
+    with HostWatch() as watch:
+        for _ in range(20):
+            found = measure()
+            if found > wanted:
+                return found
+    if watch.disturbance:
+        pytest.skip(f"no rate of a link can be read here: {', '.join(watch.disturbance)}")
+    return found
+
+
 @pytest.mark.alone
 def test_known_rate_of_a_link_is_read_back_and_a_fifth_of_it_shows_in_the_overlap() -> None:
     rate = 50e6
@@ -157,12 +172,13 @@ def test_known_rate_of_a_link_is_read_back_and_a_fifth_of_it_shows_in_the_overla
     variables = {"GLOO_SOCKET_IFNAME": INTERFACE}
     with link, RankGroup(0, 2, environment=variables, within=ends) as group:
         group.prepare(4 * MIB, products=1, order=256, dtype="float32")
-        read = max(group.bus_bandwidth(4 * MIB) for _ in range(8))
-        assert 0.94 < read / (rate * payload) < 1.05
+        whole = rate * payload
+        read = best(lambda: group.bus_bandwidth(4 * MIB), 0.94 * whole)
+        assert 0.94 < read / whole < 1.05
         for size in (2 * MIB, 4 * MIB):  # twice the bytes: the same rate
             carried = group.prepare_exchange("broadcast", size)
-            read = max(carried / group.exchange(2) for _ in range(3))
-            assert 0.94 < read / (rate * payload) < 1.05, size
+            read = best(lambda carried=carried: carried / group.exchange(2), 0.94 * whole)  # type: ignore[misc]
+            assert 0.94 < read / whole < 1.05, size
         quick = {one: each_operation(group, one) for one in BUS}
         group.prepare(4 * MIB, products=1, order=256, dtype="float32")
         healthy = min(group.overlap().together for _ in range(3))

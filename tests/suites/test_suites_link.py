@@ -21,7 +21,7 @@ from tests.suites import copier_on_a_card, stand_in_card
 from tests.suites.stand_in_card import stand_in
 from tests.suites.test_suites_on_a_card import Node, Taken
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "quick_processes")
 Costs = Callable[..., list[float]]
 CPU = torch.device("cpu")
 MIB = 1 << 20

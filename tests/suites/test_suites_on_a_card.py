@@ -31,7 +31,7 @@ from suites.training.step import TrainingStep
 from tests.places import ROOT
 from tests.suites.stand_in_card import CARD, stand_in
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "quick_processes")
 CALLS = 3
 
 

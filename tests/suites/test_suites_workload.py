@@ -28,7 +28,7 @@ from suites.workload.running import draw, forward_error, loss, network, training
 from suites.workload.serving import Serving
 from suites.workload.trajectory import NotDeterministicError, deterministic, follow, follow_exactly
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "quick_processes")
 CPU, META = torch.device("cpu"), torch.device("meta")
 
 TINY = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import platform
 import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +17,28 @@ from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
-    from pytest_anubis.store.importers.import_result import Imported
+    from pytest_anubis.store.importers.import_result import Imported, ImportFolder
 
 KINDS = {
     "table": "CSV or Parquet, one row a value: node, device, benchmark, metric, unit, better, value",
     "superbench": "SuperBench results-summary.jsonl",
     "nccl": "output of nccl-tests",
     "fio": "JSON output of fio",
+    "dcgm": "JSON output of dcgmi diag -j, of DCGM 2 to 4",
 }
+FILES = {
+    "table": "*.csv",
+    "superbench": "results-summary.jsonl",
+    "nccl": "all_reduce.log",
+    "fio": "fio.json",
+    "dcgm": "diag.json",
+}
+"""Names of files in the help."""
+OF_ONE_NODE = ("nccl", "fio", "dcgm")
+"""Kinds whose files do not say of which node they are."""
 CODES = (
     "Exit codes: 0 all of it was imported; 1 some of it was left out, which is listed (0 with --lenient); 2 "
-    "wrong usage or a file of which nothing could be imported."
+    "wrong usage or a file of which nothing could be imported, after the others were."
 )
 CELLS = {
     "failed": "failed",
@@ -36,7 +49,9 @@ CELLS = {
 NAMED = 3
 """Files of runs that a suggested command names; of more it names their folder."""
 SHOWN = 20
-"""Wrong lines that are named; all are counted."""
+"""Wrong lines that are named, and files that have lines of their own; all are counted."""
+EVERY = 500
+"""Files between two words of progress where they have none of their own: some seconds."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +66,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     for kind, text in KINDS.items():
         sub = kinds.add_parser(kind, help=text, description=f"Import {text}.", epilog=CODES)
         sub.add_argument(
-            "files", nargs="+", type=Path, metavar="FILE", help="results of one node or of many"
+            "files", nargs="*", type=Path, metavar="FILE", help="results of one node or of many"
+        )
+        sub.add_argument(
+            "--node-pattern",
+            metavar="PATTERN",
+            help="many nodes in one call: where the node's name stands in the path, such as "
+            f"'results/{{node}}/{FILES[kind]}', quoted; * any characters, ** any folders, {{run}} the run's "
+            "id. Without FILE everything that fits is taken",
         )
         sub.add_argument("--class", dest="hardware_class", default="", metavar="KEY",
                          help="hardware class of what names none")  # fmt: skip
@@ -67,53 +89,161 @@ def add(parser: argparse.ArgumentParser) -> None:
                 help="what metrics are: columns benchmark, metric (both with * for anything), unit, better, "
                 "component; asked before the one that is built in",
             )
-        if kind in ("nccl", "fio"):
-            sub.add_argument("--node", default=platform.node(), help="node that it comes from")
+        if kind in OF_ONE_NODE:
+            sub.add_argument(
+                "--node", help=f"node that it comes from; default: this one ({platform.node()})"
+            )
         add_store(sub)
 
 
 def run(options: argparse.Namespace) -> int:
     """Import every file; what is wrong is listed, what is good kept; 1 if something was left out."""
-    from pytest_anubis.store.importers.import_result import (
-        UNCLASSIFIED,
-        DoubleImportError,
-        save_import,
-    )
+    from pytest_anubis.store.importers.import_result import ImportFolder
 
-    again = lost = 0
-    written: list[Path] = []
-    for path in options.files:
-        imported = _import(options, path)
-        lost += imported.lost
-        say(f"{path}: {_counts(imported)}")
-        for line in imported.wrong[:SHOWN]:
-            say(f"{path}: {line}")
-        if imported.wrong_count > SHOWN:
-            say(f"{path}: ... and {imported.wrong_count - SHOWN} more wrong lines")
-        for note in imported.notes:
-            say(f"{path}: {note}")
-        if not imported.populations:
-            raise CommandError(f"{path}: nothing could be imported; the lines above say why")
+    sources = list(_sources(options))
+    folder = ImportFolder(options.store)
+    done = _Done(told=len(sources) <= SHOWN)
+    runs: set[tuple[str, str]] = set()
+    for number, source in enumerate(sources, start=1):
         try:
-            target = save_import(imported, options.store)
-        except DoubleImportError as error:
-            say(str(error))
-            again += 1
-            continue
-        except OSError as error:
-            raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
+            if source.error:
+                raise CommandError(source.error)
+            known = (source.node, source.run or options.run or source.path.name)
+            if source.node and options.kind in OF_ONE_NODE and known in runs:
+                raise CommandError(
+                    f"{source.path}: a second file of node {source.node} for the run {known[1]}; import "
+                    "it by itself with --run ID, or let the pattern say the run ({run})"
+                )
+            runs.add(known)
+            _keep(_import(options, source), source, options, folder, done)
+        except CommandError as error:
+            done.refused.append(str(error))
+            if len(sources) == 1:
+                raise
+            if len(done.refused) <= SHOWN:
+                say(f"left out: {error}")
+        if not done.told and number % EVERY == 0:
+            say(f"{number:,} of {count_text(len(sources), 'file')}")
+    if len(sources) > 1:
+        say(
+            f"{count_text(len(sources), 'file')}: {count_text(len(done.written), 'import')} of "
+            f"{count_text(len(done.nodes), 'node')} with {done.values:,} values written"
+            + (f", {done.again} there already" if done.again else "")
+            + (f", {len(done.refused)} left out" if done.refused else "")
+        )
+    if done.again == len(sources):
+        raise CommandError("nothing was imported: all of it is there already, see above")
+    if done.refused and not done.written:
+        raise CommandError(f"nothing was imported: {done.refused[0]}")
+    written = done.written
+    named = shlex.join(map(str, written if len(written) <= NAMED else [written[0].parent]))
+    if written:
+        say(f"next: anubis learn {named}, then anubis judge {named}")
+    if done.refused:
+        raise CommandError(
+            f"{count_text(len(done.refused), 'file')} of {len(sources):,} left out, see above; the others "
+            "are imported"
+        )
+    return 1 if done.lost and not options.lenient else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file, with what its path says of it; both empty where nobody asked."""
+
+    path: Path
+    node: str = ""
+    run: str = ""
+    error: str = ""
+
+
+@dataclass(slots=True)
+class _Done:
+    """What became of the files so far; `told`: few enough that each has its lines."""
+
+    told: bool
+    written: list[Path] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    nodes: set[str] = field(default_factory=set)
+    values: int = 0
+    again: int = 0
+    lost: int = 0
+    unclassified: bool = False
+
+
+def _sources(options: argparse.Namespace) -> Iterator[_Source]:
+    """Yield the files, each with the node that a pattern finds in its path."""
+    from pytest_anubis.store.importers.import_result import ImportFileError
+    from pytest_anubis.store.importers.node_paths import NodePattern
+
+    if options.node_pattern is None:
+        if not options.files:
+            raise CommandError(f"anubis import {options.kind}: name a FILE, or --node-pattern")
+        yield from map(_Source, options.files)
+        return
+    if getattr(options, "node", None) is not None:
+        raise CommandError("--node and --node-pattern say the same thing twice; leave one out")
+    try:
+        pattern = NodePattern(options.node_pattern)
+        paths = options.files or pattern.files()
+    except ImportFileError as error:
+        raise CommandError(str(error)) from error
+    for path in paths:
+        try:
+            yield _Source(path, *pattern.names(path))
+        except ImportFileError as error:
+            yield _Source(path, error=str(error))
+
+
+def _keep(
+    imported: Imported,
+    source: _Source,
+    options: argparse.Namespace,
+    folder: ImportFolder,
+    done: _Done,
+) -> None:
+    """Say what an import holds and write it."""
+    from pytest_anubis.store.importers.import_result import UNCLASSIFIED, DoubleImportError
+
+    path = source.path
+    done.lost += imported.lost
+    if done.told or imported.lost:
+        say(f"{path}: {_counts(imported)}")
+    for line in imported.wrong[:SHOWN]:
+        say(f"{path}: {line}")
+    if imported.wrong_count > SHOWN:
+        say(f"{path}: ... and {imported.wrong_count - SHOWN} more wrong lines")
+    for note in imported.notes:
+        say(f"{path}: {note}")
+    if not imported.populations:
+        raise CommandError(f"{path}: nothing could be imported; the lines above say why")
+    nodes = {node for population in imported.populations for node in population.nodes}
+    if source.node and nodes != {source.node}:
+        say(
+            f"{path}: its path says node {source.node}, the file {', '.join(sorted(nodes)[:NAMED])}: the "
+            "file counts"
+        )
+    try:
+        name = ".".join(filter(None, (source.node, source.run, path.name))) if source.node else ""
+        target = folder.save(imported, name)
+    except DoubleImportError as error:
+        say(str(error))
+        done.again += 1
+        return
+    except OSError as error:
+        raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
+    if done.told:
         say(f"written: {target}")
-        written.append(target)
-        if any(population.hardware_class == UNCLASSIFIED for population in imported.populations):
+    done.written.append(target)
+    done.nodes |= nodes
+    done.values += imported.values
+    if any(population.hardware_class == UNCLASSIFIED for population in imported.populations):
+        if done.told or not done.unclassified:
             say(
                 f"{path}: hardware class '{UNCLASSIFIED}', for want of one: only nodes of one class are "
                 "compared; to name it, import the file again with --class KEY"
             )
-    if again == len(options.files):
-        raise CommandError("nothing was imported: all of it is there already, see above")
-    named = shlex.join(map(str, written if len(written) <= NAMED else [written[0].parent]))
-    say(f"next: anubis learn {named}, then anubis judge {named}")
-    return 1 if lost and not options.lenient else 0
+        done.unclassified = True
 
 
 def _counts(imported: Imported) -> str:
@@ -136,12 +266,15 @@ def _counts(imported: Imported) -> str:
     return ", ".join(parts)
 
 
-def _import(options: argparse.Namespace, path: Path) -> Imported:
+def _import(options: argparse.Namespace, source: _Source) -> Imported:
     from pytest_anubis.store.importers.import_result import ImportFileError
 
-    given: dict[str, Any] = {"run": options.run}
+    path = source.path
+    given: dict[str, Any] = {"run": source.run or options.run}
     if options.hardware_class:
         given["hardware_class"] = options.hardware_class
+    if options.kind in OF_ONE_NODE:
+        given["node"] = source.node or options.node or platform.node()
     try:
         if getattr(options, "map", None) is not None:
             from pytest_anubis.store.importers.metric_map import known_metrics, read_metric_map
@@ -151,7 +284,7 @@ def _import(options: argparse.Namespace, path: Path) -> Imported:
             if options.kind == "table":
                 from pytest_anubis.store.importers.table import import_table
 
-                return import_table(path, progress=progress.say, **given)
+                return import_table(path, node=source.node, progress=progress.say, **given)
             if options.kind == "superbench":
                 from pytest_anubis.store.importers.superbench import import_superbench
 
@@ -159,11 +292,15 @@ def _import(options: argparse.Namespace, path: Path) -> Imported:
             if options.kind == "nccl":
                 from pytest_anubis.store.importers.nccl import import_nccl
 
-                return import_nccl(path, node=options.node, **given)
+                return import_nccl(path, **given)
             if options.kind == "fio":
                 from pytest_anubis.store.importers.fio import import_fio
 
-                return import_fio(path, node=options.node, **given)
+                return import_fio(path, **given)
+            if options.kind == "dcgm":
+                from pytest_anubis.store.importers.dcgm import import_dcgm
+
+                return import_dcgm(path, **given)
     except ImportFileError as error:
         raise CommandError(str(error)) from error
     raise CommandError(f"{options.kind}: no importer; known are {', '.join(KINDS)}")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
+import errno
+import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pytest_anubis.cli.learning.class_learning import golden_of, learned_class
 from pytest_anubis.cli.learning.doubts import is_doubtful, spoiled
+from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
 from pytest_anubis.cli.learning.next_commands import judge_command, longer_command, see_commands
 from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
 from pytest_anubis.cli.learning.rounds import Rounds
@@ -23,7 +27,7 @@ from pytest_anubis.cli.shared.arguments import (
     add_store,
     explain,
 )
-from pytest_anubis.cli.shared.class_split import class_lines, facts_of, split_classes
+from pytest_anubis.cli.shared.class_split import class_lines, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
@@ -31,12 +35,6 @@ from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
 from pytest_anubis.core.identity.machine_marks import machine_marks
-from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
-from pytest_anubis.hardware.inventory.inventory_reading import (
-    InventoryError,
-    inventory_from_plain,
-    inventory_to_plain,
-)
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
@@ -44,12 +42,13 @@ from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline, seal
 from pytest_anubis.store.run_filter import RunFilter
-from pytest_anubis.validator.learning.plain_checks import plain_checks
+from pytest_anubis.validator.deciding.plain_checks import plain_checks
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.sample import Population
     from pytest_anubis.store.collected_runs import RunSet
+    from pytest_anubis.store.samples.spilled_values import SpilledValues
 
 
 SMOKE_TIME = 180.0
@@ -86,6 +85,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="tests to run here (suites/), or runs collected elsewhere (folders, journals, imports)",
     )
     add_sources(parser)
+    add_engine(parser)
     parser.add_argument(
         "--for",
         dest="time",
@@ -177,7 +177,9 @@ def run(options: argparse.Namespace) -> int:
                 f"{place}: holds runs, and --for and --rounds measure here: name the files of "
                 "the tests to measure, or leave the option out to learn from the runs"
             )
+        check_engine(options, measuring=False)
         return _learn(options, paths, measured=False)
+    check_engine(options, measuring=True)
     if wanted_of(options) != RunFilter():
         raise CommandError("--nodes, --metrics, --since and the like choose among runs, not tests")
     if any(runs):
@@ -214,18 +216,41 @@ def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | N
         runs = read_runs(paths, learning=True)
         populations = [p for p in runs.populations if not left_out(p, options.without)]
         key = populations[0].hardware_class if populations else ""
-        return _learned(options, key, [p for p in populations if p.hardware_class == key], runs)
+        own = [p for p in populations if p.hardware_class == key]
+        return learned_class(options, key, own, runs)
     except (RunsError, LearnError):
         return None  # the end of the command says what is wrong
 
 
 def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = False) -> int:
+    from pytest_anubis.store.samples.spilled_values import SpilledValues
+
+    try:
+        # The cluster first: reading a fleet takes minutes, and an address is mistyped in seconds.
+        with engine_of(options) as engine, SpilledValues() as shelf:
+            return _learn_from(options, paths, engine, shelf, measured=measured)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise CommandError(
+            f"{tempfile.gettempdir()}: no space left for the values; name another folder with TMPDIR"
+        ) from error
+
+
+def _learn_from(
+    options: argparse.Namespace,
+    paths: list[Path],
+    engine: Executor | None,
+    shelf: SpilledValues,
+    *,
+    measured: bool,
+) -> int:
     from pytest_anubis.cli.shared.collected_judging import read_collected
 
     if options.history:
-        runs = read_history(options, say, learning=True)
+        runs = read_history(options, say, learning=True, shelf=shelf)
     else:
-        runs = read_collected(paths, say, wanted_of(options), learning=True)
+        runs = read_collected(paths, say, wanted_of(options), learning=True, shelf=shelf)
     runs = split_classes(runs, options.split)
     say(*class_lines(runs))
     by_class: dict[str, list[Population]] = {}
@@ -258,7 +283,9 @@ def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = F
     without, doubtful = [], 0
     for key, populations in sorted(by_class.items()):
         see = () if measured else see_commands(options)
-        baseline = _learn_class(options, key, populations, runs, several=len(by_class) > 1, see=see)
+        learn = partial(learned_class, options, key, populations, runs, engine=engine, shelf=shelf)
+        several = len(by_class) > 1
+        baseline = _learn_class(options, key, populations, runs, learn, several=several, see=see)
         if not baseline.criteria:
             without.append(key)
             continue
@@ -287,6 +314,7 @@ def _learn_class(
     key: str,
     populations: list[Population],
     runs: RunSet,
+    learn: Callable[..., Baseline],
     *,
     several: bool,
     see: Sequence[Sequence[str]] = (),
@@ -297,14 +325,14 @@ def _learn_class(
 
     with Progress("learning") as progress:
         try:
-            baseline = _learned(options, key, populations, runs, progress.count)
+            baseline = learn(progress=progress.count)
         except LearnError as error:
             raise CommandError(f"{key}: {error}") from error
     of_class = [run for run in runs.runs if run.hardware_class == key]
     marks = {mark for run in of_class for mark in machine_marks(run.inventory)}
     baseline = replace(
         baseline,
-        inventory=_golden(runs, key),
+        inventory=golden_of(runs, key),
         checks=plain_checks(of_class),
         machine=tuple(sorted(marks)) if baseline.one_machine else (),
     )
@@ -333,50 +361,6 @@ def _learn_class(
             populations,
         )
     return baseline
-
-
-def _learned(
-    options: argparse.Namespace,
-    key: str,
-    populations: Sequence[Population],
-    runs: RunSet,
-    progress: Callable[[int, int], None] | None = None,
-) -> Baseline:
-    from pytest_anubis.validator import learn_baseline
-
-    return learn_baseline(
-        populations,
-        hardware_class=key,
-        attributes=runs.classes.get(key, {}),
-        node_attributes=_node_attributes(runs, key),
-        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        alpha=options.alpha,
-        method=options.method,
-        error_rate=options.error_rate,
-        promises=dict(options.promise),
-        progress=progress,
-    )
-
-
-def _node_attributes(runs: RunSet, key: str) -> dict[str, dict[str, str]]:
-    """Return node -> what could tell it from other nodes of its class: versions, firmware, settings."""
-    found: dict[str, dict[str, str]] = {}
-    for run in runs.runs:
-        if run.hardware_class == key:
-            found.setdefault(run.node, {}).update(facts_of(run))
-    return found
-
-
-def _golden(runs: RunSet, key: str) -> dict[str, Any]:
-    """Return the inventory that most nodes of the class have; empty if no run has one that can be read."""
-    inventories = []
-    for run in runs.runs:
-        if run.hardware_class == key and run.inventory:
-            try:
-                inventories.append(inventory_from_plain(run.inventory, where=f"run {run.run}"))
-            except InventoryError as error:
-                say(f"note: {error}")
-    return inventory_to_plain(golden_inventory(inventories)) if inventories else {}
 
 
 def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:

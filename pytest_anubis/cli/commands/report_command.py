@@ -88,7 +88,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE.csv",
         help="with --fleet: table of the nodes, whose columns (rack, batch, ...) nodes are told apart by; "
-        "default: nodes.csv in the folders of --fleet",
+        "default: nodes.csv in the folders of --fleet, and what 'anubis history nodes import' put into "
+        "the history",
     )
     add_sources(parser, with_class=False)
     parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
@@ -155,7 +156,12 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
         CommandError: Something was asked for that the pages of a fleet are not, or they cannot be made.
     """
     from pytest_anubis.cli.shared.collected_judging import read_collected, strictness_of
-    from pytest_anubis.cli.site.fleet_source import fleet_of, is_history, registers
+    from pytest_anubis.cli.site.fleet_source import (
+        fleet_of,
+        is_history,
+        registers,
+        stored_register,
+    )
     from pytest_anubis.cli.site.site_writing import write_site
 
     if options.html is None:
@@ -180,7 +186,10 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
     found = registers(options.fleet)
     tables = found if options.nodes_file is None else [options.nodes_file]
     runs = split_classes(runs, options.split)
-    source = fleet_of(runs, _baselines(place), say, tables=tables, **strictness_of(options))
+    known = stored_register([options.history] if options.history else options.fleet)
+    source = fleet_of(
+        runs, _baselines(place), say, tables=tables, known=known, **strictness_of(options)
+    )
     index = write_site(options.html, source, dict(source.judged.baselines))
     counts = Counter(row.verdict.decision for row in source.rows)
     told = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)

@@ -25,6 +25,7 @@ from pytest_anubis.validator.judging.verdict_table import PASS, REASONS
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.gather import Shelf
     from pytest_anubis.core.verdict import Waiver
 
 Tell = Callable[..., None]
@@ -36,7 +37,12 @@ _Unit = tuple[str, str]
 
 
 def read_collected(
-    paths: Sequence[Path], tell: Tell, wanted: RunFilter = EVERYTHING, *, learning: bool = False
+    paths: Sequence[Path],
+    tell: Tell,
+    wanted: RunFilter = EVERYTHING,
+    *,
+    learning: bool = False,
+    shelf: Shelf | None = None,
 ) -> RunSet:
     """Read journals, imports, tables and folders of them; say what was wrong inside, and what is left out.
 
@@ -45,13 +51,16 @@ def read_collected(
         tell: Gets each line.
         wanted: Which runs and samples are taken.
         learning: Refuse runs that nothing may be learned from.
+        shelf: Where values lie that are too many for the memory; None: in memory.
 
     Raises:
         CommandError: A path does not exist, or there is no run in any of them.
     """
     with Progress("reading") as progress:
         try:
-            runs = read_runs(paths, learning=learning, progress=progress.say, wanted=wanted)
+            runs = read_runs(
+                paths, learning=learning, progress=progress.say, wanted=wanted, shelf=shelf
+            )
         except RunsError as error:
             raise CommandError(str(error)) from error
     return told_runs(runs, tell)

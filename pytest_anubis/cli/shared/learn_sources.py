@@ -27,13 +27,17 @@ def holds_runs(path: Path, store: Path) -> bool:
     """
     if not path.is_dir():
         return path.suffix != ".py"
+    from pytest_anubis.store.run_files import PARQUET
     from pytest_anubis.store.samples.columnar_files import SUFFIX, is_columns
 
     files = list(_files(path, store))
     runs = [one for one in files if one.name == JOURNAL_NAME or one.suffix == SUFFIX]
     inside = path.resolve().is_relative_to(store.resolve())
     if inside or not any(one.match("test_*.py") for one in files):
-        return bool(runs) or any(path.rglob(JOURNAL_NAME))
+        exported = not any(one.suffix == ".py" for one in files) and any(
+            one.suffix in PARQUET and one.parent == path for one in files
+        )
+        return bool(runs) or exported or any(path.rglob(JOURNAL_NAME))
     # Beside tests lies what they compute with: other arrays than those of an import are no runs.
     runs = [one for one in runs if one.name == JOURNAL_NAME or is_columns(one)]
     if not runs:

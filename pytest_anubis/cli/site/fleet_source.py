@@ -54,6 +54,7 @@ def fleet_of(
     tell: Tell,
     *,
     tables: Sequence[Path] = (),
+    known: Traits | None = None,
     **strictness: Any,
 ) -> FleetSource:
     """Judge a fleet, wherever its runs were read from, and gather what is known of its nodes.
@@ -63,6 +64,7 @@ def fleet_of(
         baselines: Hardware class -> baseline.
         tell: Says a line to people.
         tables: Tables of nodes: racks, batches and the like.
+        known: What a history says of the nodes; the tables come after it.
         strictness: As `judge_collected` takes it.
 
     Raises:
@@ -72,16 +74,19 @@ def fleet_of(
     rows = rows_of(judged)
     if not rows:
         raise CommandError("no node has a sample in there; give other runs or imports")
-    found: Traits = {}
+    found: Traits = {
+        node: {name: text for name, text in traits.items() if name not in _NO_TRAITS}
+        for node, traits in (known or {}).items()
+    }
     for table in tables:
         for node, traits in read_register(table).items():
             found.setdefault(node, {}).update(traits)
     names = {row.verdict.node for row in rows}
-    if tables and not names & found.keys():
+    if tables and not known and not names & found.keys():
         tell(f"note: {tables[0]}: none of its nodes is among these; are they called otherwise?")
     for run in sorted(runs.runs, key=lambda run: run.started):
-        known = found.setdefault(run.node, {})
-        known.update({name: text for name, text in facts_of(run).items() if text})
+        of_node = found.setdefault(run.node, {})
+        of_node.update({name: text for name, text in facts_of(run).items() if text})
     return FleetSource(runs=runs, judged=judged, rows=rows, traits=found)
 
 
@@ -97,6 +102,29 @@ def is_history(place: str) -> bool:
 def registers(places: Sequence[str]) -> list[Path]:
     """Return the tables of nodes that lie in the folders that were named."""
     return [path for place in places if (path := Path(place, REGISTER)).is_file()]
+
+
+def stored_register(places: Sequence[str]) -> Traits:
+    """Return what the histories among places say of the nodes, or those in folders among them.
+
+    Raises:
+        CommandError: One cannot be read.
+    """
+    from pytest_anubis.store.history.bounded_use import use_history
+    from pytest_anubis.store.history.database import HISTORY_NAME, HistoryError
+    from pytest_anubis.store.history.node_records import node_traits
+
+    found: Traits = {}
+    for name in places:
+        if "://" not in name and not Path(name, HISTORY_NAME).is_file():
+            continue
+        try:
+            told = use_history(name if "://" in name else Path(name), node_traits)
+        except HistoryError as error:
+            raise CommandError(str(error)) from error
+        for node, traits in told.items():
+            found.setdefault(node, {}).update(traits)
+    return found
 
 
 def read_register(path: Path) -> Traits:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict
+from pytest_anubis.report.text.headlines import after_decision
 from pytest_anubis.report.text.numbers import certainty_text, lost_text, similarity_text, value_text
 
 
@@ -57,7 +58,7 @@ class JUnitDecision:
                 plugin.add_global_property("anubis.decision", verdict.decision.value)
                 plugin.add_global_property("anubis.headline", verdict.headline)
                 if verdict.decision is not Decision.ACCEPTED and not self._failed:
-                    self._add_case(plugin, f"{verdict.decision.value}: {verdict.headline}")
+                    self._add_case(plugin, f"{verdict.decision.value}: {after_decision(verdict)}")
 
     def _add_case(self, plugin: Any, headline: str) -> None:
         location = ("anubis", None, "acceptance")

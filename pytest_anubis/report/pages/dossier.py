@@ -17,8 +17,12 @@ from pytest_anubis.report.pages.device_comparison import peers_section
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.metric_sections import Case, cases_of, overview, section
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
-from pytest_anubis.report.text.goal_tree import questions_text
-from pytest_anubis.report.text.headlines import baseline_line, inventory_line, lane_texts
+from pytest_anubis.report.text.headlines import (
+    baseline_line,
+    inventory_line,
+    lane_texts,
+    questions_text,
+)
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
 from pytest_anubis.report.text.summary_text import unsearched_names, unsearched_text
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pytest_anubis.core.verdict import Decision, Outcome, Triage
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
+from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 
@@ -68,7 +69,7 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
     more = f"<p>and {left} more, none of them worse; --json FILE writes all</p>" if left > 0 else ""
     names = [row.verdict.node for row in ordered if row.verdict.decision is Decision.ACCEPTED]
     accepted = blocks.lines_block("accepted", names[:ROWS], count=len(names))
-    head = blocks.headings("decision", "node", "trouble", "worst", "also")
+    head = blocks.headings("decision", "node", "trouble", "worst", "besides")
     inner = f"<table class='brief stack'><tr>{head}</tr>{''.join(rows)}</table>"
     return (blocks.wide(inner) if rows else "") + more + accepted
 
@@ -79,7 +80,7 @@ def _node(row: NodeRow, number: int) -> str:
     rejected = verdict.decision is Decision.REJECTED
     head = f"{blocks.badge(verdict.decision.value)} <h3>{html.escape(verdict.node)}</h3>"
     inner = (
-        f"<p class='why'>{html.escape(verdict.headline)}</p>"
+        f"<p class='why'>{html.escape(after_name(verdict))}</p>"
         f"<p class='faint'>{html.escape(row.hardware_class)}</p>"
         + "".join(blocks.blamed_parts(bad, row.cards))
         + blocks.lines_block("in the way of acceptance", verdict.blocking, open_=not rejected)

@@ -13,6 +13,7 @@ from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdic
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.device_identity import identity_text
+from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import certainty_text, lost_text, similarity_text, value_text
 from pytest_anubis.report.text.summary_text import coverage_text
 
@@ -230,9 +231,7 @@ def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
     if verdict is None:
         return f"<p>{html.escape(fallback)}</p>"
     # The badge says the decision, and a title above whose it is.
-    said = verdict.headline.removeprefix(f"node {verdict.node} ")
-    for words in ("rejected: ", "accepted: ", "is neither accepted nor rejected: "):
-        said = said.removeprefix(words)
+    said = after_name(verdict)
     parts = [f"<p class='headline'>{badge(verdict.decision.value)} <b>{html.escape(said)}</b></p>"]
     if verdict.components and verdict.decision is Decision.REJECTED:
         parts.append(f"<p>blamed: <b>{html.escape(', '.join(verdict.components))}</b></p>")

@@ -56,7 +56,8 @@ def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
         f"<p>{html.escape(baseline_line(baseline))}</p></header>",
         _lists(baseline),
         f"<h2>All metrics</h2>{_table(criteria)}",
-        f"<p class='faint'>{pooled} more criteria judge a node's pooled values.</p>"
+        "<p class='faint'>Besides, a node's pooled values are judged by "
+        f"{pooled} criteri{'on' if pooled == 1 else 'a'}.</p>"
         if pooled
         else "",
         f"<h2>Distributions</h2>{_capped(len(criteria))}<div class='fans'>",

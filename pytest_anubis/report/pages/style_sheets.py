@@ -84,14 +84,16 @@ LARGE_PLOTS = ".anubis svg{width:min(100%,60rem)}"
 
 PYTEST_HTML = f"""
 {CARD}
-body{{display:flex;flex-direction:column;min-width:0;max-width:90em;margin:0 auto;padding:1em;color:#1d1d1f;
+body{{min-width:0;max-width:90em;margin:0 auto;padding:1em;color:#1d1d1f;
 font-size:13px;overflow-wrap:anywhere}}
-body>p{{order:3}}#environment-header{{order:1}}#environment{{order:2;width:max-content;max-width:100%}}
-#anubis-inventory{{order:2}}body>footer{{order:4}}
+main{{display:flex;flex-direction:column}}
+main>p{{order:3}}#environment-header{{order:1}}#environment{{order:2;width:max-content;max-width:100%}}
+#anubis-inventory{{order:2}}main>footer{{order:4}}
 .summary__data>h2,.logwrapper:not(:has(.log:not(:empty))){{display:none}}
 h1{{overflow-wrap:anywhere}}
 a,#results-table,.filters button,.collapse button{{color:#45484d}}
 #results-table thead{{white-space:nowrap}}
+#results-table .anubis :is(td,th){{border:0;border-bottom:1px solid var(--line)}}
 :is(span.failed,span.error,span.xpassed,.failed .col-result,.error .col-result,
 .xpassed .col-result){{color:#a03808}}
 :is(span.passed,.passed .col-result){{color:#00643f}}
@@ -101,7 +103,7 @@ a,#results-table,.filters button,.collapse button{{color:#45484d}}
 .logwrapper .log{{top:0;height:auto;overflow-x:auto}}
 .filters{{flex-wrap:wrap}}.summary__data,.summary__spacer{{flex:initial}}
 @media (max-width:50em){{.controls{{flex-wrap:wrap}}
-#results-table,#results-table>:is(thead,tbody),#results-table>tbody>tr{{display:block}}
+#results-table,#results-table>:is(thead,tbody),#results-table>tbody>tr:not(.hidden){{display:block}}
 #results-table>thead,#results-table>tbody>.collapsible>:is(.col-duration,.col-links,.col-anubis-similarity){{display:none}}
 #results-table>tbody>.collapsible{{padding:.4em 0}}#results-table>tbody>.extras-row>td{{display:block}}
 #results-table>tbody>.collapsible>td{{display:inline-block;width:auto;border:0}}}}
@@ -125,6 +127,8 @@ body :is(h1,h2,p){{color:#e4e4e2}}.anubis{{--ink:#e4e4e2}}a,.filters button,.col
 
 PYTEST_HTML_SCRIPT = """
 document.documentElement.lang='en';
+const view=document.createElement('meta');view.name='viewport';
+view.content='width=device-width, initial-scale=1';document.head.append(view);
 document.addEventListener('DOMContentLoaded',()=>{
 for(const box of document.querySelectorAll('input.filter'))
 box.setAttribute('aria-label',box.dataset.testResult);

@@ -12,22 +12,21 @@ from typing import Any
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.field_types import AnyFloat
-from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.measurement import TestResult
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.report.text.headlines import (
+    ANSWERS,
+    NO_NORM,
+    inapplicable,
+    inapplicable_text,
+)
 from pytest_anubis.report.text.numbers import value_text
 
 NO_GOAL = "(no goal stated)"
 NOT_JUDGED = "NOT_JUDGED"
 """What stands for an outcome where the latest run has values and nothing to hold them against."""
 JSON_SCHEMA = 1
-
-_ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
-_OF_NO_MATTER = (Reason.NO_CRITERION, Reason.REPEATED)
-"""Reasons of verdicts that leave a question answered by the benchmark's other verdicts."""
-
-_NO_NORM = (Reference.PEERS, Reference.SELF)
-"""What a metric without a criterion is compared with: passing there is no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +130,22 @@ class GoalAnswers:
 
     @property
     def share(self) -> tuple[int, int]:
-        """How many of the questions are answered, and how many there are."""
+        """How many of the questions that apply here are answered, and how many there are."""
         asked: dict[str, bool] = {}
         for goal, rows in self.answers:
-            if goal.question:
+            if goal.question and not _inapplicable(rows):
                 asked[goal.question] = asked.get(goal.question, True) and _answered(rows)
         return sum(asked.values()), len(asked)
+
+    @property
+    def elsewhere(self) -> dict[str, str]:
+        """The questions that the latest run found not to apply to this machine -> the reason."""
+        found: dict[str, str] = {}
+        for goal, rows in self.answers:
+            found.setdefault(goal.question, _inapplicable(rows))
+            if not _inapplicable(rows):  # somebody who asks it could answer
+                found[goal.question] = ""
+        return {question: why for question, why in found.items() if question and why}
 
 
 def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> GoalAnswers:
@@ -154,7 +163,7 @@ def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> G
         found = GoalAnswers(run=latest.run, started=latest.started, node=latest.node)
     found.answers = [(goal, _rows(goal, latest) if latest else _unmeasured(goal)) for goal in goals]
     for run in (run for run in rest if run.node == found.node):
-        if all(row.outcome in _ANSWERS or row.before for _, rows in found.answers for row in rows):
+        if all(row.outcome in ANSWERS or row.before for _, rows in found.answers for row in rows):
             break
         found.answers = [
             (goal, [*(a for row in rows for a in _with_earlier(goal, row, run)), *more])
@@ -211,6 +220,7 @@ def goals_plain(found: GoalAnswers) -> dict[str, Any]:
         "started": found.started,
         "questions": asked,
         "answered": answered,
+        "not_applicable": len(found.elsewhere),
         "benchmarks": [
             to_plain(goal, full=True)
             | {"answered": _answered(rows), "declared": list(goal.metrics)}
@@ -220,56 +230,27 @@ def goals_plain(found: GoalAnswers) -> dict[str, Any]:
     }
 
 
-OPEN_SHOWN = 3
-"""Questions without an answer that the terminal names: a whole set of adapters may have none."""
-
-
-def questions_text(
-    planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerdict], most: int = OPEN_SHOWN
-) -> str:
-    """Return how many of a run's questions its verdicts answer, and which they do not; empty without any.
-
-    Args:
-        planned: The tests of the run, with the questions that their marks ask.
-        verdicts: All verdicts as they count. A question is answered where every benchmark that asks it was
-            judged on every device, whatever came out; that it was as before, or as its neighbours are, says
-            only that nothing changed.
-        most: How many without an answer are named.
-    """
-    answered = {
-        (v.benchmark, v.device)
-        for v in verdicts
-        if v.outcome.value in _ANSWERS
-        and (v.reference not in _NO_NORM or v.outcome is Outcome.FAIL)
-    }
-    answered -= {
-        (v.benchmark, v.device)
-        for v in verdicts
-        if v.outcome.value not in _ANSWERS and v.reason not in _OF_NO_MATTER
-    }
-    asked: dict[str, bool] = {}
-    for plan in planned:
-        if plan.question:
-            asked[plan.question] = asked.get(plan.question, True) and plan.place in answered
-    if not asked:
-        return ""
-    open_ = [question for question, known in asked.items() if not known]
-    more = f"; not: {'; '.join(open_[:most])}" if open_ else ""
-    rest = f"; and {len(open_) - most} more (-v names all)" if len(open_) > most else ""
-    return f"{len(asked) - len(open_)} of {len(asked)} questions answered{more}{rest}"
-
-
 def _head(found: GoalAnswers) -> list[str]:
     answered, asked = found.share
     share = f"{answered} of {asked} questions answered" if asked else "no questions are asked"
+    share += inapplicable_text(list(found.elsewhere.values()))
     if not found.run:
         return [f"no run yet: {share}"]
     return [f"run {found.run} of {found.node}, {found.started[:16].replace('T', ' ')} UTC: {share}"]
 
 
 def _answered(rows: Sequence[MetricAnswer]) -> bool:
-    judged = [row.outcome for row in rows if row.outcome != NOT_JUDGED]
-    return bool(judged) and all(outcome in _ANSWERS for outcome in judged)
+    judged = [
+        row.outcome for row in rows if row.outcome != NOT_JUDGED and not inapplicable(row.reason)
+    ]
+    return bool(judged) and all(outcome in ANSWERS for outcome in judged)
+
+
+def _inapplicable(rows: Sequence[MetricAnswer]) -> str:
+    """Return why no row has an answer on this machine; empty where one could have."""
+    reasons = [row.reason for row in rows if row.outcome == Outcome.NOT_TESTED.value]
+    all_so = len(reasons) == len(rows) and all(map(inapplicable, reasons))
+    return reasons[0] if reasons and all_so else ""
 
 
 def _base(benchmark: str) -> str:
@@ -328,14 +309,14 @@ def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
 def _judged(row: MetricAnswer, verdicts: Sequence[MetricVerdict]) -> MetricAnswer:
     of_metric = [v for v in reversed(verdicts) if v.metric == row.metric]
     bad = [v for v in of_metric if v.outcome is Outcome.FAIL]
-    held = [v for v in of_metric if v.reference not in _NO_NORM]
+    held = [v for v in of_metric if v.reference not in NO_NORM]
     verdict = next(iter((*bad, *held, *of_metric)), None)
     if verdict is None:
         return replace(row, outcome=NOT_JUDGED, reason="not judged in this run")
     outcome = verdict.outcome.value
     if verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE):
         return replace(row, outcome=NOT_JUDGED, value=verdict.value, reason=verdict.text)
-    reason = "" if outcome in _ANSWERS else verdict.text
+    reason = "" if outcome in ANSWERS else verdict.text
     return replace(row, outcome=outcome, value=verdict.value, reason=reason)
 
 
@@ -355,12 +336,12 @@ def _why_nothing(
 
 def _with_earlier(goal: BenchmarkGoal, row: MetricAnswer, run: RunRecord) -> list[MetricAnswer]:
     """Give a row that the latest run leaves open what an earlier run concluded."""
-    if row.outcome in _ANSWERS or row.before:
+    if row.outcome in ANSWERS or row.before:
         return [row]
     then = []
     for old in _rows(goal, run) if goal.benchmark in _known(run) else ():
         here = row.metric in ("", old.metric) and row.device in ("", old.device)
-        if here and old.outcome in _ANSWERS and row.case in ("", old.case):
+        if here and old.outcome in ANSWERS and row.case in ("", old.case):
             then.append(
                 replace(
                     row,

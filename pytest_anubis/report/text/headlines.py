@@ -1,14 +1,44 @@
-"""One-line descriptions of baselines and runs, for headers and tables."""
+"""One-line descriptions of baselines, runs and their decisions, for headers and tables."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.measurement import LaneCores, QuietWait
+from pytest_anubis.core.measurement import LaneCores, PlannedTest, QuietWait
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
 from pytest_anubis.report.text.numbers import count_text
+
+ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
+"""Outcomes that answer a benchmark's question."""
+NO_NORM = (Reference.PEERS, Reference.SELF)
+"""What a metric without a criterion is compared with: passing there is no answer."""
+OPEN_SHOWN = 3
+"""Questions without an answer that the terminal names: a whole set of adapters may have none."""
+
+_OF_NO_MATTER = (Reason.NO_CRITERION, Reason.REPEATED)
+"""Reasons of verdicts that leave a question answered by the benchmark's other verdicts."""
+_APART = "not applicable"
+"""How a benchmark's reason begins that its question is none of this machine's."""
+_SAID = (" is neither accepted nor rejected", " rejected", " accepted")
+
+
+def after_decision(verdict: NodeVerdict) -> str:
+    """Return a headline, to stand behind the decision: it names the node and does not decide again."""
+    name = f"node {verdict.node}" if verdict.node else "the node"
+    for words in _SAID:
+        if verdict.headline.startswith(name + words):
+            return name + verdict.headline[len(name + words) :]
+    return verdict.headline
+
+
+def after_name(verdict: NodeVerdict) -> str:
+    """Return a headline, to stand behind the decision and the node's name: it says neither again."""
+    said = after_decision(verdict)
+    return said.removeprefix(f"node {verdict.node}").removeprefix(":").strip()
 
 
 def baseline_line(baseline: Baseline) -> str:
@@ -83,3 +113,57 @@ def waiting_line(wait: QuietWait) -> str:
         f"anubis: {wait.test} goes on after {wait.seconds:.0f} s, the machine is not quiet: {what}; "
         "nobody waits again before it was"
     )
+
+
+def inapplicable(reason: str) -> bool:
+    """Tell whether this is why a benchmark does not apply to a machine: there is nothing to be mended."""
+    return reason.removeprefix("Skipped: ").startswith(_APART)
+
+
+def inapplicable_text(reasons: Sequence[str]) -> str:
+    """Say how many questions do not apply and for which reason most of them; empty without any."""
+    if not reasons:
+        return ""
+    why = Counter(one.partition(_APART)[2].strip(": ") for one in reasons)
+    most, _ = why.most_common(1)[0]
+    others = f"; and {count_text(len(why) - 1, 'other reason')}" if len(why) > 1 else ""
+    verb = "does" if len(reasons) == 1 else "do"
+    return f"; {len(reasons)} {verb} not apply here ({most}{others})"
+
+
+def questions_text(
+    planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerdict], most: int = OPEN_SHOWN
+) -> str:
+    """Return how many of a run's questions its verdicts answer, and which they do not; empty without any.
+
+    Args:
+        planned: The tests of the run, with the questions that their marks ask.
+        verdicts: All verdicts as they count. A question is answered where every benchmark that asks it was
+            judged on every device that it applies to, whatever came out; that it was as before, or as its
+            neighbours are, says only that nothing changed. One that applies to none is counted apart.
+        most: How many without an answer are named.
+    """
+    answered = {
+        (v.benchmark, v.device)
+        for v in verdicts
+        if v.outcome.value in ANSWERS and (v.reference not in NO_NORM or v.outcome is Outcome.FAIL)
+    }
+    unanswered = [
+        v for v in verdicts if v.outcome.value not in ANSWERS and v.reason not in _OF_NO_MATTER
+    ]
+    answered -= {(v.benchmark, v.device) for v in unanswered}
+    apart = {(v.benchmark, v.device): v.text for v in unanswered if inapplicable(v.text)}
+    asked: dict[str, bool] = {}
+    elsewhere: dict[str, str] = {}
+    for plan in planned:
+        if plan.question and plan.place in apart:
+            elsewhere.setdefault(plan.question, apart[plan.place])
+        elif plan.question:
+            asked[plan.question] = asked.get(plan.question, True) and plan.place in answered
+    none = inapplicable_text([why for text, why in elsewhere.items() if text not in asked])
+    if not asked:
+        return f"0 of 0 questions answered{none}" if none else ""
+    open_ = [question for question, known in asked.items() if not known]
+    more = f"; not: {'; '.join(open_[:most])}" if open_ else ""
+    rest = f"; and {len(open_) - most} more (-v names all)" if len(open_) > most else ""
+    return f"{len(asked) - len(open_)} of {len(asked)} questions answered{none}{more}{rest}"

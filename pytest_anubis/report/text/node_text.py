@@ -18,6 +18,7 @@ from pytest_anubis.core.verdict import (
     Trouble,
 )
 from pytest_anubis.report.text.failure_text import place_text, summary_sentence
+from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import count_text, value_text
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line, wrap
@@ -119,8 +120,7 @@ class NodeRow:
             return worst_text(self.look, self.cards) + (absent if self.verdict.absent else "")
         if self.verdict.decision is Decision.UNDECIDED and self.verdict.blocking:
             return without_folders(plain_line(self.verdict.blocking[0]))
-        said = self.verdict.headline.removeprefix(f"node {self.verdict.node} ")
-        return plain_line(said.removeprefix("accepted: "))
+        return plain_line(after_name(self.verdict))
 
 
 def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.report.text.failure_text import verdict_table
+from pytest_anubis.report.text.headlines import after_decision
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import clip, plain_line, printable
 
@@ -50,7 +51,8 @@ def summary_lines(
         width: Columns of the terminal; without verbosity long names and lists are cut to it.
     """
     headline = plain_line(node.headline)
-    lines: list[Line] = [(f"{node.decision.value}: {headline}", _STYLE[node.decision])]
+    said = plain_line(after_decision(node))
+    lines: list[Line] = [(f"{node.decision.value}: {said}", _STYLE[node.decision])]
     if verbosity < 0:
         return lines
     lines += _table(verdicts, verbosity, width)

@@ -42,7 +42,8 @@ class ClassCoverage:
 
     def exposed(self, names: Collection[str]) -> Bools:
         """Return, shape (patterns,), what benchmarks expose; those that are not known expose nothing."""
-        return self.hits[:, [name in names for name in self.benchmarks]].any(axis=1)
+        known = self.hits[:, [name in names for name in self.benchmarks]]
+        return np.asarray(known.any(axis=1), dtype=np.bool_)
 
 
 def class_coverage(fleet: FleetHistory, mixes: Iterable[Mix]) -> ClassCoverage:

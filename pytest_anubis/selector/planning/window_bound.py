@@ -68,7 +68,7 @@ def _bounds(pop: Population, prices: Floats, aim: Floats, rows: slice) -> Floats
         s = np.maximum(0.0, s - step * of_time / length**2)
         still = best[active] - aim[active] > CLOSE * aim[active] + _TINY
         active, m, s = active[still], m[still], s[still]
-    return best
+    return np.asarray(best, dtype=np.float64)
 
 
 def _value(

@@ -295,7 +295,9 @@ def _plan(
         spent += float(took.sum())
         spared += float(gained.sum())
         used += (runs @ pop.use).sum(axis=0)
-        unpinned += [name for name, ok in zip(pop.names, done.tolist(), strict=True) if not ok]
+        unpinned += [
+            name for name, ok in zip(pop.names, np.atleast_1d(done).tolist(), strict=True) if not ok
+        ]
         risk = pop.before / window.incident_seconds
         after = np.maximum(0.0, pop.before - gained) / window.incident_seconds
         nodes += [

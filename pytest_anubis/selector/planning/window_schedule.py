@@ -196,9 +196,7 @@ class _Placing:
             return self._place(self._trial(extra, now, lane))
         return None if first is None else self._place(first)
 
-    def _head(
-        self, queue: list[tuple[float, str, Job]], now: float, lane: int
-    ) -> _Trial | None:
+    def _head(self, queue: list[tuple[float, str, Job]], now: float, lane: int) -> _Trial | None:
         """Return how the first job of a queue would run; those that end too late give something up."""
         while queue:
             trial = self._trial(queue[0][2], now, lane)

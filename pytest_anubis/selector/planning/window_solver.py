@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_anubis.selector.planning.fleet_coverage import Bools, Floats
 from pytest_anubis.selector.planning.window_problem import Ints, Population
@@ -47,7 +49,7 @@ class Library:
     """
 
     sets: Bools
-    worth: Floats
+    worth: npt.NDArray[np.floating[Any]]
     use: Floats
     rebate: Floats | None
     seconds: Floats

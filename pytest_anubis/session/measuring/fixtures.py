@@ -97,13 +97,30 @@ def anubis_device(request: pytest.FixtureRequest) -> DeviceFixture:
     """The device to run on: one test for every accelerator, or for the CPU when there is none.
 
     With ``host=True`` in the test's mark there is one for the CPU on every node.
+
+    Example::
+
+        def test_fill(anubis_metric, anubis_device):
+            buffer = torch.empty(1 << 26, device=anubis_device.torch)
+            anubis_metric.measure("fill_time", buffer.zero_, unit="us", better="lower")
+
+    A tool of the vendor is told which card by ``anubis_device.index`` or ``anubis_device.pci``.
     """
     return device_named(request.config, request.param)
 
 
 @pytest.fixture
 def anubis_pair(request: pytest.FixtureRequest) -> PairFixture:
-    """The way from one accelerator to another: one test for every ordered pair of this node's."""
+    """The way from one accelerator to another: one test for every ordered pair of this node's.
+
+    Example, whose mark says ``scope="pair"``::
+
+        def test_peer(anubis_metric, anubis_pair):
+            source = torch.zeros(1 << 26, dtype=torch.uint8, device=anubis_pair.source.torch)
+            target = torch.empty_like(source, device=anubis_pair.target.torch)
+            copy = lambda: target.copy_(source)
+            anubis_metric.measure("peer_rate", copy, work=1 << 26, unit="GB/s", better="higher")
+    """
     if request.param == NODE:
         pytest.skip("not applicable: fewer than two accelerators")
     return pair_named(request.config, request.param)
@@ -111,7 +128,15 @@ def anubis_pair(request: pytest.FixtureRequest) -> PairFixture:
 
 @pytest.fixture
 def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NodeFixture]:
-    """The node: its name, the profile, usable cores, and a scratch folder of this test."""
+    """The node: its name, the profile, usable cores, and a scratch folder of this test.
+
+    Example::
+
+        def test_write(anubis_metric, anubis_node):
+            data = bytes(anubis_node.pick(smoke=1 << 24, standard=1 << 28, soak=1 << 30))
+            write = lambda: (anubis_node.scratch / "file").write_bytes(data)
+            anubis_metric.measure("write_rate", write, work=len(data), unit="GB/s", better="higher")
+    """
     context = request.config.stash[context_key]
     chosen = context.settings.scratch
     with ExitStack() as stack:
@@ -127,7 +152,16 @@ def anubis_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node
 
 @pytest.fixture
 def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
-    """Record metrics: measure() times a callable, collect() repeats one, record() takes values."""
+    """Record metrics: measure() times a callable, collect() repeats one, record() takes values.
+
+    Example::
+
+        @pytest.mark.anubis(component="host.compute", goal="full speed", question="How fast is a sum?")
+        def test_sum(anubis_metric):
+            anubis_metric.measure("sum_time", lambda: sum(range(10**6)), unit="ms", better="lower")
+            anubis_metric.collect("tool_rate", run_the_tool, unit="GB/s", better="higher")
+            anubis_metric.record("errors", count_errors(), unit="count", better="equal")
+    """
     item = request.node
     config = request.config
     recorder = Recorder(

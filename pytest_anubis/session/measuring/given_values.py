@@ -100,7 +100,7 @@ def running_clock(test: str) -> None:
     if not (moves and isinstance(time.perf_counter, BuiltinFunctionType)):
         raise MetricUsageError(
             f"{test}: the clock is not the machine's (freezegun or alike replaced it), so nothing can be "
-            "timed; measure outside of frozen time"
+            "timed; measure outside of frozen time, or record() what was timed elsewhere"
         )
 
 

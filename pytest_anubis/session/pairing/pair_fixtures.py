@@ -155,6 +155,13 @@ def anubis_hosts(request: pytest.FixtureRequest) -> Hosts | None:
 
     Override it to measure others, such as simulated ones
     (`pytest_anubis.benchmarking.hosts.simulated_hosts`).
+
+    Example, in a conftest::
+
+        @pytest.fixture
+        def anubis_hosts():
+            with SimulatedHosts(8, None) as hosts:
+                yield hosts
     """
     from pytest_anubis.benchmarking.hosts.launched_hosts import HostsError, launched_hosts
 
@@ -169,7 +176,13 @@ def anubis_hosts(request: pytest.FixtureRequest) -> Hosts | None:
 def anubis_pairs(
     request: pytest.FixtureRequest, anubis_hosts: Hosts | None, anubis_metric: Recorder
 ) -> Iterator[PairsFixture]:
-    """Pairs of hosts: plans rounds, runs them with all pairs at once, names who is to blame for slow ones."""
+    """Pairs of hosts: plans rounds, runs them with all pairs at once, names who is to blame for slow ones.
+
+    Example, started on every host by torchrun or srun::
+
+        def test_links(anubis_pairs):
+            anubis_pairs.measure(seconds=10, repeats=3)
+    """
     if anubis_hosts is None or len(anubis_hosts) < 2:
         pytest.skip("not applicable: one host; torchrun or srun starts this session on several")
     import torch

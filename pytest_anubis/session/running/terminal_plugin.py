@@ -13,8 +13,13 @@ from pytest_anubis.core.events import Event
 from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
-from pytest_anubis.report.text.goal_tree import OPEN_SHOWN, questions_text
-from pytest_anubis.report.text.headlines import baseline_line, inventory_line, waiting_line
+from pytest_anubis.report.text.headlines import (
+    OPEN_SHOWN,
+    baseline_line,
+    inventory_line,
+    questions_text,
+    waiting_line,
+)
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import elsewhere_lines, summary_lines, tools_missing
 from pytest_anubis.report.text.text_table import printable

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.collected_runs import EVERYTHING, Progress, RunReader, RunSet
 from pytest_anubis.store.history import tables as schema
@@ -108,6 +109,7 @@ def read_stored(
     *,
     learning: bool = False,
     progress: Progress | None = None,
+    shelf: Shelf | None = None,
 ) -> RunSet:
     """Read runs of a history, as `read_runs` reads files; of a store's own history, out of the store.
 
@@ -116,12 +118,13 @@ def read_stored(
         wanted: Which runs and samples are taken.
         learning: As in `read_runs`.
         progress: Called with one short line now and then.
+        shelf: As in `read_runs`.
 
     Raises:
         HistoryError: The history cannot be read.
         RunsError: There is no such run.
     """
-    reader = RunReader(learning, "", wanted)
+    reader = RunReader(learning, "", wanted, shelf)
     with History(place) as history:
         found = stored_runs(history, wanted)
         for number, one in enumerate(found, start=1):

@@ -140,8 +140,8 @@ class History:
         Raises:
             HistoryError: It has another schema.
         """
-        inspector = sa.inspect(connection)
-        there = {name for name in schema.metadata.tables if inspector.has_table(name)}
+        # One question for all of them: over a network each costs as much as filing a small run.
+        there = schema.metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
         found = None
         if schema.meta.name in there:
             query = sa.select(schema.meta.c.value).where(schema.meta.c.name == "schema")

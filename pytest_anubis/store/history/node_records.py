@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -21,6 +21,10 @@ from pytest_anubis.store.history.database import (
 )
 
 _MAY_BE = ("class", "since", "state", "on", "note")
+_LONGEST = 200
+"""Characters of a trait's name or value: racks, batches and serial numbers have some tens."""
+_MOST_TRAITS = 64
+"""Columns of a table that are traits: registers of fleets have ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +35,13 @@ class NodeImport:
         added: How many are new.
         known: How many were in the history already; what the file says of them holds now.
         wrong: One line for each that was left out, with its number.
+        traits: The columns that were kept as traits, as the file has them.
     """
 
     added: int
     known: int
     wrong: tuple[str, ...] = ()
+    traits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,7 @@ class _Node:
     state: str
     at: float | None
     note: str
+    traits: Mapping[str, str] = field(default_factory=dict)
 
 
 def import_nodes(history: History, path: Path, *, now: float | None = None) -> NodeImport:
@@ -53,7 +60,8 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
 
     Columns: ``node`` and, if wanted, ``class`` (hardware class), ``since`` (when it was put into service;
     default: now), ``state``, ``on`` (since when it is in it; default: since the file was written, so that
-    what was entered later holds) and ``note``.
+    what was entered later holds) and ``note``. Every other column is kept as a trait of the nodes (``rack``,
+    ``position``, ``batch``, ``serial``, ...); an empty cell changes nothing.
 
     Args:
         history: The history.
@@ -71,7 +79,14 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
         written = present  # whoever reads it says why it cannot be read
     good: list[_Node] = []
     wrong: list[str] = []
-    for line, row in read_rows(path, ("node",), _MAY_BE, others=False):
+    rows = read_rows(path, ("node",), _MAY_BE, others=True)
+    names = tuple(n for n in (rows[0][1] if rows else ()) if n and n not in ("node", *_MAY_BE))
+    if len(names) > _MOST_TRAITS or any(len(n) > _LONGEST or not n.isprintable() for n in names):
+        raise HistoryError(
+            f"{path} line 1: more than {_MOST_TRAITS} further columns, or one with a name that is "
+            f"unprintable or longer than {_LONGEST} characters; is it a table of nodes?"
+        )
+    for line, row in rows:
         try:
             good.append(_node(row, present))
         except HistoryError as error:
@@ -103,8 +118,56 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
                 connection.execute(
                     states.insert().values(node_id=number, at=at, state=one.state, note=one.note)
                 )
-    names = {one.name for one in good}
-    return NodeImport(added=len(names - before), known=len(names & before), wrong=tuple(wrong))
+        _keep_traits(connection, good)
+    told = {one.name for one in good}
+    return NodeImport(
+        added=len(told - before), known=len(told & before), wrong=tuple(wrong), traits=names
+    )
+
+
+def node_traits(history: History) -> dict[str, dict[str, str]]:
+    """Return what the register says of each node that it says anything of: node -> name -> value.
+
+    Args:
+        history: The history.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    nodes, kept = schema.nodes, schema.node_traits
+    query = sa.select(nodes.c.name.label("node"), kept.c.name, kept.c.value).join(
+        kept, kept.c.node_id == nodes.c.id
+    )
+    found: dict[str, dict[str, str]] = {}
+    with history.reading() as connection:
+        for node, name, value in connection.execute(query.order_by(nodes.c.name, kept.c.name)):
+            found.setdefault(node, {})[name] = value
+    return found
+
+
+def _keep_traits(connection: sa.Connection, told: Sequence[_Node]) -> None:
+    """Write the traits that are new or have changed, however many nodes there are, in three statements."""
+    nodes, kept = schema.nodes, schema.node_traits
+    numbers = {row.name: row.id for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))}
+    held = {(row.node_id, row.name): row.value for row in connection.execute(sa.select(kept)).all()}
+    wanted = {
+        (numbers[one.name], name): value for one in told for name, value in one.traits.items()
+    }
+    new = [
+        {"node_id": node, "name": name, "value": value}
+        for (node, name), value in wanted.items()
+        if (node, name) not in held
+    ]
+    changed = [
+        {"of": node, "called": name, "value": value}
+        for (node, name), value in wanted.items()
+        if held.get((node, name), value) != value
+    ]
+    if new:
+        connection.execute(kept.insert(), new)
+    if changed:
+        which = (kept.c.node_id == sa.bindparam("of")) & (kept.c.name == sa.bindparam("called"))
+        connection.execute(kept.update().where(which), changed)
 
 
 def _node(row: Mapping[str, str], now: float) -> _Node:
@@ -115,6 +178,16 @@ def _node(row: Mapping[str, str], now: float) -> _Node:
     state = cells["state"].replace("-", " ")
     if state and state not in NODE_STATES:
         raise HistoryError(f"state {state[:40]!r} is none of {', '.join(NODE_STATES)}")
+    traits = {
+        column: text.strip()
+        for column, text in row.items()
+        if column and column not in ("node", *_MAY_BE) and text.strip()
+    }
+    for column, text in traits.items():
+        if len(text) > _LONGEST or not text.isprintable():
+            raise HistoryError(
+                f"{column} {text[:40]!r} is unprintable or longer than {_LONGEST} characters"
+            )
     if cells["on"] and not state:
         raise HistoryError("a date in the column 'on' needs a state")
     return _Node(
@@ -124,4 +197,5 @@ def _node(row: Mapping[str, str], now: float) -> _Node:
         state=state,
         at=past(moment_of(cells["on"]), now) if cells["on"] else None,
         note=cells["note"],
+        traits=traits,
     )

@@ -136,6 +136,14 @@ states = Table(
     Index("states_by_node", "node_id", "at"),
 )
 
+node_traits = Table(
+    "node_traits",
+    metadata,
+    _of("node", primary_key=True, autoincrement=False),
+    Column("name", Words, primary_key=True),
+    Column("value", Words, nullable=False),
+)
+
 runs = Table(
     "runs",
     metadata,

@@ -85,6 +85,7 @@ class Imported:
         wrong_count: How many lines were wrong.
         notes: What else people should know, one line each.
         left_out: How many values were left out besides wrong lines.
+        node: The node, if it was told beside the file, which does not name it; else empty.
     """
 
     source: Path
@@ -96,6 +97,7 @@ class Imported:
     wrong_count: int = 0
     notes: tuple[str, ...] = ()
     left_out: int = 0
+    node: str = ""
 
     @property
     def lost(self) -> int:
@@ -114,50 +116,80 @@ class Imported:
         )
 
 
-def save_import(imported: Imported, store: Path) -> Path:
-    """Keep an import in the store as ``imports/<file name>.npz``.
+class ImportFolder:
+    """The imports of a store; what is there already is looked at once, however many are added.
 
-    The same file again replaces it; another file of this name gets a name with a piece of its digest.
-
-    Raises:
-        DoubleImportError: The same content is there from another file: its nodes would count twice.
-        ColumnsError: The disk refuses.
+    Args:
+        store: The store.
     """
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", imported.source.name).strip(".-") or "import"
-    path = store / IMPORTS_FOLDER / f"{name}{SUFFIX}"
-    origin = _origin(imported.source)
-    if origin is not None:
-        path = _place(path, origin)
-    return save_columns(
-        Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
-    )
 
+    def __init__(self, store: Path) -> None:
+        self._folder = store / IMPORTS_FOLDER
+        self._by_path: dict[str, Path] = {}
+        self._by_digest: dict[str, tuple[Path, Origin]] = {}
+        for file in sorted(self._folder.glob(f"*{SUFFIX}")):
+            known = origin_of(file)
+            if known is not None:
+                self._note(file, known)
 
-def _place(path: Path, origin: Origin) -> Path:
-    """Return where an import is to stand, if `path` is its name and others are there already."""
-    taken, mine = False, None
-    for other in sorted(path.parent.glob(f"*{SUFFIX}")):
-        known = origin_of(other)
-        if known is None:
-            continue
-        if known.path == origin.path:
-            mine = other
-        elif known.digest == origin.digest:
+    def save(self, imported: Imported, name: str = "") -> Path:
+        """Keep an import as ``imports/<file name>.npz``.
+
+        The same file again replaces it; another file of this name gets a name with a piece of its digest.
+
+        Args:
+            imported: The import.
+            name: In the place of the file's name.
+
+        Raises:
+            DoubleImportError: The same content is there from another file: its nodes would count twice.
+            ColumnsError: The disk refuses.
+        """
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", name or imported.source.name).strip(".-")
+        path = self._folder / f"{name or 'import'}{SUFFIX}"
+        origin = _origin(imported)
+        if origin is not None:
+            path = self._place(path, origin)
+        written = save_columns(
+            Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
+        )
+        if origin is not None:
+            self._by_digest = {d: kept for d, kept in self._by_digest.items() if kept[0] != path}
+            self._note(path, origin)
+        return written
+
+    def _place(self, path: Path, origin: Origin) -> Path:
+        """Return where an import is to stand, if `path` is its name and others are there already."""
+        twin, known = self._by_digest.get(origin.digest, (None, None))
+        if known is not None and known.path != origin.path:
             raise DoubleImportError(
-                f"{origin.path}: left out, its content stands in {other} already (from {known.path}) and "
+                f"{origin.path}: left out, its content stands in {twin} already (from {known.path}) and "
                 "would count twice; remove that file first to import this one"
             )
-        taken = taken or other == path
-    if taken and mine is None:
-        return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
-    return mine or path
+        mine = self._by_path.get(origin.path)
+        if mine is None and path in self._by_path.values():
+            return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
+        return mine or path
+
+    def _note(self, file: Path, origin: Origin) -> None:
+        self._by_path[origin.path] = file
+        self._by_digest[origin.digest] = (file, origin)
 
 
-def _origin(path: Path) -> Origin | None:
+def save_import(imported: Imported, store: Path) -> Path:
+    """Keep one import in a store; as `ImportFolder.save`."""
+    return ImportFolder(store).save(imported)
+
+
+def _origin(imported: Imported) -> Origin | None:
+    """Return which file it is, with the node that it does not name: two nodes may print the same."""
+    path = imported.source
     try:
         with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return Origin(digest=digest, path=str(path.resolve()))
+            found = hashlib.file_digest(file, "sha256")
+        if imported.node:
+            found.update(b"\0" + imported.node.encode("utf-8", "replace"))
+        return Origin(digest=found.hexdigest(), path=str(path.resolve()))
     except OSError:
         return None
 
@@ -188,7 +220,7 @@ def import_samples(
     node: str,
     hardware_class: str,
     run: str,
-    component: str,
+    component: str | Mapping[str, str],
     lines: int,
     wrong: WrongLines,
     notes: Sequence[str] = (),
@@ -202,7 +234,7 @@ def import_samples(
         node: The node.
         hardware_class: Its class.
         run: The run's id; empty: the file's name.
-        component: What all of it exercises.
+        component: What all of it exercises, or what each benchmark does.
         lines: How many lines were read.
         wrong: What was left out.
         notes: What else people should know.
@@ -214,7 +246,7 @@ def import_samples(
             hardware_class=hardware_class,
             benchmark=benchmark,
             metric=metric,
-            component=component,
+            component=component if isinstance(component, str) else component[benchmark],
             group="",
             node=node,
             device=device,
@@ -232,6 +264,7 @@ def import_samples(
         wrong=tuple(wrong.lines),
         wrong_count=wrong.count,
         notes=tuple(notes),
+        node=node,
     )
 
 

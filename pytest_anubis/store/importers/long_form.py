@@ -70,6 +70,7 @@ class LongForm:
         wrong: Where to list wrong lines.
         hardware_class: The class of rows that name none.
         run: The run of rows that name none.
+        node: The node of rows that name none; empty: rows must.
         known: What units, directions and components are where the file does not say them.
 
     Raises:
@@ -83,14 +84,16 @@ class LongForm:
         *,
         hardware_class: str,
         run: str,
+        node: str = "",
         known: MetricMap | None = None,
     ) -> None:
         self.columns = [str(name).strip().lower() for name in columns]
         self._wrong = wrong
-        self._defaults = OPTIONAL | {"class": hardware_class, "run": run}
+        self._defaults = OPTIONAL | {"class": hardware_class, "run": run, "node": node}
         self._known = known
         for name in (*NEEDED, "value"):
-            if name not in self.columns and (known is None or name not in _FILLED):
+            filled = (known is not None and name in _FILLED) or (node and name == "node")
+            if name not in self.columns and not filled:
                 raise ImportFileError(
                     f"column {name!r} is missing; needed are {', '.join((*NEEDED, 'value'))}"
                 )

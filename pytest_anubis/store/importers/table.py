@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
+from pytest_anubis.core.gather import Shelf
 from pytest_anubis.store.importers.grouping import group_rows
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
@@ -24,6 +25,8 @@ from pytest_anubis.store.importers.import_result import (
 )
 from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, LongForm, Rows, check_rows
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
+from pytest_anubis.store.samples.parquet_files import ParquetError
+from pytest_anubis.store.samples.parquet_reading import read_samples
 
 _CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
 _SHORT = (
@@ -41,6 +44,7 @@ def import_table(
     *,
     hardware_class: str = UNCLASSIFIED,
     run: str = "",
+    node: str = "",
     known: MetricMap | None = None,
     progress: Progress | None = None,
 ) -> Imported:
@@ -55,6 +59,7 @@ def import_table(
         path: A ``.parquet`` file, else CSV with a head (comma, semicolon or tab).
         hardware_class: The class of rows that name none.
         run: The run of rows that name none; default: the file's name.
+        node: The node of rows that name none; empty: rows must.
         known: The metric map; default: the one that comes with the package.
         progress: Called with one short line now and then.
 
@@ -63,13 +68,17 @@ def import_table(
     """
     run = run or run_name(path)
     wrong = WrongLines()
-    reader = _Parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _Csv(path, wrong)
+    parquet = path.suffix.lower() in (".parquet", ".pq")
+    if parquet and (exported := exported_samples(path)) is not None:
+        return exported
+    reader = _Parquet(path) if parquet else _Csv(path, wrong)
     try:
         form = LongForm(
             reader.columns,
             wrong,
             hardware_class=hardware_class,
             run=run,
+            node=node,
             known=known or known_metrics(),
         )
         for lines, columns in reader.chunks():
@@ -94,6 +103,34 @@ def import_table(
         wrong=tuple(sorted(wrong.lines, key=lambda item: item.line)),
         wrong_count=wrong.count,
         notes=tuple(notes),
+        node="" if "node" in form.columns else node,
+    )
+
+
+def exported_samples(path: Path, shelf: Shelf | None = None) -> Imported | None:
+    """Read a file that ``anubis export`` wrote, a metric's samples; None if it is of another form.
+
+    Args:
+        path: A Parquet file.
+        shelf: Where values lie that are too many for the memory; None: in memory.
+
+    Raises:
+        ImportFileError: It cannot be read.
+    """
+    if not path.is_file():
+        return None
+    try:
+        population = read_samples(path, shelf)
+    except ParquetError as error:
+        raise ImportFileError(str(error)) from None
+    if population is None:
+        return None
+    return Imported(
+        source=path,
+        populations=(population,),
+        runs=runs_of((population,), file_date(path)),
+        lines=len(population.values),
+        values=len(population.values),
     )
 
 

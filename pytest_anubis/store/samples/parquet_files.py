@@ -1,6 +1,7 @@
 """Samples as Parquet, one file for each metric of a hardware class, one row a value: for DuckDB and the like.
 
-The columns are those of the tables that are imported, so what was written can be read again.
+The columns are those of the tables that are imported, and ``problem``: why nothing may be learned from the
+values, empty for good ones. So what was written can be read again (`parquet_reading`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ import numpy as np
 from pytest_anubis.core.gather import key_of
 from pytest_anubis.core.sample import Population
 
+COLUMNS = (
+    "node", "device", "run", "problem", "class", "benchmark", "metric", "unit", "better", "component",
+    "group", "number", "value",
+)  # fmt: skip
+"""Those of a file, in order: texts, and the last two numbers."""
 _LONGEST = 60
 """Letters of a metric's name in a file's name: what follows tells files apart."""
 _DIGITS = 8
@@ -23,7 +29,7 @@ _DIGITS = 8
 
 
 class ParquetError(ValueError):
-    """Samples cannot be written as Parquet; the message is one line for people."""
+    """Samples cannot be written as Parquet, or read; the message is one line for people."""
 
 
 def save_parquet(
@@ -81,12 +87,18 @@ def _columns(population: Population) -> dict[str, Any]:
     """Return one array a column, a row for each value."""
     sizes = np.diff(population.offsets)
     total = int(sizes.sum())
+    known = population.problems
+    problems = [
+        f"{known[row].kind}: {known[row].text}" if row in known else ""
+        for row in range(len(population))
+    ]
     columns: dict[str, Any] = {
         name: np.repeat(np.array(list(values), dtype=object), sizes)
         for name, values in (
             ("node", population.nodes),
             ("device", population.devices),
             ("run", population.runs),
+            ("problem", problems),
         )
     }
     for name, value in (

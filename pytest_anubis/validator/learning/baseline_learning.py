@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,19 +18,18 @@ from pytest_anubis.core.baseline import (
     Criterion,
     Exclusion,
     Finding,
-    Scope,
     SelfCheck,
     Unjudged,
 )
+from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.change_rate import change_rates
 from pytest_anubis.validator.changes.least_change import least_change
-from pytest_anubis.validator.changes.steady_state import shortest_window
-from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
 from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tails, sick_nodes
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
 from pytest_anubis.validator.learning.learning_findings import learning_findings
+from pytest_anubis.validator.learning.learning_steps import learned_of, tasks_of
 from pytest_anubis.validator.learning.machine_thresholds import (
     LASTING,
     MachineThreshold,
@@ -63,6 +62,7 @@ def learn_baseline(
     promises: Mapping[str, float] | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    shelf: Shelf | None = None,
 ) -> Baseline:
     """Learn the baseline of one hardware class.
 
@@ -81,6 +81,8 @@ def learn_baseline(
             whatever the spread.
         progress: Called with (done, all) after every criterion.
         executor: Learns the populations in parallel; the result is the same.
+        shelf: Where the populations' values lie, if they are too many for the memory: then one metric's at
+            a time are in memory, and the result is the same.
 
     Raises:
         LearnError: No population, two hardware classes, two populations of one metric, mixed units, or a
@@ -88,23 +90,30 @@ def learn_baseline(
     """
     _check(populations, hardware_class)
     single = _one_machine(populations) if one_machine is None else one_machine
-    tasks = _tasks(populations, single)
-    learn = partial(_learn, alpha=alpha, method=method, one_machine=single)
+    tasks = tasks_of(populations, single)
+    learn = partial(
+        learned_of,
+        alpha=alpha,
+        method=method,
+        one_machine=single,
+        executor=executor,
+        shelf=shelf,
+    )
     results: list[LearnedCriterion] = []
-    for done in executor.map(learn, tasks) if executor else map(learn, tasks):
+    for done in learn(tasks):
         results.append(done)
         if progress is not None:
             progress(len(results), len(tasks))
     if not single:
         results = [explained(item, node_attributes) for item in decide_clusters(results)]
     found = [item for item in results if item.criterion is not None]
-    forms = paced_forms(found, alpha, method, single)
-    paces = [learn((one, "unit")) for one in paces_of(populations, forms)]  # judged as well
+    forms = paced_forms(found, alpha, method, single, shelf)
+    paces = list(learn([(one, "unit") for one in paces_of(populations, forms)]))  # judged as well
     results += paces
     paces = [item for item in paces if item.criterion is not None]
     every = [*found, *paces, *(one.learned for one in forms)]
     kinds = (found, paces, every[len(found) + len(paces) :])
-    limits = _machine(kinds, error_rate) if single else _fleet(every, error_rate)
+    limits = _machine(kinds, error_rate) if single else _fleet(every, error_rate, executor)
     criteria, tightened = with_promises(limits.criteria, limits.lucky, limits.tails, promises or {})
     nodes = tuple(sorted({node for p in populations for node in set(p.nodes)}))
     check: SelfCheck | None = None
@@ -164,11 +173,13 @@ class Limits(NamedTuple):
     sick: tuple[str, ...] = ()
 
 
-def _fleet(found: Sequence[LearnedCriterion], error_rate: float | None) -> Limits:
-    healthy = healthy_tails(found)
+def _fleet(
+    found: Sequence[LearnedCriterion], error_rate: float | None, executor: Executor | None
+) -> Limits:
+    healthy = healthy_tails(found, executor=executor)
     sick = sick_nodes(healthy)
     if sick:
-        healthy = healthy_tails(found, sick)
+        healthy = healthy_tails(found, sick, executor)
     fleet = fleet_thresholds(found, healthy, error_rate=error_rate)
     return Limits(
         criteria=fleet.criteria,
@@ -179,35 +190,6 @@ def _fleet(found: Sequence[LearnedCriterion], error_rate: float | None) -> Limit
         note=fleet.note,
         sick=tuple(sorted(sick)),
     )
-
-
-def _learn(
-    task: tuple[Population, Scope], *, alpha: float, method: Method, one_machine: bool
-) -> LearnedCriterion:
-    population, scope = task
-    learned = learn_criterion(
-        population, alpha=alpha, method=method, one_machine=one_machine, scope=scope
-    )
-    if learned.criterion is not None and scope == "unit" and population.metric.better != "equal":
-        window = shortest_window(population, learned.rows.usable & ~learned.flagged)
-        learned = replace(learned, criterion=replace(learned.criterion, window=window))
-    return learned
-
-
-def _tasks(populations: Sequence[Population], single: bool) -> list[tuple[Population, Scope]]:
-    tasks: list[tuple[Population, Scope]] = []
-    for population in populations:
-        tasks.append((population, "unit"))
-        several = _several(tuple(population.nodes), tuple(population.devices))
-        if several and not single and population.metric.better != "equal":
-            tasks.append((population, "node"))
-    return tasks
-
-
-@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
-def _several(nodes: tuple[str, ...], devices: tuple[str, ...]) -> bool:
-    """Return whether any node has more than one device."""
-    return len(set(nodes)) < len(set(zip(nodes, devices, strict=True)))
 
 
 def _check(populations: Sequence[Population], hardware_class: str) -> None:

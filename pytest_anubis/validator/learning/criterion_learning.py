@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.baseline import ALPHA, MOST_MEDIANS, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.metric import Direction, loss_size, loss_text, told_apart
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.learned_criterion import (
@@ -51,7 +52,7 @@ tail's units is within alpha, and the next one outside is this much further away
 populations. A judgement: of ten strong healthy units three may be noise, and a fifth more is a gap that noise
 rarely leaves."""
 EVEN = 0.35
-"""Of two groups that each have at least this share of the nodes, which is the larger one is luck."""
+"""Of two groups that each have at least this share (`Cluster.share`), which is the larger one is luck."""
 ENOUGH_VALUES, SHORTER = 5, 4
 """A sample with this many values, or a quarter of the smallest one learned from, can be judged: its median is
 then no single value's, and a run that was cut short is told from one that was not."""
@@ -64,6 +65,7 @@ def learn_criterion(
     method: Method = "median",
     one_machine: bool = False,
     scope: Scope = "unit",
+    shelf: Shelf | None = None,
 ) -> LearnedCriterion:
     """Learn what is normal for one metric.
 
@@ -79,6 +81,7 @@ def learn_criterion(
         one_machine: All rows are runs of one machine: nothing is dropped, and the spread of the runs
             gives the threshold.
         scope: ``node`` pools the values of each node (and run) first.
+        shelf: Where values are sorted that are too many for the memory; None: in memory.
 
     Returns:
         The criterion, or the reason why there is none; never an exception for bad samples.
@@ -92,7 +95,7 @@ def learn_criterion(
         raise LearnError(f"method={method!r} is unknown; say 'median' or 'medoid'")
     if scope == "node":
         population = pooled(population)
-    rows = rows_of(population)
+    rows = rows_of(population, shelf)
     exclusions = _unusable(population, rows)
     too_few = _too_few(population, rows.usable)
     if too_few:
@@ -121,7 +124,7 @@ def _of_fleet(
         cluster_finding(population, rows, one, float(np.median(centre))) for one in beside
     )
     slower = np.zeros(rows.total, dtype=np.bool_)
-    even = next((one for one in beside if EVEN <= one.size / one.whole <= 1 - EVEN), None)
+    even = next((one for one in beside if EVEN <= one.share(rows.usable) <= 1 - EVEN), None)
     if even is not None:
         # Of two groups of nearly one size, which is the larger one is luck: the faster one is the centre.
         faster = even.side == better
@@ -166,9 +169,13 @@ def _settled_centre(
         centre = _centre(rows, columns, members, method)
         below, above = rows.sides(centre)
         flagged = rows.usable & (np.nan_to_num(worse(below, above, better)) > 1 - alpha)
-        if not (members & flagged).any():
+        kept = members & ~flagged
+        if kept.sum() in (
+            0,
+            members.sum(),
+        ):  # of what spreads too far nobody is close to the centre
             return centre, (below, above)
-        members = members & ~flagged
+        members = kept
 
 
 def _of_machine(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from pytest_anubis.validator.limits.healthy_null import (
     healthy_nulls,
     step_of,
 )
-from pytest_anubis.validator.limits.leave_one_out import leave_one_out_losses
+from pytest_anubis.validator.limits.leave_one_out import affordable, leave_one_out_losses
 from pytest_anubis.validator.limits.power import luck, next_luck
 from pytest_anubis.validator.limits.tails import BOUNDED, Tail, fit_tail, prediction_bound
 from pytest_anubis.validator.similarity.centre import FEWEST
@@ -82,7 +83,9 @@ class HealthyTail(NamedTuple):
 
 
 def healthy_tails(
-    learned: Sequence[LearnedCriterion], without: frozenset[str] = frozenset()
+    learned: Sequence[LearnedCriterion],
+    without: frozenset[str] = frozenset(),
+    executor: Executor | None = None,
 ) -> list[HealthyTail | None]:
     """Fit every metric's healthy tail; None for one that has no criterion or is exact.
 
@@ -92,18 +95,47 @@ def healthy_tails(
     Args:
         learned: What was learned of each metric.
         without: Nodes that take no part, since another metric shows that they are sick.
+        executor: Looks at the values in parallel; the result is the same.
     """
     found: list[HealthyTail | None] = []
     for start in range(0, len(learned), AT_ONCE):
         items = learned[start : start + AT_ONCE]
         usable = [_usable(item, without) for item in items]
         pairs = [(i, rows) for i, rows in zip(items, usable, strict=True) if rows is not None]
-        nulls = iter(healthy_nulls([(*_signed(*pair), _floor(pair[0])) for pair in pairs]))
-        found += [
-            None if rows is None else _of_usable(item, rows, next(nulls))
-            for item, rows in zip(items, usable, strict=True)
+        nulls = healthy_nulls([(*_signed(*pair), _floor(pair[0])) for pair in pairs])
+        asked = [
+            (item, usual_rows(item.population, rows & (null.healthy >= HALF)))
+            for (item, rows), null in zip(pairs, nulls, strict=True)
         ]
+        losses = _alone(asked, executor)
+        tails = (
+            _of_usable(*pair, null, next(losses)) for pair, null in zip(pairs, nulls, strict=True)
+        )
+        found += [None if rows is None else next(tails) for rows in usable]
     return found
+
+
+_Asked = tuple[LearnedCriterion, BoolArray]
+"""What was learned of a metric, and which units are believed healthy."""
+
+
+def _alone(asked: Sequence[_Asked], executor: Executor | None) -> Iterator[FloatArray]:
+    """Yield every metric's losses to centres that were learned without the unit's own node."""
+    if executor is None:
+        yield from map(_without_its_node, asked)
+        return
+    sent = [(one.to_send(), members) for one, members in asked if affordable(one.rows)]
+    done = executor.map(_without_its_node, sent)
+    for item, _ in asked:
+        yield next(done) if affordable(item.rows) else item.losses
+
+
+def _without_its_node(asked: _Asked) -> FloatArray:
+    item, members = asked
+    losses = leave_one_out_losses(item.population, item.rows, item.losses, members)
+    if item.rows.shelf is not None:
+        item.rows.shelf.release()
+    return losses
 
 
 def _usable(learned: LearnedCriterion, without: frozenset[str]) -> BoolArray | None:
@@ -130,15 +162,14 @@ def _floor(learned: LearnedCriterion) -> float:
 
 
 def _of_usable(
-    learned: LearnedCriterion, usable: BoolArray, null: HealthyNull
+    learned: LearnedCriterion, usable: BoolArray, null: HealthyNull, alone: FloatArray
 ) -> HealthyTail | None:
     criterion = learned.criterion
     if criterion is None:
         return None
     names, codes = name_codes(learned.population.nodes)
     signed = _signed(learned, usable)[0]
-    members = usual_rows(learned.population, usable & (null.healthy >= HALF))
-    losses = leave_one_out_losses(learned.population, learned.rows, learned.losses, members)[usable]
+    losses = alone[usable]
     weight, prior, here = null.healthy[usable], 1 / null.degrees, codes[usable]
     tail = fit_tail(losses, weight, prior)
     rare = tail.rarity_without(losses, here, weight, prior)
@@ -176,7 +207,7 @@ def of_enough_nodes(tails: Sequence[HealthyTail | None]) -> list[HealthyTail | N
 
 def _step(rows: Rows) -> float:
     """Return the relative step of samples that are single values, 0 for others."""
-    if len(rows.blocks) != 1 or rows.blocks[0].values.shape[1] != 1:
+    if rows.sizes != (1,):
         return 0.0
     return step_of(rows.blocks[0].values[:, 0].astype(np.float64))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Exclusion, Finding
+from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.machine_thresholds import RunSpread
 from pytest_anubis.validator.learning.subpopulations import Cluster
@@ -49,6 +50,36 @@ class LearnedCriterion:
     spread: RunSpread | None = None
     clusters: tuple[Cluster, ...] = ()
     undecided: BoolArray | None = None
+
+    def without_values(self) -> LearnedCriterion:
+        """Return the same without what it was learned from: small enough to hold many, or to be sent."""
+        nothing = replace(
+            self.population,
+            nodes=(),
+            devices=(),
+            runs=(),
+            values=np.empty(0),
+            offsets=np.zeros(1, dtype=np.int64),
+            problems={},
+            looks={},
+            paces={},
+        )
+        rows = replace(self.rows.released(), population=nothing, shelf=None)
+        return replace(self, population=nothing, rows=rows)
+
+    def to_send(self) -> LearnedCriterion:
+        """Return the same for another process, which has no shelf of ours."""
+        return replace(self, rows=replace(self.rows, held=None, shelf=None))
+
+    def with_values(self, population: Population, shelf: Shelf | None) -> LearnedCriterion:
+        """Return the same with what it was learned from; rows are sorted anew when they are needed.
+
+        Args:
+            population: As it was; pooled per node if the scope is ``node``.
+            shelf: As `rows_of` takes it.
+        """
+        rows = replace(self.rows.released(), population=population, shelf=shelf)
+        return replace(self, population=population, rows=rows)
 
 
 def learn_constant(population: Population, rows: Rows) -> tuple[float | None, BoolArray]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_anubis.core.baseline import HOST_PACE, Criterion, PacedForm, PaceSlope
+from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
@@ -134,13 +135,29 @@ def learn_paced(
 
 
 def paced_forms(
-    found: Iterable[LearnedCriterion], alpha: float, method: Method, one_machine: bool
+    found: Iterable[LearnedCriterion],
+    alpha: float,
+    method: Method,
+    one_machine: bool,
+    shelf: Shelf | None = None,
 ) -> list[PacedLearning]:
-    """Return the paced forms of all metrics that have one (`learn_paced`)."""
-    forms = (
-        learn_paced(item, alpha=alpha, method=method, one_machine=one_machine) for item in found
-    )
-    return [form for form in forms if form is not None]
+    """Return the paced forms of all metrics that have one (`learn_paced`).
+
+    With a shelf the values at the reference pace lie there.
+    """
+    forms = []
+    for item in found:
+        form = learn_paced(item, alpha=alpha, method=method, one_machine=one_machine)
+        if shelf is not None:
+            shelf.release()
+        if form is None:
+            continue
+        if shelf is not None:
+            whole = form.learned.population
+            whole = replace(whole, values=shelf.keep([whole.values]))
+            form = replace(form, learned=form.learned.with_values(whole, shelf))
+        forms.append(form)
+    return forms
 
 
 def paces_of(

@@ -65,7 +65,9 @@ def self_check(
         found = by_metric.setdefault((criterion.benchmark, criterion.metric.name), set())
         found.update(tail.nodes[place] for place in np.flatnonzero(beyond).tolist())
         if sick:
-            found.update(_sick_rejected(criterion, item, sick))
+            found.update(_beyond(criterion, item, None).intersection(sick))
+        if item.undecided is not None:
+            found.update(_beyond(criterion, item, item.undecided))
     trust = {name: value for name, value in trust.items() if name not in wrong}
     sick = sorted({*sick, *wrong})
     times: dict[str, int] = {}
@@ -222,13 +224,13 @@ def _unlike(
     return tuple(sorted(told, key=lambda one: (not one.rejected, one.similarity, one.node)))
 
 
-def _sick_rejected(
-    criterion: Criterion, learned: LearnedCriterion, sick: Sequence[str]
-) -> set[str]:
-    """Return which nodes that took no part in the tails the criterion rejects."""
+def _beyond(criterion: Criterion, learned: LearnedCriterion, units: BoolArray | None) -> set[str]:
+    """Return which nodes the criterion rejects by units that took no part in the tails; None: by any."""
     allowed = 1 - min(criterion.alpha, 1.0 if criterion.learned is None else criterion.learned)
-    beyond = np.flatnonzero(np.nan_to_num(learned.losses) > allowed)
-    return {learned.population.nodes[row] for row in beyond.tolist()}.intersection(sick)
+    beyond = np.nan_to_num(learned.losses) > allowed
+    if units is not None:
+        beyond &= units
+    return {learned.population.nodes[row] for row in np.flatnonzero(beyond).tolist()}
 
 
 def _rejected(criterion: Criterion, tail: HealthyTail, rejects: float | None) -> BoolArray:
@@ -237,7 +239,9 @@ def _rejected(criterion: Criterion, tail: HealthyTail, rejects: float | None) ->
     if rejects is None or criterion.learned is None or not practical.any():
         return practical
     allowed = float(tail.tail.rarity(np.array([1 - criterion.learned]))[0])
-    return np.asarray(practical & (tail.rarity > allowed))
+    # Values in steps can make the tail without a unit wider than the one with it: what fails, fails.
+    fails = (tail.rarity > allowed) | (tail.loss > 1 - criterion.learned)
+    return np.asarray(practical & fails)
 
 
 def _interval(count: float, of: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from pytest_anubis.core.baseline import Finding, SecondPopulation
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import COHERENT, separating_attribute
-from pytest_anubis.validator.limits.healthy_null import healthy_null
+from pytest_anubis.validator.limits.healthy_null import FLOOR, healthy_null, step_of
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, distinct_codes, name_codes
 
 UNDECIDED = "undecided-population"
@@ -42,12 +42,14 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
         return learned
     near = slower & (np.abs(learned.losses - typical_loss) <= NEAR)
     signed = np.where(slower, learned.losses - learned.gains, np.nan)
-    null = healthy_null(signed, slower)
+    medians = learned.rows.medians()
+    # Values in steps, such as a count: the next step beyond the group's is still the group's.
+    null = healthy_null(signed, slower, max(FLOOR, step_of(medians) / 2))
     reach = min(null.middle + FAR * null.scale, float(learned.losses[near].max()) + NEAR)
     threshold = min(max(1 - reach, 1 - DEAD), criterion.alpha)
     members, whole, _ = _counted(learned, slower)
     second = SecondPopulation(
-        typical=float(np.median(learned.rows.medians()[slower])),
+        typical=float(np.median(medians[slower])),
         members=members,
         whole=whole,
         threshold=threshold,

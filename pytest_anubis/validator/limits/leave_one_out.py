@@ -13,6 +13,11 @@ LARGEST = 1 << 22
 them all would cost more memory than learning does."""
 
 
+def affordable(rows: Rows) -> bool:
+    """Say whether a population is small enough for centres without each node."""
+    return rows.grid() * rows.total <= LARGEST
+
+
 def leave_one_out_losses(
     population: Population, rows: Rows, losses: FloatArray, members: BoolArray
 ) -> FloatArray:
@@ -29,9 +34,9 @@ def leave_one_out_losses(
         members: Shape (n,), the units believed healthy; losses of the others are unchanged.
     """
     out = losses.copy()
-    size = rows.grid()
-    if size * rows.total > LARGEST:
+    if not affordable(rows):
         return out
+    size = rows.grid()
     columns = rows.quantile_columns(size)[:, members].astype(np.float64)
     _, codes = name_codes(population.nodes)
     here = codes[members]

@@ -20,7 +20,9 @@ def pooled(population: Population) -> Population:
     nodes, runs, owner, order = _by_node(tuple(population.nodes), tuple(population.runs))
     sizes = np.diff(population.offsets)
     starts = np.asarray(population.offsets)[:-1]
-    if len(sizes) and (sizes == 1).all():
+    if np.array_equal(order, np.arange(len(sizes))):  # gathered populations mostly are: no copy
+        values = population.values[: population.offsets[-1]][population.offsets[0] :]
+    elif len(sizes) and (sizes == 1).all():
         values = population.values[starts[order]]
     else:
         parts = [population.sample(int(row)) for row in order]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
+from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem
 from pytest_anubis.validator.similarity.distance import losses, trouble, worse
@@ -19,6 +20,13 @@ values and fifteen looks are 240); a step of longer ones is .4 % of their values
 readable."""
 BLOCK = 1 << 20
 """Elements of one temporary array where rows are handled many at a time: 8 MiB of doubles."""
+
+LARGE = 1 << 28
+"""Bytes of a population's values beyond which they are sorted on a shelf, if there is one: 131,072 units of
+256, which take four times as much when they are sorted in memory."""
+COLUMNS = 16
+"""Quantiles that are taken from sorted rows on a shelf at a time: 128 MB of a million units, and sixteen
+times through the rows for all 256."""
 
 BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -58,16 +66,36 @@ class Rows:
     """What of a population can be compared.
 
     Attributes:
-        total: Number of rows of the population.
-        blocks: The usable rows, by size.
+        population: What the rows are of.
         usable: Shape (total,), True where a row is in a block.
         problems: Row -> why it is not usable.
+        sizes: How many values the usable rows have, each number once, ascending.
+        held: The blocks while they are held in memory; None: they are sorted anew whenever they are needed.
+        shelf: Where they lie if they are too large for the memory; None: in memory all the same.
     """
 
-    total: int
-    blocks: tuple[Block, ...]
+    population: Population
     usable: BoolArray
     problems: dict[int, Problem]
+    sizes: tuple[int, ...]
+    held: tuple[Block, ...] | None = None
+    shelf: Shelf | None = None
+
+    @property
+    def total(self) -> int:
+        """Number of rows of the population."""
+        return len(self.usable)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The usable rows, by size."""
+        if self.held is not None:
+            return self.held
+        return _blocks(self.population, self.usable, self.sizes, self.shelf)
+
+    def released(self) -> Rows:
+        """Return the same without blocks in memory."""
+        return replace(self, held=None)
 
     def losses(self, centre: FloatArray, better: Direction) -> FloatArray:
         """Return every row's one-sided loss against a centre, shape (total,), NaN if unusable."""
@@ -101,12 +129,11 @@ class Rows:
 
     def smallest(self) -> int:
         """Return the size of the smallest usable sample, 0 if there is none."""
-        return min((block.values.shape[1] for block in self.blocks), default=0)
+        return min(self.sizes, default=0)
 
     def grid(self) -> int:
         """Return how many quantiles represent these rows: no loss up to ``GRID``."""
-        sizes = {block.values.shape[1] for block in self.blocks}
-        common = math.lcm(*sizes) if sizes else 1
+        common = math.lcm(*self.sizes) if self.sizes else 1
         return common if common <= GRID else GRID
 
     def quantile_columns(self, size: int) -> FloatArray:
@@ -114,25 +141,39 @@ class Rows:
 
         Unusable rows are NaN. The value at a midpoint (i + 1/2) / size is the step that contains it.
         """
-        dtype = np.result_type(*(block.values.dtype for block in self.blocks))
-        out = np.full((size, self.total), np.nan, dtype=dtype)
-        for block in self.blocks:
+        blocks = self.blocks
+        if self.shelf is None or 8 * size * self.total <= LARGE:
+            return self._columns(blocks, size, range(size))
+        some = (range(at, min(at + COLUMNS, size)) for at in range(0, size, COLUMNS))
+        parts = (self._columns(blocks, size, places) for places in some)
+        return self.shelf.keep(parts).reshape(size, self.total)
+
+    def _columns(self, blocks: Sequence[Block], size: int, places: range) -> FloatArray:
+        """Return some of the quantiles, shape (places, total)."""
+        out = np.full((len(places), self.total), np.nan, dtype=self.population.values.dtype)
+        for block in blocks:
             n = block.values.shape[1]
-            index = (2 * np.arange(size, dtype=np.int64) + 1) * n // (2 * size)
+            index = (2 * np.asarray(places, dtype=np.int64) + 1) * n // (2 * size)
             every = len(block.index) == self.total
             for place, column in enumerate(index):
                 if every:
                     out[place] = block.values[:, column]
                 else:
                     out[place, block.index] = block.values[:, column]
+        if self.shelf is not None:
+            self.shelf.release()
         return out
 
 
-def rows_of(population: Population) -> Rows:
+def rows_of(population: Population, shelf: Shelf | None = None) -> Rows:
     """Sort a population's samples and set aside the rows that are none.
 
     Rows named in ``population.problems`` keep their reason; NaN, infinity, negative values, durations of 0
     and empty samples get one of their own.
+
+    Args:
+        population: The samples.
+        shelf: Where they are sorted if they are too large for the memory; None: in memory.
     """
     offsets = np.asarray(population.offsets)
     sizes = np.diff(offsets)
@@ -153,10 +194,15 @@ def rows_of(population: Population) -> Rows:
         if row not in problems:
             reason = trouble(population.sample(row), durations=durations) or "no usable values"
             problems[row] = Problem(kind="invalid", text=reason)
-    blocks = tuple(
-        _block(values, offsets, sizes, usable, int(size)) for size in _distinct(sizes[usable])
+    distinct = tuple(_distinct(sizes[usable]).tolist())
+    return Rows(
+        population=population,
+        usable=usable,
+        problems=problems,
+        sizes=distinct,
+        held=_blocks(population, usable, distinct, shelf),
+        shelf=shelf,
     )
-    return Rows(total=total, blocks=blocks, usable=usable, problems=problems)
 
 
 def usual_rows(population: Population, usable: BoolArray) -> BoolArray:
@@ -178,17 +224,35 @@ def usual_rows(population: Population, usable: BoolArray) -> BoolArray:
     return out
 
 
-def _block(
-    values: FloatArray, offsets: IntArray, sizes: IntArray, usable: BoolArray, size: int
-) -> Block:
-    index = np.flatnonzero(usable & (sizes == size))
-    if len(index) == len(sizes):
-        matrix = values[offsets[0] : offsets[-1]].reshape(len(sizes), size)
-    else:
-        matrix = values[offsets[index][:, None] + np.arange(size)]
-    if size > 1:
-        matrix = np.sort(matrix, axis=1)
-    return Block(index=index, values=matrix)
+def _blocks(
+    population: Population, usable: BoolArray, distinct: Sequence[int], shelf: Shelf | None
+) -> tuple[Block, ...]:
+    offsets = np.asarray(population.offsets)
+    sizes = np.diff(offsets)
+    found = []
+    for size in distinct:
+        index = np.flatnonzero(usable & (sizes == size))
+        if shelf is not None and population.values.nbytes > LARGE:
+            parts = _sorted_parts(population.values, offsets[index], size, shelf)
+            matrix = shelf.keep(parts).reshape(len(index), size)
+        elif len(index) == len(sizes):
+            matrix = population.values[offsets[0] : offsets[-1]].reshape(len(sizes), size)
+            matrix = np.sort(matrix, axis=1) if size > 1 else matrix
+        else:
+            matrix = np.sort(population.values[offsets[index][:, None] + np.arange(size)], axis=1)
+        found.append(Block(index=index, values=matrix))
+    return tuple(found)
+
+
+def _sorted_parts(
+    values: FloatArray, begins: IntArray, size: int, shelf: Shelf
+) -> Iterator[FloatArray]:
+    """Yield rows of one size, each ascending, some at a time."""
+    step = max(1, BLOCK // size)
+    for first in range(0, len(begins), step):
+        where = begins[first : first + step, None] + np.arange(size)
+        yield np.sort(values[where], axis=1)
+        shelf.release()
 
 
 def _distinct(sizes: IntArray) -> IntArray:

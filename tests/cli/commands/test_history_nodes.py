@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -53,8 +54,35 @@ def test_a_fleet_is_registered_with_its_healthy_nodes(here: Path) -> None:
         ("n3", "", "in service"),
     ]
     assert {n.since for n in fleet.nodes} >= {1735689600.0, 1738368000.0}  # healthy ones count
-    (here / "odd.csv").write_text("node,hostname\nn1,x\n")
-    assert "no column 'hostname'" in anubis("history", "nodes", "import", "odd.csv").stderr
+
+
+def test_every_column_of_the_register_is_kept_and_shown(here: Path) -> None:
+    (here / "nodes.csv").write_text(
+        "node,class,rack,position,serial,since,batch,colour\n"
+        "n1,h100,r1,U7,S100,2025-01-01,B4,red\nn2,h100,r2,U8,S101,2025-01-01,,\n"
+    )
+    done = anubis("history", "nodes", "import", "nodes.csv")
+    assert done.returncode == 0, done.stderr
+    assert "2 nodes added, 0 known already, 0 lines left out" in done.stdout
+    assert "kept of each: rack, position, serial, batch, colour" in done.stdout
+    head, first, second, *rest = anubis("history", "nodes", "list").stdout.splitlines()
+    assert head.split()[-4:] == ["rack", "position", "serial", "batch"]
+    assert first.split()[-4:] == ["r1", "U7", "S100", "B4"]
+    assert second.split()[-4:] == ["r2", "U8", "S101", "-"]
+    assert "with --json as well: colour" in rest
+    # What a later table says holds; an empty cell and a column that is not there change nothing.
+    (here / "moved.csv").write_text("node,rack,batch\nn1,r9,\nn2,r2,B5\n")
+    assert "0 nodes added, 2 known" in anubis("history", "nodes", "import", "moved.csv").stdout
+    told = json.loads(anubis("history", "nodes", "list", "--json", "-").stdout)["nodes"]
+    assert [node["traits"] for node in told] == [
+        {"rack": "r9", "position": "U7", "serial": "S100", "batch": "B4", "colour": "red"},
+        {"rack": "r2", "position": "U8", "serial": "S101", "batch": "B5"},
+    ]
+    (here / "odd.csv").write_text(f"node,rack\nn1,{'x' * 300}\nn2,r1\n")
+    odd = anubis("history", "nodes", "import", "odd.csv")
+    assert (odd.returncode, "line 2: rack 'xxx" in odd.stdout) == (1, True)
+    (here / "wide.csv").write_text("node," + ",".join(f"c{i}" for i in range(100)) + "\nn1\n")
+    assert "more than 64 further columns" in anubis("history", "nodes", "import", "wide.csv").stderr
 
 
 def test_a_file_of_states_that_is_read_again_changes_nothing(here: Path) -> None:

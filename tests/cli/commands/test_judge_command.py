@@ -438,7 +438,7 @@ def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
     assert "copy rate on cuda:1 20 % slower" in (here / "all.html").read_text()
     done = anubis("report", "new.csv", "--node", "n04", "--html", "n04.html", "--json", "n04.json")
     assert done.returncode == 0, done.stderr
-    assert "REJECTED: node n04 rejected: copy. cuda:1: rate" in done.stdout
+    assert "REJECTED: node n04: copy. cuda:1: rate" in done.stdout
     page = (here / "n04.html").read_text()
     assert "<h2>What is wrong</h2>" in page
     assert "<svg" in page

@@ -62,6 +62,6 @@ def test_the_dossier_that_judge_offers_decides_as_judge_did(
     assert (mild.returncode, strict.returncode) == (0, 1)
     (offered,) = [x for x in strict.stdout.splitlines() if x.startswith("see one: anubis ")]
     done = anubis(*shlex.split(offered)[3:])
-    assert "REJECTED: node lab-a rejected" in done.stdout, done.stderr
+    assert "REJECTED: node lab-a:" in done.stdout, done.stderr
     missing = anubis("report", run, "--node", "lab-a", "--waivers", "none.toml")
     assert (missing.returncode, missing.stderr.count("none.toml: cannot be read")) == (2, 1)

@@ -96,6 +96,27 @@ def test_what_passed_far_from_its_limit_is_told_in_short_and_alike(fleet: tuple[
     assert short > 40
 
 
+def test_the_register_comes_from_the_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = [f"n{number:02d}" for number in range(12)]
+    rows = "".join(
+        f"{node},c,b,rate,GB/s,higher,,{100 + at % 3}\n" for at, node in enumerate(nodes)
+    )
+    Path("t.csv").write_text(HEAD + rows)
+    register = "".join(f"{node},r{at % 2},S{at}\n" for at, node in enumerate(nodes))
+    Path("list.csv").write_text("node,rack,serial\n" + register)
+    url = "sqlite:///fleet.sqlite"
+    assert anubis("push", "t.csv", "--history", url).returncode == 0
+    assert anubis("history", "nodes", "import", "list.csv", "--store", url).returncode == 0
+    done = anubis("report", "--fleet", url, "--html", "site")
+    assert done.returncode == 0, done.stderr
+    data = Path("site/index.html").read_text("utf-8")
+    assert "rack" in data
+    assert "S11" not in data  # a serial number is no trait
+
+
 def test_journals_tell_what_the_tests_cost_and_failures_without_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

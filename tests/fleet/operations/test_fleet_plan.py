@@ -42,10 +42,11 @@ def test_the_plan_is_json_lines_and_a_list_of_hosts(place: Path, tmp_path: Path)
     document = json.loads(done.stdout)
     assert document["window"] == 8 * 3600
     found = {one["node"]: [run["benchmark"] for run in one["runs"]] for one in document["nodes"]}
-    assert found == dict.fromkeys(("n1", "n2", "n3"), [BENCHMARK])
+    assert found == {name: [BENCHMARK] for name in ("n1", "n2", "n3")}
     assert sorted(hosts.read_text().split()) == ["n1", "n2", "n3"]
-    (line,) = done.stderr.splitlines()
-    assert "1 node of --nodes-file (x7)" in line
+    unknown, written = done.stderr.splitlines()
+    assert "1 node of --nodes-file (x7)" in unknown
+    assert written.startswith("written: ")
     lines = anubis(*given, "--format", "lines").stdout.splitlines()
     assert sorted(line.split()[1:] for line in lines) == [[f"n{n}", BENCHMARK] for n in (1, 2, 3)]
     assert anubis(*given).stdout.startswith("3 of 3 nodes run something within 8 h")

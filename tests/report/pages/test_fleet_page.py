@@ -32,6 +32,9 @@ def test_the_worst_nodes_come_first_and_each_has_its_card() -> None:
     assert EVIL not in page
     assert "<main>" in page
     assert "--json FILE" not in page
+    assert "node bad" not in page  # name and decision stand in the heading
+    assert "<p class='why'>4 metrics judged</p>" in page
+    assert page.count(">also") == 1  # in the cell, not above it too
 
 
 def test_what_the_page_leaves_out_is_said_with_the_way_to_have_it(

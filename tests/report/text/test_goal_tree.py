@@ -16,8 +16,8 @@ from pytest_anubis.report.text.goal_tree import (
     goals_markdown,
     goals_plain,
     goals_tree,
-    questions_text,
 )
+from pytest_anubis.report.text.headlines import questions_text
 
 GOAL = BenchmarkGoal(
     benchmark="t.py::test_gemm",
@@ -180,3 +180,41 @@ def test_a_run_says_which_of_its_questions_are_open() -> None:
     worse = replace(as_before, outcome=Outcome.FAIL, reason=Reason.BEYOND)
     assert questions_text([PLAN], [unknown, worse]).startswith("1 of 1")
     assert questions_text([replace(PLAN, question="")], [VERDICT]) == ""
+
+
+NO_CARD = "not applicable: no accelerator"
+
+
+def test_questions_that_are_none_of_this_machines_are_counted_apart() -> None:
+    cards = [replace(PLAN, benchmark=f"t.py::test_{n}", question=f"are they {n}?") for n in "ab"]
+    here = replace(PLAN, benchmark="t.py::test_here", question="is it safe?")
+    skipped = replace(
+        VERDICT, metric="", outcome=Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text=NO_CARD
+    )
+    apart = [replace(skipped, benchmark=plan.benchmark) for plan in cards]
+    pair = replace(apart[1], text="not applicable: fewer than two accelerators")
+    told = [VERDICT, replace(skipped, benchmark=here.benchmark, text="fio not found")]
+    assert questions_text([PLAN, here, *cards], [*told, *apart]) == (
+        "1 of 2 questions answered; 2 do not apply here (no accelerator); not: is it safe?"
+    )
+    assert questions_text(cards, [apart[0], pair]) == (
+        "0 of 0 questions answered; 2 do not apply here (no accelerator; and 1 other reason)"
+    )
+    # Asked on two devices of which one has no answer to give, it is answered by the other.
+    both = replace(PLAN, benchmark=cards[0].benchmark)
+    assert questions_text([PLAN, both], [VERDICT, apart[0]]) == "1 of 1 questions answered"
+
+
+def test_goals_count_questions_apart_that_do_not_apply() -> None:
+    other = replace(GOAL, benchmark="t.py::test_card", question="is the card fast?", metrics=())
+    plan = replace(PLAN, benchmark=other.benchmark, test=other.benchmark)
+    skipped = replace(
+        VERDICT, benchmark=other.benchmark, metric="", outcome=Outcome.NOT_TESTED,
+        reason=Reason.NOT_RUN, text=NO_CARD,
+    )  # fmt: skip
+    run = replace(GOOD, planned=(PLAN, plan), verdicts=(VERDICT, skipped))
+    found = goal_answers([GOAL, other], [run])
+    assert goals_tree(found)[0].endswith(
+        "1 of 1 questions answered; 1 does not apply here (no accelerator)"
+    )
+    assert (goals_plain(found)["questions"], goals_plain(found)["not_applicable"]) == (1, 1)

@@ -118,6 +118,20 @@ def test_a_nodes_history_shows_how_similarities_move(history: History) -> None:
         history.node_history("n7")
 
 
+def test_opening_a_history_asks_few_questions(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        asked.append(statement)
+
+    sa.event.listen(history._engine, "before_cursor_execute", note)
+    history._prepare()
+    # The transaction's beginning, which tables there are, and the schema; it was one for each table.
+    assert 1 < len(asked) <= 4, asked
+
+
 def test_recording_again_replaces(history: History) -> None:
     for _ in range(2):
         record_run(history, record())

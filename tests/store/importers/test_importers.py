@@ -208,7 +208,7 @@ def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
     assert np.array_equal(one.values, other.values)
     assert np.array_equal(one.offsets, other.offsets)
     bad = table(tmp_path, "no parquet", "bad.parquet")
-    with pytest.raises(ImportFileError, match="not a Parquet file"):
+    with pytest.raises(ImportFileError, match="damaged, or no Parquet file"):
         import_table(bad)
 
 

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import Problem, population_of
 from pytest_anubis.store.collected_runs import read_runs
+from pytest_anubis.store.importers.table import import_table
+from pytest_anubis.store.samples.parquet_files import save_parquet
+from pytest_anubis.store.samples.parquet_reading import read_samples
 from tests.cli.commands.test_judge_command import fleet, write
 
 duckdb = pytest.importorskip("duckdb")
@@ -48,3 +53,32 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     for words in (["runs.csv", "--parquet", "file"], ["--parquet", "out"]):
         assert main(["export", *words]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_is_wrong_with_a_sample_is_kept_and_another_order_is_left_to_the_importer(
+    tmp_path: Path,
+) -> None:
+    population = population_of(
+        [[3.0, 1.0, 2.0], [5.0], [6.0, 7.0]],
+        metric=Metric(name="m", unit="s", better="lower"),
+        benchmark="b",
+        hardware_class="c",
+        runs=["r"] * 3,
+        problems={2: Problem(kind="disturbed", text="steal 20 %")},
+    )
+    [path] = save_parquet([population], tmp_path)
+    found = read_samples(path)
+    assert found is not None
+    assert found.values.tolist() == population.values.tolist()
+    assert found.offsets.tolist() == population.offsets.tolist()
+    assert (found.nodes, found.problems) == (population.nodes, population.problems)
+    (read,) = read_runs([tmp_path]).populations
+    assert read.problems == population.problems
+    other = tmp_path / "other.parquet"
+    for order in ("number DESC", "number"):  # backwards; the units' values between one another
+        query = f"SELECT * FROM read_parquet(?) ORDER BY {order}"  # noqa: S608
+        with duckdb.connect(":memory:") as connection:
+            connection.sql(query, params=[str(path)]).write_parquet(str(other))
+        assert read_samples(other) is None
+    (read,) = import_table(other).populations
+    assert sorted(read.values.tolist()) == [1, 2, 3, 5, 6, 7]

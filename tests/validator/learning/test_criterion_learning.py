@@ -316,3 +316,28 @@ def test_a_noisy_majority_beside_a_slow_population_is_still_a_majority() -> None
     learned = learn_criterion(population(samples))
     assert learned.criterion is not None
     assert learned.flagged[56:].all()
+
+
+def test_values_that_spread_so_far_that_none_is_close_to_the_middle_make_no_criterion() -> None:
+    learned = learn_criterion(population([[1.0, 10.0], [5.0, 6.0]] * 3))
+    assert learned.criterion is None
+    assert learned.reason.startswith("no majority: 0 of 6 units agree within the limit")
+
+
+@pytest.mark.parametrize("even", [False, True])
+def test_some_devices_of_most_nodes_are_counted_as_devices(even: bool) -> None:
+    """Two of eight devices of 36 of 60 nodes are 15 % of the devices, although 60 % of the nodes."""
+    rng = np.random.default_rng(8)
+    nodes = [f"n{i:02d}" for i in range(60) for _ in range(8)]
+    faster = [d >= 5 if even else i < 36 and d < 2 for i in range(60) for d in range(8)]
+    samples = [list((85 if fast else 100) * np.exp(rng.normal(0, 0.005, 3))) for fast in faster]
+    devices = [f"d{d}" for _ in range(60) for d in range(8)]
+    learned = learn_criterion(population(samples, nodes=nodes, devices=devices))
+    criterion = learned.criterion
+    assert criterion is not None
+    if not even:  # a few lucky devices are no reason to doubt all others
+        assert criterion.second is None
+        assert criterion.typical == pytest.approx(100, rel=0.02)
+    else:  # three of eight: which is the larger group is luck, on whatever nodes they are
+        assert criterion.second is not None
+        assert criterion.typical == pytest.approx(85, rel=0.02)

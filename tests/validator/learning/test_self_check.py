@@ -10,6 +10,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
+from pytest_anubis.validator.judging.verdict_table import FAIL
 
 
 def metric(name: str, values: FloatArray) -> Population:
@@ -144,6 +145,35 @@ def test_a_group_that_nobody_has_decided_about_is_named_by_what_it_is() -> None:
     decided = learn(metric("driver", driver), promises={"": 0.1})
     assert decided.undecided == ()
     assert "undecided-population" not in {f.kind for f in decided.findings}
+
+
+def test_sick_nodes_of_a_group_that_nobody_has_decided_about_count_as_rejected() -> None:
+    values = rates(6, 60)
+    values[30:] *= 0.88
+    values[30:33] *= 0.6
+    others = [metric(f"m{m}", rates(20 + m, 60)) for m in range(3)]
+    baseline = learn(metric("split", values), *others)
+    assert any(one.second is not None for one in baseline.criteria)
+    assert baseline.self_check is not None
+    (worst,) = [one for one in baseline.self_check.worst if one.metric == "split"]
+    assert worst.nodes == 3
+
+
+def test_the_next_step_of_a_group_in_steps_is_none_of_its_failures() -> None:
+    rng = np.random.default_rng(4)
+
+    def draw(nodes: int) -> FloatArray:
+        return rng.choice([8.0, 9, 9, 9, 9, 10, 10], (nodes, 2, 1))
+
+    train = [draw(60) for _ in range(10)]
+    baseline = learn(*(metric(f"m{m}", values) for m, values in enumerate(train)))
+    assert baseline.self_check is not None
+    rejecting = {one.metric for one in baseline.self_check.worst}
+    assert len(rejecting) <= 1  # pairs of (9, 9) and (9, 10) are even in one: told, not hidden
+    assert baseline.self_check.holds is (not rejecting)
+    for criterion in baseline.criteria:
+        judged = judge_columns(metric(criterion.metric.name, draw(200)), criterion)
+        assert criterion.metric.name in rejecting or not (judged.outcome == FAIL).any()
 
 
 def test_a_rate_that_does_not_hold_is_told_with_its_metrics() -> None:

@@ -162,7 +162,8 @@ def _plan(options: argparse.Namespace) -> int:
         )
     if options.hosts is not None:
         names = [one.node for one in plan.nodes if one.runs]
-        write_file(options.hosts, "".join(f"{name}\n" for name in names))
+        listed = "".join(f"{name}\n" for name in names)
+        write_file(options.hosts, listed, aside=options.format != "text")
     if options.format == "json":
         write_json("-", plan_document(options, plan, window, partners, now))
     elif options.format == "lines":

@@ -25,6 +25,11 @@ NODE_STATES = {
 }
 """States as options name them, and as the history keeps them."""
 
+_FIRST = ("rack", "position", "serial", "batch")
+"""Traits that have the first columns."""
+_MOST_COLUMNS = 4
+"""Traits that have a column: more of them make lines that no terminal shows."""
+
 IMPORT_CODES = (
     "Exit codes: 0 every line is in the history; 1 some were left out, which are listed; 2 wrong usage, or a "
     "file without a good line."
@@ -48,7 +53,7 @@ def add_nodes(nouns: Any) -> None:
         type=Path,
         metavar="FILE.csv",
         help="column node; if you like class, since (in service), state, on (of the state; default: the "
-        "file's date), note",
+        "file's date), note; every other (rack, position, batch, serial, ...) is kept for the fleet's page",
     )
     for action in (listing, load):
         add_history(action, inherited=True)
@@ -78,9 +83,18 @@ def add_state(nouns: Any) -> None:
 def list_nodes(options: argparse.Namespace) -> None:
     """List the nodes of the history, one line each."""
     from pytest_anubis.store.history.fleet_history import last_verdicts
+    from pytest_anubis.store.history.node_records import node_traits
 
-    nodes, verdicts = use(options.store, lambda history: (history.nodes(), last_verdicts(history)))
+    nodes, verdicts, traits = use(
+        options.store,
+        lambda history: (history.nodes(), last_verdicts(history), node_traits(history)),
+    )
+    columns = sorted(
+        {name for known in traits.values() for name in known},
+        key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name),
+    )
     head = ["node", "state", "since", "hardware class", "in service since", "measured", "verdict"]
+    head += columns[:_MOST_COLUMNS]
     rows = [head]
     rows += [
         [
@@ -91,14 +105,18 @@ def list_nodes(options: argparse.Namespace) -> None:
             day_and_time(node.since),
             "-" if node.name not in verdicts else day_and_time(verdicts[node.name][1]),
             verdicts.get(node.name, ("-", 0.0))[0],
+            *(traits.get(node.name, {}).get(name, "-") for name in columns[:_MOST_COLUMNS]),
         ]
         for node in nodes
     ]
     lines = [*table(folded(rows)[0]).splitlines(), "one node: anubis history --node NAME"]
+    if left := columns[_MOST_COLUMNS:]:
+        lines.append(f"with --json as well: {', '.join(left)}")
     none = "no nodes yet; run 'pytest --anubis suites/', or 'anubis history nodes import'"
     plain = [
         plain_record(node, "since", "changed")
         | {"verdict": verdicts[node.name][0] if node.name in verdicts else None}
+        | {"traits": traits.get(node.name, {})}
         for node in nodes
     ]
     answer(options.json, {"nodes": plain}, *(lines if nodes else [none]))
@@ -108,11 +126,16 @@ def _import(options: argparse.Namespace) -> int:
     from pytest_anubis.store.history.node_records import import_nodes
 
     result = use(options.store, lambda history: import_nodes(history, options.file))
-    return tell_import(options, result, "node", len(result.wrong))
+    more = f"; kept of each: {', '.join(result.traits)}" if result.traits else ""
+    return tell_import(options, result, "node", len(result.wrong), more)
 
 
 def tell_import(
-    options: argparse.Namespace, result: NodeImport | IncidentImport, noun: str, left_out: int
+    options: argparse.Namespace,
+    result: NodeImport | IncidentImport,
+    noun: str,
+    left_out: int,
+    more: str = "",
 ) -> int:
     """Say what became of a table's lines; return the exit code.
 
@@ -121,6 +144,7 @@ def tell_import(
         result: What became of it.
         noun: What a line is.
         left_out: How many lines were left out.
+        more: What else is said of the table.
 
     Raises:
         CommandError: There was no good line.
@@ -136,7 +160,7 @@ def tell_import(
         plain,
         *result.wrong,
         f"{count_text(result.added, noun)} added, {result.known} known already, "
-        f"{count_text(left_out, 'line')} left out",
+        f"{count_text(left_out, 'line')} left out{more}",
     )
     if result.wrong and not result.added and not result.known:
         raise CommandError(f"{options.file}: no good line")

@@ -33,16 +33,17 @@ def run(options: argparse.Namespace) -> int:
     """Write the files."""
     from pytest_anubis.cli.shared.collected_judging import read_collected
     from pytest_anubis.store.samples.parquet_files import ParquetError, save_parquet
+    from pytest_anubis.store.samples.spilled_values import SpilledValues
 
     if bool(options.runs) == bool(options.history):
         raise CommandError(
             "name runs (folders, journals, imports), or their history with --history"
         )
-    if options.history:
-        runs = read_history(options, say)
-    else:
-        runs = read_collected(options.runs, say, wanted_of(options))
-    with Progress("writing") as progress:
+    with SpilledValues() as shelf, Progress("writing") as progress:
+        if options.history:
+            runs = read_history(options, say, shelf=shelf)
+        else:
+            runs = read_collected(options.runs, say, wanted_of(options), shelf=shelf)
         try:
             files = save_parquet(runs.populations, options.parquet, progress=progress.say)
         except ParquetError as error:

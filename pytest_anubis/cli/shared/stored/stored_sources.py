@@ -16,6 +16,7 @@ from pytest_anubis.store.run_filter import RunFilter
 
 if TYPE_CHECKING:
     from pytest_anubis.cli.shared.collected_judging import Tell
+    from pytest_anubis.core.gather import Shelf
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.store.collected_runs import RunSet
 
@@ -101,7 +102,13 @@ def source_words(options: argparse.Namespace) -> list[str]:
     return words
 
 
-def read_history(options: argparse.Namespace, tell: Tell, *, learning: bool = False) -> RunSet:
+def read_history(
+    options: argparse.Namespace,
+    tell: Tell,
+    *,
+    learning: bool = False,
+    shelf: Shelf | None = None,
+) -> RunSet:
     """Read the wanted runs of the history that was named; as `read_collected`.
 
     Raises:
@@ -119,6 +126,7 @@ def read_history(options: argparse.Namespace, tell: Tell, *, learning: bool = Fa
                 wanted_of(options),
                 learning=learning,
                 progress=progress.say,
+                shelf=shelf,
             )
         except (HistoryError, RunsError) as error:
             raise CommandError(str(error)) from error

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pytest_anubis.core.baseline import PlainCheck
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.validator.learning.plain_checks import plain_checks
+from pytest_anubis.validator.deciding.plain_checks import plain_checks
 
 
 def run_of(

@@ -1,0 +1,227 @@
+"""What learns the metrics of a fleet: this process, or a Dask cluster; the baseline is the same."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Executor, Future
+from typing import Any, TypeVar
+
+from pytest_anubis import __version__
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.report.text.numbers import count_text
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+CONNECT = 10.0
+"""Seconds that a scheduler has to answer: it is on the same network, and somebody waits."""
+LOOK = 5.0
+"""Seconds between two looks whether any worker is left."""
+ALONE = 60.0
+"""Seconds without any worker after which the learning ends: a restarted worker is back in a few."""
+AHEAD = 2
+"""Metrics for each thread that are on their way at a time: one is learned, and the next one is there."""
+_PORT = 8786
+"""The port on which Dask's scheduler listens unless somebody says another."""
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--engine`` and ``--scheduler``."""
+    chosen = parser.add_argument_group("what learns from runs that were collected")
+    chosen.add_argument(
+        "--engine",
+        choices=("local", "dask"),
+        help="local: this process, one metric after the other; dask: the workers of a Dask cluster, several "
+        "at a time; the baseline is the same (default: local)",
+    )
+    chosen.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help=f"the Dask cluster's scheduler, tcp://HOST:{_PORT} or tls://HOST:{_PORT}",
+    )
+
+
+def check_engine(options: argparse.Namespace, *, measuring: bool) -> None:
+    """Refuse what does not go together.
+
+    Args:
+        options: Those of the command.
+        measuring: It is measured here, not learned from collected runs.
+
+    Raises:
+        CommandError: It does not.
+    """
+    if measuring and (options.engine == "dask" or options.scheduler):
+        raise CommandError(
+            "--engine and --scheduler are for runs that were collected; tests are measured here"
+        )
+    if options.engine == "local" and options.scheduler:
+        raise CommandError(
+            "--scheduler is for --engine dask; leave one out: --engine local needs no cluster"
+        )
+    if options.engine == "dask" and not options.scheduler:
+        raise CommandError(
+            f"--engine dask needs a cluster: start 'dask scheduler' on a host and 'dask worker "
+            f"tcp://HOST:{_PORT} --nthreads 1' where it may compute, then add --scheduler tcp://HOST:{_PORT}"
+        )
+
+
+@contextlib.contextmanager
+def engine_of(options: argparse.Namespace) -> Iterator[Executor | None]:
+    """Yield what the metrics are learned by; None for this process.
+
+    Raises:
+        CommandError: The cluster cannot be used.
+    """
+    if not options.scheduler:
+        yield None
+        return
+    with DaskEngine(options.scheduler) as engine:
+        say(f"Dask at {options.scheduler}: {count_text(engine.workers, 'worker')}")
+        yield engine
+
+
+class DaskEngine(Executor):
+    """The workers of a Dask cluster: a few tasks are on their way at a time, a dead worker's are done again.
+
+    Args:
+        address: Its scheduler's.
+
+    Raises:
+        CommandError: Dask is missing, the scheduler does not answer, there is no worker, or one has another
+            version of what the result depends on.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            import dask
+            import distributed
+        except ImportError:
+            raise CommandError(
+                "--engine dask needs Dask; install it with `pip install 'pytest-anubis[dask]'`, here and on "
+                "the workers"
+            ) from None
+        self._address = address
+        # A task holds its metric's values: a dead worker takes nothing along that nobody else has.
+        self._settings: Any = dask.config.set(
+            {"distributed.admin.large-graph-warning-threshold": "1TB"}
+        )
+        try:
+            connect: Any = distributed.Client  # Dask has no types
+            self._client = connect(address, timeout=CONNECT, set_as_default=False)
+        except (OSError, ValueError, TypeError, ImportError) as error:
+            said = str(error).partition("\n")[0][:120]  # a line's worth
+            raise CommandError(
+                f"--scheduler {address}: no Dask scheduler answers there ({said or type(error).__name__}); "
+                "check the address, and that it runs ('dask scheduler')"
+            ) from None
+        try:
+            self.workers = self._check()
+        except BaseException:
+            self.shutdown()
+            raise
+
+    def _check(self) -> int:
+        threads = self._threads()
+        if not threads:
+            raise CommandError(
+                f"--scheduler {self._address}: it has no workers; start some: dask worker {self._address} "
+                "--nthreads 1"
+            )
+        mine = versions()
+        try:
+            found = self._client.run(versions, on_error="return")
+        except Exception as error:  # a worker lacks the package, and cannot even read the question
+            found = {self._address: error}
+        for worker, theirs in sorted(found.items()):
+            if isinstance(theirs, BaseException):
+                raise CommandError(
+                    f"--scheduler {self._address}: worker {worker} cannot run pytest-anubis "
+                    f"({str(theirs)[:80]}); install pytest-anubis {__version__} there"
+                )
+            other = [
+                f"{name} {theirs.get(name)}" for name in mine if theirs.get(name) != mine[name]
+            ]
+            if other:
+                here = ", ".join(f"{name} {mine[name]}" for name in mine)
+                raise CommandError(
+                    f"--scheduler {self._address}: worker {worker} has {', '.join(other)}; here are {here}: "
+                    "install the same, or the baselines would differ"
+                )
+        return len(threads)
+
+    def _threads(self) -> dict[str, int]:
+        """Return worker -> its threads."""
+        try:
+            return dict(self._client.nthreads())
+        except (OSError, TimeoutError) as error:
+            raise self._broken(error) from None
+
+    def _broken(self, error: BaseException) -> CommandError:
+        said = str(error)[:80] or type(error).__name__  # a line's worth
+        return CommandError(
+            f"--scheduler {self._address}: the connection broke ({said}); see that it runs, and learn again"
+        )
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        """Not needed: whole metrics are mapped."""
+        raise NotImplementedError
+
+    def map(  # type: ignore[override]
+        self, fn: Callable[[T], R], tasks: Iterable[T], **_: Any
+    ) -> Iterator[R]:
+        """Yield what a function returns for each task, in their order.
+
+        Raises:
+            CommandError: No worker is left, or tasks end their workers.
+        """
+        waiting: deque[Any] = deque()
+        for task in tasks:
+            if len(waiting) >= AHEAD * max(sum(self._threads().values()), 1):
+                yield self._result(waiting.popleft())
+            waiting.append(self._client.submit(fn, task, pure=False))
+        while waiting:
+            yield self._result(waiting.popleft())
+
+    def _result(self, future: Any) -> Any:
+        from distributed import KilledWorker
+
+        alone = 0.0
+        while True:
+            try:
+                return future.result(timeout=LOOK)
+            except TimeoutError:
+                alone = 0.0 if self._threads() else alone + LOOK
+                if alone >= ALONE:
+                    raise CommandError(
+                        f"--scheduler {self._address}: its workers are gone, for a minute; start some and "
+                        "learn again (a worker that is killed again and again needs more memory)"
+                    ) from None
+            except KilledWorker:
+                raise CommandError(
+                    f"--scheduler {self._address}: workers died of one metric again and again; give them "
+                    "more memory (dask worker --memory-limit)"
+                ) from None
+            except (CancelledError, OSError) as error:
+                raise self._broken(error) from None
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the cluster; it runs on."""
+        self._client.close(timeout=LOOK)
+        self._settings.__exit__(None, None, None)
+
+
+def versions() -> dict[str, str]:
+    """Return what the bytes of a baseline depend on, besides the values."""
+    import numpy
+    import scipy
+
+    return {
+        "pytest-anubis": __version__,
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+    }

@@ -1,0 +1,108 @@
+"""Which node a file is of, told by its path: ``results/{node}/nccl.log``."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from pathlib import Path
+
+from pytest_anubis.store.importers.import_result import ImportFileError
+from pytest_anubis.store.importers.long_form import NAMES_MAY_BE
+
+NODE, RUN = "{node}", "{run}"
+
+_PARTS = re.compile(r"(\*\*/|\*|\{node\}|\{run\})")
+_MOST_OPEN = 8
+"""Wildcards and names of a pattern: every further one multiplies the ways in which a long path may fit."""
+
+
+class NodePattern:
+    """Finds files, and the names of node and run in their paths.
+
+    ``*`` stands for any characters but ``/``, ``**/`` for any number of folders, ``{node}`` and ``{run}``
+    for a name within one folder or file name. Relative patterns begin in the working folder.
+
+    Args:
+        text: The pattern.
+
+    Raises:
+        ImportFileError: It has no ``{node}``, or one of the names twice, or too many wildcards.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if text.count(NODE) != 1 or text.count(RUN) > 1:
+            raise ImportFileError(
+                f"--node-pattern {text!r}: needs {NODE} once, where the node's name stands in the path, such "
+                f"as 'results/{NODE}/nccl.log', and {RUN} once at most; quote it for the shell"
+            )
+        whole = os.path.normpath(Path.cwd() / text)
+        if len(_PARTS.findall(whole)) > _MOST_OPEN:
+            raise ImportFileError(
+                f"--node-pattern {text!r}: more than {_MOST_OPEN} wildcards; name more of the path"
+            )
+        # What may be read in two ways is read from the left and from the right, and has to agree.
+        self._short, self._long = (_expression(whole, open_end) for open_end in ("?", ""))
+
+    def files(self) -> list[Path]:
+        """Return the files that fit, sorted.
+
+        Raises:
+            ImportFileError: There is none.
+        """
+        wanted = "".join(
+            {NODE: "*", RUN: "*"}.get(part, part if part.startswith("*") else glob.escape(part))
+            for part in _PARTS.split(self.text)
+        )
+        found = [  # a pattern may be absolute, which Path.glob refuses
+            Path(name)
+            for name in sorted(glob.glob(wanted, recursive=True))  # noqa: PTH207
+            if os.path.isfile(name)  # noqa: PTH113
+        ]
+        if not found:
+            raise ImportFileError(
+                f"--node-pattern {self.text!r}: no file fits it (in {Path.cwd()}); is it quoted?"
+            )
+        return found
+
+    def names(self, path: Path) -> tuple[str, str]:
+        """Return the names of node and run in a path; an empty one where the pattern has none.
+
+        Raises:
+            ImportFileError: The path does not fit, fits with more than one node, or the name is no text.
+        """
+        whole = os.path.normpath(Path.cwd() / path)
+        short, long = self._short.fullmatch(whole), self._long.fullmatch(whole)
+        if short is None or long is None:
+            raise ImportFileError(f"{path}: no node in it by --node-pattern {self.text!r}")
+        if short.groupdict() != long.groupdict():
+            one, other = (
+                next(
+                    found[key]
+                    for key in sorted(found)
+                    if short.groupdict()[key] != long.groupdict()[key]
+                )
+                for found in (short.groupdict(), long.groupdict())
+            )
+            raise ImportFileError(
+                f"{path}: may be of {one[:40]!r} or of {other[:40]!r} by --node-pattern {self.text!r}; write "
+                "more of the path into it"
+            )
+        node, run = short["node"], short.groupdict().get("run", "")
+        if not (node + run).isprintable() or max(len(node), len(run)) > NAMES_MAY_BE:
+            raise ImportFileError(f"{path}: a name in it is unprintable or too long; rename it")
+        return node, run
+
+
+def _expression(pattern: str, open_end: str) -> re.Pattern[str]:
+    """Return a pattern as a regular expression; `open_end` says which of several readings is taken."""
+    meanings = {
+        "**/": f"(?:.*{open_end}/)?{open_end}",
+        "*": f"[^/]*{open_end}",
+        NODE: f"(?P<node>[^/]+{open_end})",
+        RUN: f"(?P<run>[^/]+{open_end})",
+    }
+    return re.compile(
+        "".join(meanings.get(part, re.escape(part)) for part in _PARTS.split(pattern)), re.DOTALL
+    )

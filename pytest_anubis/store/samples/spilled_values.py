@@ -1,0 +1,120 @@
+"""Values of a fleet in files of a scratch folder, where they are too many for the memory."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+from weakref import WeakSet
+
+import numpy as np
+
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.store.scratch_folders import ScratchFolder
+
+HELD = 1 << 28
+"""Bytes of values held in memory before files are used: hundreds of nodes, and little beside what numpy and
+scipy take themselves."""
+
+_SMALL = 1 << 17
+"""Bytes of an array that always stays in memory: a mapping of its own costs the kernel more than it saves."""
+
+
+class SpilledValues:
+    """A shelf (`core.gather.Shelf`) that holds values in memory up to a budget, and in files beyond it.
+
+    Files are mapped, so only what is looked at is read; `release` gives that back. Arrays must not be used
+    after it is closed.
+
+    Args:
+        budget: Bytes held in memory; default: `HELD`.
+        parent: Where the scratch folder is made once it is needed; default the folder for temporary files.
+    """
+
+    def __init__(self, budget: int | None = None, parent: Path | None = None) -> None:
+        self._left = HELD if budget is None else budget
+        self._parent = parent
+        self._stack = ExitStack()
+        self._folder: Path | None = None
+        self._maps: WeakSet[mmap.mmap] = WeakSet()
+        self._here: dict[str, list[FloatArray]] = {}
+        self._filed: set[str] = set()
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._maps.clear()
+        self._here.clear()
+        self._stack.close()
+
+    def append(self, name: str, values: FloatArray) -> None:
+        """Put values behind those of this name."""
+        if name not in self._filed:
+            self._left -= values.nbytes
+            self._here.setdefault(name, []).append(values)
+            if self._left >= 0:
+                return
+            values = np.concatenate(self._here.pop(name))
+            self._left += values.nbytes
+            self._filed.add(name)
+        self._write(self._path(name), values)
+
+    def taken(self, name: str) -> FloatArray:
+        """Return all values of a name as one array; they are forgotten here."""
+        if name in self._filed:
+            return self._mapped(self._path(name))
+        values = np.concatenate([np.empty(0), *self._here.pop(name, [])])
+        self._left += values.nbytes
+        return values
+
+    def keep(self, parts: Iterable[FloatArray]) -> FloatArray:
+        """Return the parts as one array, in memory if it is small or the budget has room."""
+        held: list[FloatArray] = []
+        size = 0
+        path: Path | None = None
+        for part in parts:
+            held.append(part)
+            size += part.nbytes
+            if path is None and not self._fits(size):
+                self._count += 1
+                path = self._path(f"kept-{self._count}")
+            if path is not None:
+                self._write(path, *held)
+                held.clear()
+        if path is None:
+            self._left -= size
+            return np.concatenate([np.empty(0), *map(np.ravel, held)])
+        return self._mapped(path)
+
+    def release(self) -> None:
+        """Let go of the memory that was filled from files; they are read again where they are needed."""
+        for one in self._maps:
+            one.madvise(mmap.MADV_DONTNEED)
+
+    def _fits(self, size: int) -> bool:
+        return size <= _SMALL or size <= self._left
+
+    def _path(self, name: str) -> Path:
+        if self._folder is None:
+            self._folder = self._stack.enter_context(ScratchFolder(self._parent)).path
+        return self._folder / f"{name}.values"
+
+    def _write(self, path: Path, *parts: FloatArray) -> None:
+        with path.open("ab") as file:
+            for part in parts:
+                file.write(np.ascontiguousarray(part, dtype=np.float64).data)
+
+    def _mapped(self, path: Path) -> FloatArray:
+        with path.open("rb") as file:
+            found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        path.unlink()  # the mapping holds it as long as somebody has the array
+        self._maps.add(found)
+        return np.frombuffer(found, dtype=np.float64)

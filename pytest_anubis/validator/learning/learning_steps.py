@@ -1,0 +1,135 @@
+"""What is learned of each metric by itself, one after the other or in other processes: the same either way.
+
+Only here, and where centres are learned without each node (`healthy_tails`), are all values of a metric
+looked at. What is known of all metrics together is learned from what these steps return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Scope
+from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.sample import Population
+from pytest_anubis.validator.changes.steady_state import shortest_window
+from pytest_anubis.validator.learning.criterion_learning import learn_criterion
+from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
+from pytest_anubis.validator.similarity.centre import Method
+from pytest_anubis.validator.similarity.pooling import pooled
+
+Task = tuple[Population, Scope]
+
+
+class Step:
+    """Learns one metric; it can be sent to other processes.
+
+    Args:
+        alpha: Practical threshold.
+        method: ``median`` or ``medoid``.
+        one_machine: All rows are runs of one machine.
+        shelf: Where values lie that are too many for the memory; None: all are in memory.
+        light: Return what was learned without the values that it was learned from.
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float,
+        method: Method,
+        one_machine: bool,
+        shelf: Shelf | None = None,
+        light: bool = False,
+    ) -> None:
+        self._alpha = alpha
+        self._method: Method = method
+        self._one_machine = one_machine
+        self._shelf = shelf
+        self._light = light
+
+    def __call__(self, task: Task) -> LearnedCriterion:
+        """Learn the criterion of a population for a scope."""
+        population, scope = task
+        learned = learn_criterion(
+            population,
+            alpha=self._alpha,
+            method=self._method,
+            one_machine=self._one_machine,
+            scope=scope,
+            shelf=self._shelf,
+        )
+        if (
+            learned.criterion is not None
+            and scope == "unit"
+            and population.metric.better != "equal"
+        ):
+            window = shortest_window(population, learned.rows.usable & ~learned.flagged)
+            learned = replace(learned, criterion=replace(learned.criterion, window=window))
+        if self._shelf is not None:
+            self._shelf.release()
+        return learned.without_values() if self._light else learned
+
+
+def learned_of(
+    tasks: Sequence[Task],
+    *,
+    alpha: float,
+    method: Method,
+    one_machine: bool,
+    executor: Executor | None,
+    shelf: Shelf | None,
+) -> Iterator[LearnedCriterion]:
+    """Yield what was learned of every task, in their order; with a shelf no values are held beside it.
+
+    Args:
+        tasks: Populations with their scopes.
+        alpha: Practical threshold.
+        method: ``median`` or ``medoid``.
+        one_machine: All rows are runs of one machine.
+        executor: Learns them in parallel, where there is one.
+        shelf: Where values lie that are too many for the memory.
+    """
+    step = Step(
+        alpha=alpha,
+        method=method,
+        one_machine=one_machine,
+        shelf=None if executor else shelf,  # it is no other process's
+        light=shelf is not None,
+    )
+    found = executor.map(step, tasks) if executor else map(step, tasks)
+    for (population, scope), learned in zip(tasks, found, strict=True):
+        if shelf is None:
+            yield learned
+            continue
+        whole = population
+        if scope == "node":
+            whole = pooled(population)
+            if not np.shares_memory(whole.values, population.values):
+                whole = replace(whole, values=shelf.keep([whole.values]))
+        yield learned.with_values(whole, shelf)
+
+
+def tasks_of(populations: Sequence[Population], single: bool) -> list[Task]:
+    """Return what is to be learned: every population, and where nodes have several devices, their nodes.
+
+    Args:
+        populations: Of one class.
+        single: All rows are runs of one machine.
+    """
+    tasks: list[Task] = []
+    for population in populations:
+        tasks.append((population, "unit"))
+        several = _several(tuple(population.nodes), tuple(population.devices))
+        if several and not single and population.metric.better != "equal":
+            tasks.append((population, "node"))
+    return tasks
+
+
+@lru_cache(maxsize=8)  # metrics of one fleet come from the same units
+def _several(nodes: tuple[str, ...], devices: tuple[str, ...]) -> bool:
+    """Return whether any node has more than one device."""
+    return len(set(nodes)) < len(set(zip(nodes, devices, strict=True)))

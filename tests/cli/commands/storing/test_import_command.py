@@ -1,0 +1,94 @@
+"""Results of many nodes in one call: whose they are is told by their paths."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.store.collected_runs import read_runs
+from tests.cli.command_line import anubis
+
+DATA = Path(__file__).parents[3] / "store" / "importers" / "data"
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same log of three nodes; results that are alike are not the same results."""
+    monkeypatch.chdir(tmp_path)
+    for node in ("n1", "n2", "n3"):
+        (tmp_path / "results" / node).mkdir(parents=True)
+        shutil.copy(DATA / "nccl_allreduce.log", tmp_path / "results" / node / "nccl.log")
+    return tmp_path / "results"
+
+
+def nodes() -> list[str]:
+    return sorted(run.node for run in read_runs([Path(".anubis/imports")]).runs)
+
+
+def test_every_node_has_its_run(results: Path) -> None:
+    done = anubis("import", "nccl", "--node-pattern", "results/{node}/nccl.log")
+    assert done.returncode == 0, done.stderr
+    assert nodes() == ["n1", "n2", "n3"]
+    assert "3 files: 3 imports of 3 nodes" in done.stdout
+    again = anubis("import", "nccl", "--node-pattern", "results/{node}/nccl.log")
+    assert (again.returncode, nodes()) == (0, ["n1", "n2", "n3"])  # replaced, not doubled
+    assert len(list(Path(".anubis/imports").iterdir())) == 3
+
+
+def test_files_of_the_shell_and_a_bad_one_among_them(results: Path) -> None:
+    (results / "n2" / "nccl.log").write_text("nothing\n")
+    Path("stray.log").write_text("nothing\n")
+    files = [f"results/n{number}/nccl.log" for number in (1, 2, 3)]
+    done = anubis(
+        "import", "nccl", *files, "stray.log", "--node-pattern", "results/{node}/nccl.log"
+    )
+    assert done.returncode == 2
+    assert nodes() == ["n1", "n3"]  # the others are kept
+    assert "left out: results/n2/nccl.log: no line of results" in done.stdout
+    assert "left out: stray.log: no node in it" in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert "2 files of 4 left out" in done.stderr
+
+
+def test_two_files_of_one_node_are_told_apart_by_their_run(results: Path) -> None:
+    shutil.copytree(results / "n1", results / "n1" / "second")
+    done = anubis("import", "nccl", "--node-pattern", "results/{node}/**/nccl.log")
+    assert done.returncode == 2
+    assert "a second file of node n1" in done.stdout
+    shutil.rmtree(".anubis")
+    for run in ("r1", "r2"):
+        shutil.copytree(results / "n1" / "second", Path("dated", "n1", run))
+    later = Path("dated", "n1", "r2", "nccl.log")
+    later.write_text(later.read_text().replace("235.26", "235.27"))
+    done = anubis("import", "nccl", "--node-pattern", "dated/{node}/{run}/nccl.log")
+    assert done.returncode == 0, done.stdout
+    assert [run.run for run in read_runs([Path(".anubis/imports")]).runs] == ["r1", "r2"]
+
+
+def test_a_table_without_a_column_of_nodes_takes_the_path_s(results: Path) -> None:
+    text = "benchmark,metric,unit,better,value\ncopy,rate,GB/s,higher,5\n"
+    for node in ("n1", "n2"):
+        (results / node / "t.csv").write_text(text)
+    (results / "n3" / "t.csv").write_text("node," + text.replace("\nc", "\nn7,c"))
+    done = anubis("import", "table", "--node-pattern", "results/{node}/t.csv", "--class", "c")
+    assert done.returncode == 0, done.stderr
+    assert nodes() == ["n1", "n2", "n7"]
+    assert "its path says node n3, the file n7: the file counts" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nccl"], "name a FILE, or --node-pattern"),
+        (["nccl", "--node-pattern", "gone/{node}.log"], "no file fits it"),
+        (["nccl", "--node-pattern", "results/*/nccl.log"], "needs {node} once"),
+        (["fio", "--node-pattern", "{node}", "--node", "n1"], "say the same thing twice"),
+    ],
+)
+def test_wrong_usage_is_one_line(results: Path, arguments: list[str], said: str) -> None:
+    done = anubis("import", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,126 @@
+"""DCGM's JSON: what each plugin says of each card, with its reason, and the numbers that it tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.store.importers.dcgm import import_dcgm
+from pytest_anubis.store.importers.import_result import Imported, ImportFileError
+
+DATA = Path(__file__).parents[2] / "tool_outputs" / "data"
+
+
+def cells(found: Imported) -> dict[tuple[str, str, str], Any]:
+    """Benchmark, metric and device of each cell, with its values or what is wrong with it."""
+    return {
+        (p.benchmark, p.metric.name, p.devices[row]): (
+            (p.problems[row].kind, p.problems[row].text)
+            if row in p.problems
+            else p.sample(row).tolist()
+        )
+        for p in found.populations
+        for row in range(len(p))
+    }
+
+
+def written(
+    path: Path, tests: list[dict[str, Any]], name: str = "DCGM Diagnostic", **more: Any
+) -> Path:
+    path.write_text(
+        json.dumps({name: {"test_categories": [{"category": "x", "tests": tests}]}, **more})
+    )
+    return path
+
+
+def test_version_4_tells_each_card_with_reason_and_serial_number() -> None:
+    found = import_dcgm(DATA / "dcgm_diag_4.json", node="n1")
+    assert cells(found) == {
+        ("dcgm/memory", "not_passed", "GPU 0"): [0.0],
+        ("dcgm/memory", "not_passed", "GPU 1"): (
+            "failed",
+            "serial 1650000000002: A contained memory error was detected on GPU 1. Drain the GPU and "
+            "reset it.",
+        ),
+        ("dcgm/software", "not_passed", "GPU 0"): [0.0],
+        ("dcgm/software", "not_passed", "GPU 1"): [0.0],
+    }
+    assert found.notes == ("skipped on every card, not imported: pulse_test",)
+    assert [run.node for run in found.runs] == ["n1"]
+
+
+def test_version_3_with_warnings_and_one_result_for_several_cards(tmp_path: Path) -> None:
+    found = import_dcgm(DATA / "dcgm_diag_3.json", node="n1")
+    assert cells(found)["dcgm/pcie", "not_passed", "GPU 1"] == [1.0]
+    assert cells(found)["dcgm/denylist", "not_passed", "node"] == [0.0]
+    assert found.notes == ("pcie: GPU 1: GPU 1: the link runs at half of its width",)
+    info = "GPU 0 GPU to Host bandwidth:\t\t24.02 GB/s, GPU 1 GPU to Host bandwidth:\t\t12.5 GB/s, and so on"
+    tests = [{"name": "PCIe", "results": [{"gpu_ids": "0,1", "status": "PASS", "info": info}]}]
+    older = written(tmp_path / "d.json", tests, "DCGM GPU Diagnostic")
+    assert cells(import_dcgm(older, node="n1")) == {
+        ("dcgm/pcie", "gpu_to_host_bandwidth", "GPU 0"): [24.02],
+        ("dcgm/pcie", "gpu_to_host_bandwidth", "GPU 1"): [12.5],
+        ("dcgm/pcie", "not_passed", "GPU 0"): [0.0],
+        ("dcgm/pcie", "not_passed", "GPU 1"): [0.0],
+    }
+
+
+def test_numbers_of_version_4_and_a_card_that_was_skipped(tmp_path: Path) -> None:
+    card = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
+    told = [
+        "GPU 0 calculated at approximately 859.08 gigaflops during this test",
+        "Host to GPU latency:\t\t3.7 us",
+    ]
+    results = [card | {"info": told}, card | {"entity_id": 1, "status": "Skip"}]
+    path = written(tmp_path / "d.json", [{"name": "diagnostic", "results": results}])
+    found = import_dcgm(path, node="n1")
+    assert cells(found) == {
+        ("dcgm/diagnostic", "host_to_gpu_latency", "GPU 0"): [3.7],
+        ("dcgm/diagnostic", "not_passed", "GPU 0"): [0.0],
+        ("dcgm/diagnostic", "not_passed", "GPU 1"): ("missing", "skipped"),
+        ("dcgm/diagnostic", "rate", "GPU 0"): [859.08],
+    }
+    assert {p.component for p in found.populations} == {"compute.matrix"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "output of dcgmi diag cannot be read"),
+        ("[" * 100_000, "output of dcgmi diag cannot be read"),
+        ('{"DCGM Diagnostic": ' * 5_000, "output of dcgmi diag cannot be read"),
+        ('{"jobs": [{"jobname": "x"}]}', "no plugin says anything"),
+        ('{"DCGM Diagnostic": {"test_categories": 5}}', "test_categories"),
+        ('{"DCGM Diagnostic": {"runtime_error": "no\\ncard"}}', "broke off: no card"),
+    ],
+)
+def test_what_is_no_such_output_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "d.json"
+    path.write_text(text)
+    with pytest.raises(ImportFileError) as refused:
+        import_dcgm(path, node="n1")
+    assert said in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"info": {"a": 1}, "warnings": 7},
+        {"info": [[["GPU 0 relative stress level 5"]]] * 3},
+        {"info": "GPU 0 relative stress level " + "9" * 60},
+        {"gpu_ids": "0," * 10_000},
+        {"warnings": [{"warning": [{"warning": "deep"}]}]},
+    ],
+)
+def test_odd_fields_end_no_import(tmp_path: Path, odd: dict[str, Any]) -> None:
+    path = written(
+        tmp_path / "d.json",
+        [{"name": "x", "results": [{"status": "Pass", **odd}]}],
+        entity_groups=[5, {"entities": 5}, {"entities": [5, {"serial_num": 5}]}],
+    )
+    assert import_dcgm(path, node="n1").values
