@@ -102,8 +102,13 @@ def answer(place: str | None, document: Mapping[str, Any], *lines: str) -> None:
         write_json(place, document)
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path: Path, text: str, *, aside: bool = False) -> None:
     """Write a file whole or not at all, and say so; ``-`` is the standard output.
+
+    Args:
+        path: The file.
+        text: What it is to hold.
+        aside: Say so on the standard error, as the output itself is for programs.
 
     Raises:
         CommandError: It cannot be written.
@@ -115,4 +120,4 @@ def write_file(path: Path, text: str) -> None:
         write_atomically(path, text)
     except OSError as error:
         raise CommandError(f"{path}: cannot be written ({error.strerror})") from error
-    say(f"written: {path}")
+    say(f"written: {path}", file=sys.stderr if aside else None)

@@ -173,6 +173,7 @@ def _scheduled(
 ) -> Schedule:
     jobs: list[Job] = []
     idle: list[tuple[float, int, int]] = []
+    busy: list[tuple[float, int, int]] = []
     for place, (pop, own) in enumerate(zip(populations, chosen, strict=True)):
         full = own | pop.pins
         for row in range(len(pop.names)):
@@ -181,79 +182,86 @@ def _scheduled(
                 for b in np.flatnonzero(full[row]).tolist()
             )
             rank = float(pop.before[row])
-            if pop.pins[row].any():
+            pins = frozenset(pop.benchmarks[b] for b in np.flatnonzero(pop.pins[row]).tolist())
+            if pins:
                 rank += (
                     1e12  # what has to run goes before what pays: beyond all incidents of a fleet
                 )
             if runs:
-                pinned = bool(pop.pins[row].any())
                 jobs.append(
-                    Job(
-                        node=pop.names[row], rank=rank, runs=runs, needs=window.needs, pinned=pinned
-                    )
+                    Job(node=pop.names[row], rank=rank, runs=runs, needs=window.needs, pins=pins)
                 )
-            else:
-                idle.append((-rank, place, row))
+            if not pins:
+                (busy if runs else idle).append((-rank, place, row))
     lanes = len(jobs) if window.at_once is None else min(window.at_once, len(jobs))
-    more = None
-    if window.at_once is not None and lanes:
-        more = _Spare(populations, libraries, sorted(idle)[: _SPARE * window.at_once], window)
-    return schedule(
-        jobs,
-        lanes=lanes,
-        seconds=window.seconds,
-        pools=window.pools,
-        filler=None if more is None else more.job,
-    )
+    # Without a limit everybody who is worth it has a lane: idle ones are worth nothing.
+    waiting = sorted(idle)[: _SPARE * (window.at_once or 0)]
+    more = _Spare(populations, libraries, waiting, busy, window)
+    return schedule(jobs, lanes=lanes, seconds=window.seconds, pools=window.pools, filler=more)
 
 
 class _Spare:
-    """Finds work for what is left of a lane among nodes that nothing was chosen for, the worthiest first."""
+    """Finds work for what is left of a lane among nodes that run nothing yet, the worthiest first.
+
+    They are nodes that nothing was chosen for, and those whose own choice found no room.
+    """
 
     def __init__(
         self,
         populations: Sequence[Population],
         libraries: Sequence[Library],
         idle: Sequence[tuple[float, int, int]],
+        busy: Sequence[tuple[float, int, int]],
         window: Window,
     ) -> None:
         self._needs = window.needs
         self._parts = []
+        self._gone: list[Bools] = []
+        self._at: dict[str, tuple[int, int]] = {}
         for place, (pop, library) in enumerate(zip(populations, libraries, strict=True)):
-            rows = np.array([row for _, of, row in idle if of == place], dtype=np.int64)
+            own = [row for _, of, row in idle if of == place]
+            rows = np.array([*own, *(row for _, of, row in busy if of == place)], dtype=np.int64)
+            self._gone.append(np.arange(len(rows)) >= len(own))
+            names = (pop.names[row] for row in rows[len(own) :].tolist())
+            self._at |= {name: (place, at) for at, name in enumerate(names, start=len(own))}
             needing = [bool(window.needs.get(name)) for name in pop.benchmarks]
             plain = ~library.sets[:, needing].any(axis=1)
             order = np.flatnonzero(plain)
             order = order[np.argsort(library.seconds[order], kind="stable")]
-            worth = library.worth[np.ix_(rows, order)].astype(np.float64)
-            # Of all sets up to each length the best: then one look-up tells what fits best.
-            best = np.maximum.accumulate(worth, axis=1) if worth.size else worth
-            self._parts.append((pop, library, rows, order, worth, best))
-        self._gone = [np.zeros(len(part[2]), dtype=np.bool_) for part in self._parts]
+            # Of all sets up to each length the best, a row for each: then one look-up tells what fits best.
+            best = np.maximum.accumulate(library.worth.T[np.ix_(order, rows)], axis=0)
+            self._parts.append((pop, library, rows, order, best))
+
+    def offer(self, node: str) -> None:
+        """Take a node whose own job found no room: a shorter one may."""
+        if node in self._at:
+            place, at = self._at[node]
+            self._gone[place][at] = False
 
     def job(self, seconds: float) -> Job | None:
         """Return the work that spares most in at most these seconds."""
-        found: tuple[float, int, int] | None = None
-        for place, (_, library, _, order, _, best) in enumerate(self._parts):
+        found: tuple[float, int, int, int] | None = None
+        for place, (_, library, rows, order, best) in enumerate(self._parts):
             fitting = int(np.searchsorted(library.seconds[order], seconds, side="right"))
-            if not fitting or not len(best):
+            if not fitting or not len(rows):
                 continue
-            values = np.where(self._gone[place], -1.0, best[:, fitting - 1])
-            row = int(np.argmax(values))
-            if values[row] > 0 and (found is None or values[row] > found[0]):
-                found = (float(values[row]), place, row)
+            values = np.where(self._gone[place], -1.0, best[fitting - 1])
+            at = int(np.argmax(values))
+            if values[at] > 0 and (found is None or values[at] > found[0]):
+                found = (float(values[at]), place, at, fitting)
         if found is None:
             return None
-        value, place, row = found
-        pop, library, rows, order, worth, _ = self._parts[place]
-        self._gone[place][row] = True
-        column = int(np.flatnonzero(worth[row] >= value)[0])
+        _, place, at, fitting = found
+        pop, library, rows, order, best = self._parts[place]
+        self._gone[place][at] = True
+        row = int(rows[at])
+        # The best so far is reached first where the set itself stands.
+        column = order[int(np.flatnonzero(best[:fitting, at] >= best[fitting - 1, at])[0])]
         runs = tuple(
             (pop.benchmarks[b], float(pop.seconds[b]))
-            for b in np.flatnonzero(library.sets[order[column]]).tolist()
+            for b in np.flatnonzero(library.sets[column]).tolist()
         )
-        at = int(rows[row])
-        return Job(node=pop.names[at], rank=float(pop.before[at]), runs=runs, needs=self._needs)
+        return Job(node=pop.names[row], rank=float(pop.before[row]), runs=runs, needs=self._needs)
 
 
 def _plan(

@@ -2,20 +2,23 @@
 
 A lane is a place among the nodes that may be out of service at a time. A lane that becomes free takes the
 waiting job of the node that is worth most and still ends within the window; a job that needs a pool goes
-first whenever what it needs is free, so that what is scarce never idles. A node that would only wait for a
-pool goes without the runs that need it, if lanes are scarce.
+first whenever it comes through without waiting, its other runs put before what it needs, so that what is
+scarce never idles. Others go on while it waits; once none is left it waits as long as the window allows. Only
+a job that cannot end within the window any more goes without its pools, and without anything if that is too
+long as well: then a shorter one of the same node may fill what is left of a lane.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 _EPS = 1e-6
 """Seconds by which a sum of durations may be off."""
-_PATIENCE = 0.005
-"""Share of the window for which a scarce lane waits for a pool at a time."""
+_PATIENCE = 0.02
+"""Share of its own seconds for which a job may hold a lane idle while others wait for the lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +30,14 @@ class Job:
         rank: Jobs of a higher one go first.
         runs: Benchmark and its seconds.
         needs: Benchmark -> pool -> how many of it.
-        pinned: Some of it has to run: it waits for a pool however long that takes.
+        pins: Those of its benchmarks that have to run: the others are given up for them.
     """
 
     node: str
     rank: float
     runs: tuple[tuple[str, float], ...]
     needs: Mapping[str, Mapping[str, int]]
-    pinned: bool = False
+    pins: frozenset[str] = frozenset()
 
     @property
     def seconds(self) -> float:
@@ -46,10 +49,12 @@ class Job:
         """The pools that it needs, sorted."""
         return tuple(sorted({pool for name, _ in self.runs for pool in self.needs.get(name, ())}))
 
-    def without_pools(self) -> Job:
-        """Return what is left of it without the runs that need a pool."""
-        plain = tuple(run for run in self.runs if not self.needs.get(run[0]))
-        return Job(node=self.node, rank=self.rank, runs=plain, needs=self.needs)
+    def shortened(self) -> Job | None:
+        """Return what is left without what has not to run, or else without the pools; None if nothing is."""
+        runs = tuple(run for run in self.runs if run[0] in self.pins)
+        if len(runs) in (0, len(self.runs)):
+            runs = tuple(run for run in self.runs if not self.needs.get(run[0]))
+        return replace(self, runs=runs) if 0 < len(runs) < len(self.runs) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +93,14 @@ class Schedule:
     waiting: tuple[str, ...]
 
 
-Filler = Callable[[float], "Job | None"]
-"""Gets the seconds that a lane has left, and returns a job without pools that is at most as long."""
+class Filler(Protocol):
+    """More work, for what nothing that waits fits into."""
+
+    def job(self, seconds: float) -> Job | None:
+        """Return a job without pools that is at most as long, of a node that has none; None without one."""
+
+    def offer(self, node: str) -> None:
+        """Take a node whose own job found no room: a shorter one may."""
 
 
 def schedule(
@@ -109,41 +120,50 @@ def schedule(
         pools: Scarce things -> how many there are.
         filler: Asked for more work when nothing that waits fits into what is left of a lane.
     """
-    return _Placing(lanes, seconds, pools).run(jobs, filler)
+    return _Placing(lanes, seconds, pools, filler).run(jobs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Trial:
+    """A job as it would run on a lane: its slots, the pools' units afterwards, its end, its idle seconds."""
+
+    job: Job
+    slots: list[Slot]
+    free: dict[str, list[float]]
+    end: float
+    waited: float
 
 
 class _Placing:
-    def __init__(self, lanes: int, seconds: float, pools: Mapping[str, int]) -> None:
+    def __init__(
+        self, lanes: int, seconds: float, pools: Mapping[str, int], filler: Filler | None
+    ) -> None:
         self._end = seconds + _EPS
-        self._patience = _PATIENCE * seconds
         self._lanes = [(0.0, lane) for lane in range(lanes)]
         self._free = {pool: [0.0] * count for pool, count in pools.items()}
+        self._filler = filler
         self._plain: list[tuple[float, str, Job]] = []
         self._pooled: dict[tuple[str, ...], list[tuple[float, str, Job]]] = {}
         self._slots: list[Slot] = []
-        self._waiting: list[str] = []
 
-    def run(self, jobs: Iterable[Job], filler: Filler | None) -> Schedule:
+    def run(self, jobs: Iterable[Job]) -> Schedule:
         given = list(jobs)
         for job in given:
             self._queue(job)
-        if len(self._lanes) >= len(given):  # a lane for everybody: waiting costs nothing
-            self._patience = float("inf")
-        gaps = []
+        gaps: list[tuple[int, float]] = []
         while self._lanes:
             now, lane = heapq.heappop(self._lanes)
             end = self._next(now, lane)
-            if end is None and filler is not None:
-                more = filler(self._end - _EPS - now)
-                end = None if more is None else self._place(more, now, lane)
             if end is None:
                 gaps.append((lane, now))  # what does not fit now never will: time goes on
             else:
                 heapq.heappush(self._lanes, (end, lane))
-        rest = [*self._plain, *(job for queue in self._pooled.values() for job in queue)]
-        self._waiting += [node for _, node, _ in rest]
-        order = sorted(self._slots, key=lambda slot: (slot.start, slot.lane))
-        return Schedule(slots=tuple(order), gaps=tuple(gaps), waiting=tuple(sorted(self._waiting)))
+        placed = {slot.node for slot in self._slots}
+        return Schedule(
+            slots=tuple(sorted(self._slots, key=lambda slot: (slot.start, slot.lane))),
+            gaps=tuple(gaps),
+            waiting=tuple(sorted({job.node for job in given} - placed)),
+        )
 
     def _queue(self, job: Job) -> None:
         queue = self._pooled.setdefault(job.pools, []) if job.pools else self._plain
@@ -151,87 +171,103 @@ class _Placing:
 
     def _next(self, now: float, lane: int) -> float | None:
         """Place the next job on a lane that is free now; return when it ends, None if none fits."""
-        end = self._next_pooled(now, lane, wait=False)
-        while end is None and self._plain:
-            job = heapq.heappop(self._plain)[2]
-            if now + job.seconds <= self._end:
-                end = self._place(job, now, lane)
-            else:  # nor on any lane that becomes free later
-                self._waiting.append(job.node)
-        return self._next_pooled(now, lane, wait=True) if end is None else end
+        # The fullest first: a job that gives something up comes back where fewer pools are needed.
+        queues = sorted(self._pooled.items(), key=lambda item: (-len(item[0]), item[0]))
+        trials = [self._head(queue, now, lane) for _, queue in queues]
+        heads = sorted(
+            (trial for trial in trials if trial is not None),
+            key=lambda trial: (-trial.job.rank, trial.job.node),
+        )
+        plain = self._head(self._plain, now, lane)
+        kept: set[str] = set()  # pools that a pinned job waits for
+        for trial in heads:
+            job = trial.job
+            behind = not kept.isdisjoint(job.pools) or (plain is not None and bool(plain.job.pins))
+            if trial.waited <= _PATIENCE * job.seconds and (job.pins or not behind):
+                return self._place(trial)
+            if job.pins:
+                kept |= set(job.pools)
+        if plain is not None:
+            return self._place(plain)
+        first = min(heads, key=lambda trial: (not trial.job.pins, trial.waited), default=None)
+        room = self._end - _EPS - now
+        extra = self._filler and self._filler.job(room if first is None else first.waited)
+        if extra:
+            return self._place(self._trial(extra, now, lane))
+        return None if first is None else self._place(first)
 
-    def _next_pooled(self, now: float, lane: int, *, wait: bool) -> float | None:
-        queues = sorted((queue[0], pools) for pools, queue in self._pooled.items() if queue)
-        for (_, _, job), pools in queues:
-            ready = self._ready(job)
-            begin = max(now, ready) if wait else now
-            if not wait and ready > now + _EPS:
-                continue
-            late = begin + job.seconds > self._end
-            if not late and (job.pinned or begin - now <= self._patience):
-                end = self._place(job, begin, lane)
-                if end is not None:
-                    heapq.heappop(self._pooled[pools])
-                    return end
-            if not (wait or late):
-                continue
-            heapq.heappop(self._pooled[pools])
-            plain = job.without_pools()
-            if plain.runs:
-                self._queue(plain)
-                if wait:
-                    return self._next(now, lane)
-            else:
-                self._waiting.append(job.node)
-            return self._next_pooled(now, lane, wait=wait)
+    def _head(self, queue: list[tuple[float, str, Job]], now: float, lane: int) -> _Trial | None:
+        """Return how the first job of a queue would run; those that end too late give something up."""
+        while queue:
+            trial = self._trial(queue[0][2], now, lane)
+            if trial.end <= self._end:
+                return trial
+            job = heapq.heappop(queue)[2]  # on a lane that becomes free later it ends later still
+            less = job.shortened()
+            if less is not None:
+                self._queue(less)
+            elif self._filler is not None:
+                self._filler.offer(job.node)
         return None
 
-    def _ready(self, job: Job) -> float:
-        """Return when the first of its runs could begin that needs a pool."""
-        return min(self._when(job, name) for name, _ in job.runs if job.needs.get(name))
+    def _trial(self, job: Job, now: float, lane: int) -> _Trial:
+        """Run a job's runs one after the other: while a pool is busy, others that fit in before."""
+        free = {pool: list(self._free[pool]) for pool in job.pools}
 
-    def _when(self, job: Job, name: str) -> float:
-        return max(sorted(self._free[pool])[count - 1] for pool, count in job.needs[name].items())
+        def when(run: tuple[str, float]) -> tuple[float, str]:
+            needs = job.needs[run[0]].items()
+            return max(sorted(free[pool])[count - 1] for pool, count in needs), run[0]
 
-    def _place(self, job: Job, begin: float, lane: int) -> float | None:
-        """Place a job's runs one after the other; None if it would end or wait too long."""
-        kept = {pool: list(free) for pool, free in self._free.items()} if job.pools else {}
         pooled = [run for run in job.runs if job.needs.get(run[0])]
         plain = sorted(
             (run for run in job.runs if not job.needs.get(run[0])), key=lambda run: run[1]
         )
-        now, slots = begin, []
+        time, slots = now, []
         while pooled or plain:
-            first = min(pooled, key=lambda run: (self._when(job, run[0]), run[0]), default=None)
-            if first is not None and (not plain or self._when(job, first[0]) <= now + _EPS):
-                pooled.remove(first)
-                now = max(now, self._when(job, first[0]))
-                name, length = first
-            else:
-                name, length = plain.pop()
-            units = self._take(job.needs.get(name, {}), now + length)
+            run, at = plain[-1] if plain else pooled[0], time
+            if pooled:
+                run = min(pooled, key=when)
+                at = max(time, when(run)[0])
+                idle = at - time
+                if plain and idle > _EPS:
+                    short = [one for one in plain if one[1] <= idle + _EPS]
+                    # Of the lane and what it waits for, whichever would idle for less may.
+                    if short or idle > plain[0][1] - idle:
+                        run, at = (short or plain[:1])[-1], time
+            (pooled if job.needs.get(run[0]) else plain).remove(run)
+            name, length = run
+            units = _taken(free, job.needs.get(name, {}), at + length)
             slots.append(
                 Slot(
-                    node=job.node, benchmark=name, start=now, seconds=length, lane=lane, units=units
+                    node=job.node, benchmark=name, start=at, seconds=length, lane=lane, units=units
                 )
             )
-            now += length
-        waited = now - begin - job.seconds
-        if now > self._end or (waited > self._patience and not job.pinned):
-            self._free |= kept
-            return None
-        self._slots += slots
-        return now
+            time = at + length
+        return _Trial(job, slots, free, time, time - now - job.seconds)
 
-    def _take(self, needs: Mapping[str, int], until: float) -> dict[str, tuple[int, ...]]:
-        taken = {}
-        for pool, count in needs.items():
-            free = self._free[pool]
-            units = sorted(range(len(free)), key=free.__getitem__)[:count]
-            for unit in units:
-                free[unit] = until
-            taken[pool] = tuple(units)
-        return taken
+    def _place(self, trial: _Trial) -> float:
+        """Have a job run as tried; return when it ends."""
+        job = trial.job
+        queue = self._pooled[job.pools] if job.pools else self._plain
+        if queue and queue[0][2] is job:  # work that a filler found waits nowhere
+            heapq.heappop(queue)
+        self._free |= trial.free
+        self._slots += trial.slots
+        return trial.end
+
+
+def _taken(
+    free: dict[str, list[float]], needs: Mapping[str, int], until: float
+) -> dict[str, tuple[int, ...]]:
+    """Take of each pool the units that are free first; return their numbers."""
+    taken = {}
+    for pool, count in needs.items():
+        own = free[pool]
+        units = sorted(range(len(own)), key=own.__getitem__)[:count]
+        for unit in units:
+            own[unit] = until
+        taken[pool] = tuple(units)
+    return taken
 
 
 def violations(

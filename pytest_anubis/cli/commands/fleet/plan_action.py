@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,6 +21,7 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
 )
 from pytest_anubis.cli.commands.fleet.plan_text import (
     PARTNER,
+    RISKY,
     plan_document,
     plan_line,
     show_plan,
@@ -148,9 +150,20 @@ def _plan(options: argparse.Namespace) -> int:
             plan = plan_window(cases, risk.coverage, window)
     except SelectorError as error:
         raise CommandError(str(error)) from error
+    filed = {one.node.name for one in found.nodes}
+    never = [name for name in found.listed if name not in filed]
+    if never:
+        named = ", ".join(never[:RISKY]) + (", ..." if len(never) > RISKY else "")
+        say(
+            f"note: not planned for, as the history does not know them: "
+            f"{count_text(len(never), 'node')} of --nodes-file ({named}); run 'pytest --anubis' on them, "
+            "or register them with 'anubis history nodes import'",
+            file=sys.stderr,
+        )
     if options.hosts is not None:
         names = [one.node for one in plan.nodes if one.runs]
-        write_file(options.hosts, "".join(f"{name}\n" for name in names))
+        listed = "".join(f"{name}\n" for name in names)
+        write_file(options.hosts, listed, aside=options.format != "text")
     if options.format == "json":
         write_json("-", plan_document(options, plan, window, partners, now))
     elif options.format == "lines":
