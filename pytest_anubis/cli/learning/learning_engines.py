@@ -168,8 +168,13 @@ class DaskEngine(Executor):
         )
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        """Not needed: whole metrics are mapped."""
-        raise NotImplementedError
+        """Return a future that is done: what a worker returned, or why it could not."""
+        done: Future[R] = Future()
+        try:
+            done.set_result(self._result(self._client.submit(fn, *args, pure=False, **kwargs)))
+        except Exception as error:  # as every executor: whoever asks for the result gets it
+            done.set_exception(error)
+        return done
 
     def map(  # type: ignore[override]
         self, fn: Callable[[T], R], tasks: Iterable[T], **_: Any

@@ -71,6 +71,13 @@ def test_dask_learns_the_same(here: Path, cluster: str, capsys: pytest.CaptureFi
     assert f"Dask at {cluster}: 2 workers" in capsys.readouterr().out
 
 
+def test_it_is_an_executor_as_any_other(cluster: str) -> None:
+    with engines.DaskEngine(cluster) as engine:
+        assert engine.submit(divmod, 7, 2).result() == (3, 1)
+        assert isinstance(engine.submit(divmod, 7, 0).exception(), ZeroDivisionError)
+        assert list(engine.map(abs, [-1, -2])) == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
