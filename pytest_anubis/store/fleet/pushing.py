@@ -56,7 +56,7 @@ class Pushed:
         known: How many were there already.
         running: Journals that are still being written.
         failed: One line for each run or file that could not be filed.
-        notes: What was wrong or noteworthy inside imports, one line each.
+        notes: What was noteworthy inside imports, and machines of one name, one line each.
         left: How many files were not sent, since the history could not be used any more.
         stopped: Why, in one line; empty if it could be used.
     """
@@ -230,9 +230,9 @@ def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
 
     def work(history: History) -> None:
         while parcels:
-            one = parcels[0]
+            one, lines = parcels[0], list[str]()
             try:
-                news = record_run(history, one.record, one.content)
+                news = record_run(history, one.record, one.content, tell=lines.append)
             except HistoryError as error:
                 with (
                     history.reading() as connection
@@ -241,6 +241,7 @@ def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
                 pushed.failed.append(f"{one.path}: {error}")
             else:
                 setattr(pushed, news, getattr(pushed, news) + 1)
+                pushed.notes += [line for line in lines if line not in pushed.notes]
                 _forget(one.path, place)
             parcels.pop(0)
 

@@ -15,9 +15,11 @@ from pytest_anubis.store.collected_runs import EVERYTHING, Progress, RunReader, 
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.content_rows import lines_of, read_content
 from pytest_anubis.store.history.database import History, HistoryError, shown_time
+from pytest_anubis.store.history.machines.machine_owners import known_machines
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal, state_of
+from pytest_anubis.store.namesakes import renamed
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.samples.columnar_files import Columns, ColumnsError, read_columns
 
@@ -124,8 +126,8 @@ def read_stored(
         HistoryError: The history cannot be read.
         RunsError: There is no such run.
     """
-    reader = RunReader(learning, "", wanted, shelf)
     with History(place) as history:
+        reader = RunReader(learning, "", wanted, shelf, known_machines(history))
         found = stored_runs(history, wanted)
         for number, one in enumerate(found, start=1):
             if progress is not None:
@@ -186,10 +188,10 @@ def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Co
             raise HistoryError(
                 f"{where}: only its verdicts are in {history.shown()}; push its journal ('anubis push')"
             )
-        return read_journal(journal)
+        return renamed(read_journal(journal), run.node)  # as the history tells machines apart
     parts = read_content(history, run.number)
     if run.kind == "journal":
-        return state_of(lines_of(parts), where).record()
+        return renamed(state_of(lines_of(parts), where).record(), run.node)
     columns = read_columns(io.BytesIO(b"".join(parts)), where)
     began = tuple(replace(one, started=shown_time(run.started)) for one in columns.runs)
     return replace(columns, runs=began)

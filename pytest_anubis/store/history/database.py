@@ -13,14 +13,13 @@ from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
-from pytest_anubis.codec import without_surrogates
 from pytest_anubis.core.history import NODE_STATES, NodeRecord, RunSummary
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.engines import HistoryError as HistoryError
 from pytest_anubis.store.history.engines import engine_of, retried, told
+from pytest_anubis.store.history.nodes.node_rows import known_node, node_number
 
 HISTORY_NAME = "history.sqlite"
 
@@ -273,62 +272,6 @@ class History:
             for benchmark, seconds in connection.execute(query):
                 found.setdefault(benchmark, []).append(seconds)
         return {benchmark: float(median(values)) for benchmark, values in found.items()}
-
-
-def node_number(
-    connection: sa.Connection,
-    name: str,
-    *,
-    hardware_class: str = "",
-    since: float | None = None,
-) -> int:
-    """Return the number of a node, which is added if it is new.
-
-    Raises:
-        HistoryError: The name is empty or unprintable.
-    """
-    table = schema.nodes
-    name = without_surrogates(name)
-    if not name.strip() or not name.isprintable():
-        raise HistoryError(f"node name {name[:40]!r} is empty or unprintable")
-    # Whoever changes a node's runs holds its row, so that two filings of one run come one after the other.
-    query = sa.select(table).where(table.c.name == name).with_for_update()
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        values = {
-            "name": name,
-            "hardware_class": hardware_class,
-            "since": time.time() if since is None else since,
-        }
-        with contextlib.suppress(IntegrityError), connection.begin_nested():  # added meanwhile
-            connection.execute(table.insert().values(values))
-        row = connection.execute(query).one()
-    if hardware_class and hardware_class != row.hardware_class:
-        connection.execute(
-            table.update().where(table.c.id == row.id).values(hardware_class=hardware_class)
-        )
-    return int(row.id)
-
-
-def known_node(connection: sa.Connection, name: str) -> int:
-    """Return the number of a node that must be known.
-
-    Raises:
-        HistoryError: It is not.
-    """
-    table = schema.nodes
-    number = connection.execute(sa.select(table.c.id).where(table.c.name == name)).scalar()
-    if number is None:
-        raise HistoryError(unknown_node(name))
-    return int(number)
-
-
-def unknown_node(name: str) -> str:
-    """Return the words about a node that the history does not know."""
-    return (
-        f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it makes it known, as "
-        "do 'anubis history nodes import' and --add-nodes of 'incident add', 'incident import' and 'state'"
-    )
 
 
 def past(at: float | None, now: float | None = None) -> float:

@@ -144,6 +144,23 @@ node_traits = Table(
     Column("value", Words, nullable=False),
 )
 
+node_machines = Table(
+    "node_machines",
+    metadata,
+    _of("node", primary_key=True, autoincrement=False),
+    Column("mark", Label(64), primary_key=True),
+)
+"""By which marks the machine behind a node's name is known again (`core/identity/machine_marks.py`)."""
+
+namesakes = Table(
+    "namesakes",
+    metadata,
+    _of("node", primary_key=True, autoincrement=False),
+    Column("first_id", Count, ForeignKey("nodes.id", ondelete="CASCADE"), nullable=False),
+    Index("namesakes_by_first", "first_id"),
+)
+"""Nodes that call themselves like another machine, and whose number the node has that keeps the name."""
+
 runs = Table(
     "runs",
     metadata,
