@@ -195,7 +195,7 @@ def _free_name(connection: sa.Connection, name: str, marks: frozenset[str]) -> s
 
 def _told(name: str, called: str, first: _Member, marks: frozenset[str]) -> str:
     why = what_differs(first.marks, marks)
-    other = f" with another {why}" if why else ""
+    other = f" (another {why})" if why else ""
     return (
         f"another machine{other} is called {name} too: this one is {called} in the history, and nothing of "
         "the two is mixed; give each a name of its own (--anubis-node), or, if it is the same node with new "
