@@ -129,6 +129,8 @@ def read_stored(
     with History(place) as history:
         reader = RunReader(learning, "", wanted, shelf, known_machines(history))
         found = stored_runs(history, wanted)
+        if not found and wanted == EVERYTHING:
+            raise HistoryError(f"{history.shown()}: no run in it yet; push some ('anubis push')")
         for number, one in enumerate(found, start=1):
             if progress is not None:
                 progress(f"{number} of {len(found)}: run {one.run} of {one.node}")
@@ -136,6 +138,8 @@ def read_stored(
             try:
                 content = _read(history, place, one)
             except (JournalError, ColumnsError, HistoryError) as error:
+                if isinstance(error, HistoryError) and error.denied:
+                    raise  # no run can be read by this role
                 with (
                     history.reading() as connection
                 ):  # it is the run's own trouble, or this fails too

@@ -23,6 +23,9 @@ from pytest_anubis.store.history.nodes.node_rows import known_node, node_number
 
 HISTORY_NAME = "history.sqlite"
 
+_NAMED = 3
+"""Tables that a line names."""
+
 _MAKING = 0x616E75626973  # "anubis": PostgreSQL's advisory lock of those who make the tables
 
 
@@ -121,17 +124,39 @@ class History:
         with self.reading() as connection:
             if self._complete(connection):
                 return
-        with self.writing() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
-            new = not sa.inspect(connection).has_table(schema.benchmarks.name)
-            schema.metadata.create_all(connection)
-            if new:
-                _take_over(connection)
-            if not self._complete(connection):
-                connection.execute(
-                    schema.meta.insert().values(name="schema", value=str(schema.VERSION))
-                )
+        try:
+            with self.writing() as connection:
+                self._make(connection)
+        except HistoryError as error:
+            if not error.denied:
+                raise
+            raise HistoryError(
+                f"{self.shown()}: tables are missing, and this role may not make them: open it once as their "
+                "owner ('anubis history'), then run the SQL of 'anubis history roles' again"
+            ) from error
+
+    def _make(self, connection: sa.Connection) -> None:
+        """Make the tables that are missing.
+
+        Raises:
+            HistoryError: The database is in use for something else.
+        """
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
+        there = set(sa.inspect(connection).get_table_names())
+        if there and schema.meta.name not in there:
+            names = ", ".join(sorted(there)[:_NAMED]) + (", ..." if len(there) > _NAMED else "")
+            raise HistoryError(
+                f"{self.shown()}: no history, but a database with tables of something else ({names}); name "
+                "another one: an empty one becomes a history"
+            )
+        schema.metadata.create_all(connection)
+        if schema.benchmarks.name not in there:
+            _take_over(connection)
+        if not self._complete(connection):
+            connection.execute(
+                schema.meta.insert().values(name="schema", value=str(schema.VERSION))
+            )
 
     def _complete(self, connection: sa.Connection) -> bool:
         """Return whether the tables are there and the schema is known; no to a history that is new.
