@@ -103,6 +103,11 @@ def push(
     """
     files = list(files_of(paths))
     pushed, until = Pushed(), time.monotonic() + patience
+    if not files:
+        pushed.notes.append(
+            "no journal and no import is in these; of what was exported, push the journals or imports that "
+            "it came from"
+        )
     done = 0
 
     def send(parcels: list[_Parcel]) -> None:
