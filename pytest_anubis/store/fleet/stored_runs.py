@@ -38,7 +38,8 @@ class StoredRun:
         number: Its number in the history.
         run: Its id.
         node: Its node.
-        started: When it began, seconds since 1970.
+        started: When it began by its machine's clock, seconds since 1970.
+        began: When it began by the history's clock.
         kind: ``journal`` or ``columns``; empty where its content is not in the history.
         digest: SHA-256 of its content.
     """
@@ -47,6 +48,7 @@ class StoredRun:
     run: str
     node: str
     started: float
+    began: float = 0.0
     kind: str = ""
     digest: str = ""
 
@@ -66,6 +68,7 @@ def stored_runs(
         runs.c.id,
         runs.c.run,
         runs.c.started,
+        schema.began,
         nodes.c.name,
         contents.c.kind,
         contents.c.digest,
@@ -74,17 +77,17 @@ def stored_runs(
         sa.select(*columns)
         .join(nodes, nodes.c.id == runs.c.node_id)
         .outerjoin(contents, contents.c.run_id == runs.c.id)
-        .order_by(runs.c.started, runs.c.id)
+        .order_by(schema.began, runs.c.id)
     )
     if wanted.hardware_class:
         query = query.where(runs.c.hardware_class == wanted.hardware_class)
     if wanted.since is not None:
-        query = query.where(runs.c.started >= wanted.since)
+        query = query.where(schema.began >= wanted.since)
     plain = not any(_PATTERN & set(name) for name in wanted.nodes)
     if wanted.nodes and plain:
         query = query.where(nodes.c.name.in_(wanted.nodes))
     if run == LATEST:
-        query = query.order_by(None).order_by(runs.c.started.desc(), runs.c.id.desc())
+        query = query.order_by(None).order_by(schema.began.desc(), runs.c.id.desc())
         query = query.limit(1) if plain and not wanted.exclude else query
     elif run:
         query = query.where(runs.c.run == run)
@@ -96,6 +99,7 @@ def stored_runs(
             run=row.run,
             node=row.name,
             started=row.started,
+            began=row.began,
             kind=row.kind or "",
             digest=row.digest or "",
         )
@@ -136,7 +140,7 @@ def read_stored(
                 progress(f"{number} of {len(found)}: run {one.run} of {one.node}")
             where = Path(f"run {one.run} of {one.node}")
             try:
-                content = _read(history, place, one)
+                content = _by_our_clock(_read(history, place, one), one)
             except (JournalError, ColumnsError, HistoryError) as error:
                 if isinstance(error, HistoryError) and error.denied:
                     raise  # no run can be read by this role
@@ -151,6 +155,13 @@ def read_stored(
                 )
                 take(where, content, one.digest or str(one.number))
     return reader.result()
+
+
+def _by_our_clock(content: RunRecord | Columns, run: StoredRun) -> RunRecord | Columns:
+    """Return a run that is read beside others with the beginning that puts it in order."""
+    if isinstance(content, RunRecord) and run.began != run.started:
+        return replace(content, started=shown_time(run.began))
+    return content
 
 
 def read_stored_run(

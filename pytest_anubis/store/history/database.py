@@ -32,6 +32,9 @@ _MAKING = 0x616E75626973  # "anubis": PostgreSQL's advisory lock of those who ma
 class History:
     """An open history; use it as a context manager or close it.
 
+    Attributes:
+        ahead: Seconds by which this machine's clock is ahead of the history's.
+
     Args:
         target: A store folder, which gets ``history.sqlite``, or a database URL such as
             ``postgresql+psycopg://user@host/anubis``.
@@ -41,6 +44,7 @@ class History:
     """
 
     def __init__(self, target: Path | str) -> None:
+        self.ahead = 0.0
         url: str | sa.URL
         if isinstance(target, str) and "://" in target:
             self._place, url = target, target
@@ -157,6 +161,7 @@ class History:
             connection.execute(
                 schema.meta.insert().values(name="schema", value=str(schema.VERSION))
             )
+            self._complete(connection)  # reads its clock too
 
     def _complete(self, connection: sa.Connection) -> bool:
         """Return whether the tables are there and the schema is known; no to a history that is new.
@@ -168,8 +173,14 @@ class History:
         there = schema.metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
         found = None
         if schema.meta.name in there:
-            query = sa.select(schema.meta.c.value).where(schema.meta.c.name == "schema")
-            found = connection.execute(query).scalar()
+            clock = sa.null()
+            if connection.dialect.name == "postgresql":  # a file has this machine's clock
+                clock = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+            query = sa.select(schema.meta.c.value, clock.label("clock"))
+            row = connection.execute(query.where(schema.meta.c.name == "schema")).first()
+            if row is not None:
+                found = row.value
+                self.ahead = 0.0 if row.clock is None else time.time() - row.clock
         if found is not None and found not in schema.READABLE:
             raise HistoryError(
                 f"{self.shown()}: history of schema {found[:20]}, this version reads "
@@ -262,9 +273,9 @@ class History:
         with self.reading() as connection:
             number = known_node(connection, node)
             rows = connection.execute(
-                sa.select(table)
+                sa.select(table, schema.began)
                 .where(table.c.node_id == number)
-                .order_by(table.c.started.desc(), table.c.id.desc())
+                .order_by(schema.began.desc(), table.c.id.desc())
                 .limit(limit)
             ).all()
             found = {
@@ -354,7 +365,7 @@ def _summary(node: str, row: Any, verdicts: Sequence[Any]) -> RunSummary:
         hardware_class=row.hardware_class,
         profile=row.profile,
         purpose=row.purpose,
-        started=row.started,
+        started=row.began,
         seconds=None if row.ended is None else max(0.0, row.ended - row.started),
         decision=row.decision,
         similarities={

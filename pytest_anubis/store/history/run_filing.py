@@ -22,6 +22,7 @@ from pytest_anubis.store.history.contents.content_rows import (
     put_content,
     remove_content,
 )
+from pytest_anubis.store.history.contents.run_clocks import Clock, clock_line, keep_clock, run_clock
 from pytest_anubis.store.history.contents.run_rows import (
     benchmark_rows,
     duration_rows,
@@ -82,7 +83,7 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
     content = _content(place, store, Path(journal))
 
     def file(history: History) -> list[str]:
-        record_run(history, record, content, tell=said.append)
+        record_run(history, record, content, tell=said.append, just_ended=True)
         filed.append(name)
         forget(store, name)
         due = waiting_for(store, place)
@@ -220,6 +221,7 @@ def record_run(
     content: Content | None = None,
     *,
     tell: Tell = _nothing_said,
+    just_ended: bool = False,
 ) -> News:
     """Record a run. Recording it again, also at the same moment from elsewhere, leaves one run.
 
@@ -233,35 +235,40 @@ def record_run(
         history: The history.
         record: The run.
         content: Its journal or samples in full, for a history that is not beside them.
-        tell: Gets a line if it is filed under another name than its node's.
+        tell: Gets a line if it is filed under another name than its node's, and one if its clock was off.
+        just_ended: It ended on this machine a moment ago, so its clock can be compared.
 
     Raises:
         HistoryError: The database refuses, the node's name is not valid, or another run of this id and node
             is there.
     """
-    news, line = retried(lambda: _record(history, record, content))
-    if line and news != "known":
+    clock = run_clock(history, record, just_ended=just_ended)
+    news, lines = retried(lambda: _record(history, record, content, clock))
+    for line in lines:
         tell(line)
     return news
 
 
-def _record(history: History, record: RunRecord, content: Content | None) -> tuple[News, str]:
+def _record(
+    history: History, record: RunRecord, content: Content | None, clock: Clock
+) -> tuple[News, list[str]]:
     began = _moment(record.started)
     started = time.time() if began is None else began
+    since = started - clock.ahead
     with history.writing() as connection:
-        row = held_node(connection, record.node, since=started)
+        row = held_node(connection, record.node, since=since)
         base = int(row.id)
         digest = content.digest if content is not None else ""
         owner = owner_of(connection, base, record, started=began, digest=digest)
         if owner.name != record.node:
             record = renamed(record, owner.name)
-            row = held_node(connection, owner.name, since=started)
+            row = held_node(connection, owner.name, since=since)
         put_class(connection, row, record.hardware_class)
         node = int(row.id)
         keep_owner(connection, base, node, owner)
         known = _known_run(connection, node, record, content)
         if known is not None and known[1]:
-            return "known", ""
+            return "known", []
         run = _put_run(connection, node, known and known[0], record, started)
         for table, rows in (
             (schema.benchmarks, list(benchmark_rows(run, record))),
@@ -272,12 +279,15 @@ def _record(history: History, record: RunRecord, content: Content | None) -> tup
                 connection.execute(table.delete().where(table.c.run_id == run))
             if rows:
                 connection.execute(table.insert().inline(), rows)  # it need not read them back
-        _put_defect(connection, node, run, record, started, new=known is None)
+        _put_defect(connection, node, run, record, since, new=known is None)
+        if known is None:
+            keep_clock(connection, run, clock)
         if content is not None:
             if known is not None:
                 remove_content(connection, run)
             put_content(connection, run, content)
-    return "new" if known is None else "changed", owner.line
+    lines = [owner.line, clock_line(record, clock) if known is None else ""]
+    return "new" if known is None else "changed", [line for line in lines if line]
 
 
 def _known_run(

@@ -21,6 +21,9 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    func,
+    select,
+    type_coerce,
 )
 from sqlalchemy.types import TypeDecorator
 
@@ -179,6 +182,28 @@ runs = Table(
     Index("runs_by_class", "hardware_class", "started"),
     Index("runs_by_node", "node_id", "started"),
 )
+
+run_clocks = Table(
+    "run_clocks",
+    metadata,
+    _of("run", primary_key=True, autoincrement=False),
+    Column("ahead", Time, nullable=False),
+    Column("known", Label(16), nullable=False),
+)
+"""Runs whose machine's clock was ahead of the history's (or behind: below 0), by how many seconds:
+``exactly``, or ``at least``."""
+
+_off = func.coalesce(
+    select(run_clocks.c.ahead)
+    .where(run_clocks.c.run_id == runs.c.id)
+    .correlate(runs)
+    .scalar_subquery(),
+    0.0,
+)
+began = type_coerce(runs.c.started - _off, Time).label("began")
+"""When a run began by the history's own clock: runs are put in order by it."""
+ended = type_coerce(runs.c.ended - _off, Time).label("closed")
+"""When it ended, as `began`."""
 
 benchmarks = Table(
     "benchmarks",
