@@ -115,7 +115,9 @@ def test_a_host_whose_clock_differs_from_the_servers_is_put_right_both_ways(
     assert one.place is Place.FIT  # it is known when it was
 
 
-def test_in_a_folder_an_acceptance_from_the_future_is_none(tmp_path: Path) -> None:
+def test_in_a_folder_an_acceptance_from_the_future_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     journal(tmp_path / "a", "a1", -1, Decision.REJECTED)
     journal(tmp_path / "a", "a2", 4, Decision.ACCEPTED)
     journal(tmp_path / "b", "b1", -2, Decision.ACCEPTED, node="n2")
@@ -138,3 +140,8 @@ def test_in_a_folder_an_acceptance_from_the_future_is_none(tmp_path: Path) -> No
     assert places["n1"] == (Place.UNDECIDED, "accepted 4 h in the future: the clocks differ")
     assert places["n2"][0] is Place.FIT
     assert places["n3"][0] is Place.QUARANTINED
+    main(["judge", str(tmp_path)])
+    said = [line for line in capsys.readouterr().out.splitlines() if "in the future" in line]
+    assert len(said) == 1
+    assert "2 runs begin in the future" in said[0]
+    assert "4.0 h: clocks differ" in said[0]
