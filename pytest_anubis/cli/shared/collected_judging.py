@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -85,12 +85,13 @@ def told_runs(runs: RunSet, tell: Tell) -> RunSet:
 
 def _from_the_future(runs: RunSet, now: float) -> str:
     """Say in one line which runs begin in the future by this clock; empty if none does."""
-    ahead = []
-    for run in runs.runs:
+    ahead: list[tuple[float, str, str]] = []
+    for one in runs.runs:
         with contextlib.suppress(ValueError):  # nobody knows when it began
-            began = datetime.fromisoformat(run.started)
-            ahead.append((began.timestamp() - now, run.run, run.node))
-    early = sorted((one for one in ahead if one[0] > CLOCKS_DIFFER), reverse=True)
+            began = datetime.fromisoformat(one.started)
+            began = began if began.tzinfo else began.replace(tzinfo=UTC)
+            ahead.append((began.timestamp() - now, one.run, one.node))
+    early = sorted((found for found in ahead if found[0] > CLOCKS_DIFFER), reverse=True)
     if not early:
         return ""
     off, run, node = early[0]

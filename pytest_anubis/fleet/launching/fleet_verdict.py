@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.run import RunRecord
@@ -67,7 +67,7 @@ def fleet_verdict(
         if node not in latest
     ]
     rows.sort(key=lambda row: row.verdict.severity)
-    refused = [f"{one.path}: {one.reason}" for one in runs.refused]
+    refused = [one.line for one in runs.refused]
     damaged = sum(one.damaged for one in runs.refused)
     return FleetVerdict(rows=tuple(rows), notes=(*runs.warnings, *refused), damaged=damaged)
 
@@ -89,7 +89,8 @@ def _row(run: RunRecord, now: float) -> NodeRow:
 
 def _begun(run: RunRecord) -> float:
     try:
-        return datetime.fromisoformat(run.started).timestamp()
+        began = datetime.fromisoformat(run.started)
+        return (began if began.tzinfo else began.replace(tzinfo=UTC)).timestamp()
     except ValueError:
         return 0.0  # nobody knows
 

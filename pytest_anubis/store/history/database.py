@@ -173,7 +173,7 @@ class History:
         there = schema.metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
         found = None
         if schema.meta.name in there:
-            clock = sa.null()
+            clock: sa.ColumnElement[Any] = sa.null()
             if connection.dialect.name == "postgresql":  # a file has this machine's clock
                 clock = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
             query = sa.select(schema.meta.c.value, clock.label("clock"))

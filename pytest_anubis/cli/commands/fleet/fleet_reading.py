@@ -139,10 +139,7 @@ def _of_folders(folders: list[Path], wanted: RunFilter, listed: tuple[str, ...])
         runs = read_runs(folders, wanted=wanted)
     except RunsError as error:
         raise CommandError(str(error)) from error
-    refused = [
-        one.reason if one.reason.startswith(one.path) else f"{one.path}: {one.reason}"
-        for one in runs.refused
-    ]
+    refused = [one.line for one in runs.refused]
     if not runs.journals and (runs.runs or refused):
         place = ", ".join(map(str, folders))
         raise CommandError(
