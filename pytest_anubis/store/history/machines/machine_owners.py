@@ -130,7 +130,13 @@ def name_here(history: History, name: str, marks: frozenset[str]) -> str:
     Raises:
         HistoryError: The database refuses.
     """
-    machines: list[Machine] = known_machines(history).known.get(name, []) if marks else []
+    if not marks:
+        return name
+    nodes = schema.nodes
+    with history.reading() as connection:
+        base = connection.execute(sa.select(nodes.c.id).where(nodes.c.name == name)).scalar()
+        family = [] if base is None else _family(connection, int(base))
+    machines: list[Machine] = [(one.name, one.marks) for one in family]
     found = machine_of(machines, marks)
     if found is not None:
         return machines[found][0]
