@@ -13,6 +13,9 @@ DefectState = Literal["open", "confirmed", "false alarm"]
 DEFECT_STATES: tuple[str, ...] = get_args(DefectState)
 
 NodeState = Literal["in service", "drained", "repair", "removed"]
+CLOCKS_DIFFER = 300.0
+"""Seconds by which clocks of hosts may differ and mean nothing: no two runs of a node are as near in time."""
+
 NODE_STATES: tuple[str, ...] = get_args(NodeState)
 
 

@@ -100,12 +100,15 @@ class RunReader:
         learning: As in `read_runs`.
         profile: As in `read_runs`.
         wanted: As in `read_runs`.
+        shelf: As in `read_runs`.
+        namesakes: Which machines of one name are known already.
     """
 
     learning: bool
     profile: str
     wanted: RunFilter = EVERYTHING
     shelf: Shelf | None = None
+    namesakes: Namesakes = field(default_factory=Namesakes)
     gather: Gather = field(init=False)
     # by run, node and class: a table may hold a node in two classes
     runs: dict[tuple[str, str, str], RunRecord] = field(default_factory=dict)
@@ -117,7 +120,6 @@ class RunReader:
         default_factory=dict
     )  # of the files that runs are from
     _digest: str = ""  # of the file that is being read
-    _namesakes: Namesakes = field(default_factory=Namesakes)
     _exported: dict[Key, set[tuple[str, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -171,7 +173,7 @@ class RunReader:
             record: The run.
             digest: SHA-256 of the journal, which tells a copy from another run of the same name.
         """
-        record = self._namesakes.told_apart(record, self.warnings)
+        record = self.namesakes.told_apart(record, self.warnings)
         if not self.wanted.wants_run(record):
             return
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]

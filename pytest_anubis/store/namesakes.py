@@ -1,12 +1,16 @@
-"""Several machines of one name among collected runs: told, and never taken for one."""
+"""Several machines of one name, among collected runs or in a history: told, and never taken for one."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 
 from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.run import RunRecord
+
+Machine = tuple[str, frozenset[str]]
+"""What a machine is called, and all marks by which it is known."""
 
 _LETTERS = 4
 """Letters that tell machines of one name apart: a name has two or three of them, not hundreds."""
@@ -14,9 +18,13 @@ _LETTERS = 4
 
 @dataclasses.dataclass(slots=True)
 class Namesakes:
-    """What is known of the machines behind each node's name; the first one that is met keeps the name."""
+    """What is known of the machines behind each node's name; the first one that is met keeps the name.
 
-    _known: dict[str, list[tuple[str, frozenset[str]]]] = dataclasses.field(default_factory=dict)
+    Attributes:
+        known: Name -> its machines, the one that keeps the name first; grows with every run.
+    """
+
+    known: dict[str, list[Machine]] = dataclasses.field(default_factory=dict)
 
     def told_apart(self, record: RunRecord, warnings: list[str]) -> RunRecord:
         """Return the run under a name of its machine alone; a new one is told in one line.
@@ -24,28 +32,44 @@ class Namesakes:
         What is known of a machine grows with its runs, as not each of them can read all of it.
         """
         name, marks = record.node, identity_marks(record.inventory)
-        machines = self._known.setdefault(name, [])
-        for i, (called, known) in enumerate(machines):
-            if not another_machine(known, marks):
-                machines[i] = (called, known | marks)
-                return record if called == name else _renamed(record, called)
-        called = f"{name}~{_letters(marks)}" if machines else name
+        machines = self.known.setdefault(name, [])
+        found = machine_of(machines, marks)
+        if found is not None:
+            called, known = machines[found]
+            machines[found] = (called, known | marks)
+            return renamed(record, called)
+        taken = {one for one, _ in machines}
+        called = name
+        if machines:
+            called = next(one for one in names_of_another(name, marks) if one not in taken)
         machines.append((called, marks))
-        if called == name:
-            return record
-        warnings.append(
-            f"{record.run}: another machine is called {name} too; this one is {called} here, and nothing of "
-            "the two is mixed: give each a name of its own (--anubis-node)"
-        )
-        return _renamed(record, called)
+        if called != name:
+            warnings.append(
+                f"{record.run}: another machine is called {name} too; this one is {called} here, and nothing "
+                "of the two is mixed: give each a name of its own (--anubis-node)"
+            )
+        return renamed(record, called)
 
 
-def _letters(marks: frozenset[str]) -> str:
-    return hashlib.sha256(" ".join(sorted(marks)).encode()).hexdigest()[:_LETTERS]
+def machine_of(machines: Sequence[Machine], marks: frozenset[str]) -> int | None:
+    """Return which of the machines of one name has these marks; None if it is none of them.
+
+    One that shares a mark comes before one that is merely not known to be another; of several the first.
+    """
+    like = [i for i, (_, known) in enumerate(machines) if not another_machine(known, marks)]
+    return next((i for i in like if machines[i][1] & marks), like[0] if like else None)
 
 
-def _renamed(record: RunRecord, name: str) -> RunRecord:
+def names_of_another(name: str, marks: frozenset[str]) -> list[str]:
+    """Return what a further machine of a name may be called: with letters of its marks, ever more."""
+    letters = hashlib.sha256(" ".join(sorted(marks)).encode()).hexdigest()
+    return [f"{name}~{letters[:length]}" for length in range(_LETTERS, len(letters) + 1)]
+
+
+def renamed(record: RunRecord, name: str) -> RunRecord:
     """Return the run with another name of its node, in its verdicts too."""
+    if name == record.node:
+        return record
     said = record.node_verdict
     if said is not None:
         headline = said.headline.replace(f"node {record.node} ", f"node {name} ", 1)

@@ -27,6 +27,11 @@ class RefusedRun:
     reason: str
     damaged: bool = False
 
+    @property
+    def line(self) -> str:
+        """The file and why, as one line."""
+        return self.reason if self.reason.startswith(self.path) else f"{self.path}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSet:

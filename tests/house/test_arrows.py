@@ -77,6 +77,7 @@ SHELVES = {
     "store": (
         "atomic",
         "scratch_folders",
+        "namesakes",
         "journal",
         "baselines",
         "history",
@@ -85,7 +86,9 @@ SHELVES = {
         ".",
         "fleet",
     ),
-    "store/history": ("tables", "engines", "database", "contents", "upkeep", "."),
+    "store/history": (
+        *("tables", "engines", "nodes", "database", "contents", "machines", "upkeep", "."),
+    ),
     "report": ("text", "plots", "pages", "fleet", "export", "."),
     "session": (".", "collecting", "measuring", "pairing", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),

@@ -160,12 +160,14 @@ def _file(options: argparse.Namespace) -> None:
     place = options.store if elsewhere else folder
     names = None if options.all else waiting_for(runs, place)
     filed: list[str] = []
+    notes: list[str] = []
     try:
-        said = file_all(runs, place=place, names=names, progress=filed.append)
+        said = file_all(runs, place=place, names=names, progress=filed.append, tell=notes.append)
     except HistoryError as error:
         raise CommandError(str(error)) from error
     count = len(filed) - len(said)
-    lines = [*said, f"{count_text(count, 'run')} filed, {len(said)} could not be filed"]
+    lines = [*said, *(f"note: {note}" for note in dict.fromkeys(notes))]
+    lines.append(f"{count_text(count, 'run')} filed, {len(said)} could not be filed")
     left = len(waiting(runs)) - len(waiting_for(runs, place))
     if left:
         lines.append(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
@@ -74,7 +78,28 @@ def told_runs(runs: RunSet, tell: Tell) -> RunSet:
         # Without a name the reason says which file it is.
         what = f"run {refused.run} of {refused.node}: " if refused.run else ""
         tell(f"left out: {what}{refused.reason}")
+    if early := _from_the_future(runs, time.time()):
+        tell(f"note: {early}")
     return runs
+
+
+def _from_the_future(runs: RunSet, now: float) -> str:
+    """Say in one line which runs begin in the future by this clock; empty if none does."""
+    ahead: list[tuple[float, str, str]] = []
+    for one in runs.runs:
+        with contextlib.suppress(ValueError):  # nobody knows when it began
+            began = datetime.fromisoformat(one.started)
+            began = began if began.tzinfo else began.replace(tzinfo=UTC)
+            ahead.append((began.timestamp() - now, one.run, one.node))
+    early = sorted((found for found in ahead if found[0] > CLOCKS_DIFFER), reverse=True)
+    if not early:
+        return ""
+    off, run, node = early[0]
+    what = f"{len(early)} runs begin" if len(early) > 1 else "1 run begins"
+    return (
+        f"{what} in the future, {run} of {node} {off / 3600:.1f} h: clocks differ, so which run of a node is "
+        "its latest may be wrong; set the clocks"
+    )
 
 
 def judge_collected(

@@ -66,19 +66,24 @@ def identity_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
 
 
 def another_machine(one: AbstractSet[str], other: AbstractSet[str]) -> bool:
-    """Say whether two sets of `identity_marks` under one name are known to be of two machines.
+    """Say whether two sets of `identity_marks` under one name are known to be of two machines."""
+    return bool(what_differs(one, other))
+
+
+def what_differs(one: AbstractSet[str], other: AbstractSet[str]) -> str:
+    """Return what tells two sets of `identity_marks` apart, in words; empty if they may be of one machine.
 
     A chassis decides where both know theirs; else one card or port in common makes them the same, different
     ones two. Where nothing of the kind is known of one of them, the machine ids are all there is.
     """
     chassis = chassis_of(one), chassis_of(other)
     if all(chassis):
-        return not chassis[0] & chassis[1]
+        return "" if chassis[0] & chassis[1] else "chassis"
     systems = [{mark for mark in marks if mark.startswith(_SYSTEM)} for marks in (one, other)]
     parts = one - systems[0] - chassis[0], other - systems[1] - chassis[1]
     if all(parts):
-        return not parts[0] & parts[1]
-    return all(systems) and systems[0] != systems[1]
+        return "" if parts[0] & parts[1] else "set of cards and ports"
+    return "machine id" if all(systems) and not systems[0] & systems[1] else ""
 
 
 def chassis_of(marks: AbstractSet[str]) -> set[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.export.drain_reason import LEADER, line
 from pytest_anubis.store.node_standing import NodeStanding
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-_EARLY = 300.0
-"""Seconds by which a verdict may come from the future: clocks of hosts in one shared folder differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def health_of(
     if standing.running and now - standing.since > limit:
         began = _ago(now - standing.since)
         return _open("CUT-SHORT", f"run {standing.running} began {began} and never ended", standing)
-    if age < -_EARLY:
+    if age < -CLOCKS_DIFFER:
         return _open("CLOCK", f"accepted {_span(-age)} in the future: the clocks differ", standing)
     if age > limit:
         return _open("OLD-VERDICT", f"accepted {_ago(age)}, the limit is {_span(limit)}", standing)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytest_anubis.core.history import NodeRecord
+from pytest_anubis.core.history import CLOCKS_DIFFER, NodeRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
 from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line
 from pytest_anubis.report.text.failure_text import place_text
@@ -153,6 +153,11 @@ def _standing(
         return Place.DUE, "rejected, and put into service since: to be measured again", node.changed
     if last.verdict.decision is Decision.UNDECIDED:
         return Place.UNDECIDED, _short(last.verdict.headline, node.name), last.at
+    if last.doubtful:
+        return Place.UNDECIDED, "accepted by a clock that was ahead: measure it again", last.at
+    if last.at - now > CLOCKS_DIFFER:
+        why = f"accepted {span_text(last.at - now)} in the future: the clocks differ"
+        return Place.UNDECIDED, why, now
     if max_age is not None and now - last.at > max_age:
         return Place.DUE, f"accepted longer than {span_text(max_age)} ago{_of_risk(risk)}", last.at
     if risk is not None and risk > accepted_risk:

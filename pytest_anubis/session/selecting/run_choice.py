@@ -15,6 +15,7 @@ import pytest
 from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import BenchmarksChosen
 from pytest_anubis.core.history import FleetHistory
+from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.text.numbers import percent
@@ -89,7 +90,7 @@ class Selection:
         from pytest_anubis.selector.choice.choice_inputs import Offer, choose, exposing_open
         from pytest_anubis.selector.choice.choice_record import choice_record
 
-        exposing = exposing_open(self._inputs.defects, [self._context.node])
+        exposing = exposing_open(self._inputs.defects, [risk.node for risk in self._inputs.risks])
         offers = [
             Offer(
                 benchmark=one["benchmark"],
@@ -229,20 +230,24 @@ def read_choice_inputs(context: RunContext) -> ChoiceInputs:
     from pytest_anubis.store.history.bounded_use import use_history
     from pytest_anubis.store.history.database import History, HistoryError
     from pytest_anubis.store.history.fleet_history import read_fleet
+    from pytest_anubis.store.history.machines.machine_owners import name_here
     from pytest_anubis.store.history.risk_model_files import MODEL_NAME, read_model
 
     settings = context.settings
     path: Path = settings.store / MODEL_NAME
     now = time.time()
 
-    def read(history: History) -> tuple[str, FleetHistory]:
+    def read(history: History) -> tuple[str, FleetHistory, str]:
         key, profile = context.hardware_class, settings.profile
-        return history.shown(), read_fleet(history, hardware_class=key, profile=profile)
+        fleet = read_fleet(history, hardware_class=key, profile=profile)
+        marks = identity_marks(context.inventory)
+        return history.shown(), fleet, name_here(history, context.node, marks)
 
     place, fleet, unreadable = str(settings.store), FleetHistory(), ""
+    node = context.node
     if history_exists(settings.history_place):  # opening one would make it
         try:
-            place, fleet = use_history(settings.history_place, read)
+            place, fleet, node = use_history(settings.history_place, read)
         except HistoryError as error:
             unreadable = str(error)
     try:
@@ -255,9 +260,7 @@ def read_choice_inputs(context: RunContext) -> ChoiceInputs:
     except SelectorError as error:
         raise pytest.UsageError(f"--anubis-select: {path}: {error}") from error
     try:
-        inputs = gather_inputs(
-            fleet, [context.node], now=now, horizon=settings.horizon, model=model
-        )
+        inputs = gather_inputs(fleet, [node], now=now, horizon=settings.horizon, model=model)
     except SelectorError as error:
         raise pytest.UsageError(f"--anubis-select: {place}: {error}") from error
     return replace(inputs, unreadable=unreadable)

@@ -14,6 +14,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.fleet.stored_runs import StoredRun, record_of
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents.run_clocks import AT_LEAST
 from pytest_anubis.store.history.database import History, HistoryError, moment_of
 from pytest_anubis.store.journal.journal_events import JournalError
 
@@ -38,6 +39,7 @@ class LastRun:
         verdict: What was decided; of a history only decision and headline.
         told: The verdicts that stand in the way, with device and values; all of them if it is a journal.
         passed: Benchmarks of which nothing failed or was unclear.
+        doubtful: Its clock was ahead, nobody knows by how much: others may have been later.
         cards: Device -> slot and serial number of its card, as far as a journal tells them.
     """
 
@@ -47,6 +49,7 @@ class LastRun:
     verdict: NodeVerdict
     told: tuple[MetricVerdict, ...] = ()
     passed: frozenset[str] = frozenset()
+    doubtful: bool = False
     cards: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -104,7 +107,13 @@ def last_of_history(
             verdict = NodeVerdict(
                 node=row.name, decision=Decision(row.decision), headline=row.headline
             )
-            one.last = LastRun(run=row.run, started=row.started, ended=row.ended, verdict=verdict)
+            one.last = LastRun(
+                run=row.run,
+                started=row.started,
+                ended=row.ended,
+                verdict=verdict,
+                doubtful=row.known == AT_LEAST,
+            )
             by_run.pop(one.number, None)  # of two that began in one moment the one filed later
             one.number = row.id
             by_run[row.id] = one
@@ -200,18 +209,19 @@ def _in_full(
 
 def _latest(*, decided: bool, since: float | None) -> sa.Select[_Rows]:
     """Ask for each node's latest run, or the latest that was decided."""
-    runs, nodes = schema.runs, schema.nodes
-    last = sa.select(runs.c.node_id, sa.func.max(runs.c.started).label("started"))
+    runs, nodes, clocks = schema.runs, schema.nodes, schema.run_clocks
+    last = sa.select(runs.c.node_id, sa.func.max(schema.began).label("started"))
     last = last.where(runs.c.decision != "") if decided else last
-    last = last if since is None else last.where(runs.c.started >= since)
+    last = last if since is None else last.where(schema.began >= since)
     of_node = last.group_by(runs.c.node_id).subquery()
     query = (
-        sa.select(nodes.c.name, runs.c.id, runs.c.run, runs.c.started, runs.c.ended)
-        .add_columns(runs.c.decision, runs.c.headline)
+        sa.select(nodes.c.name, runs.c.id, runs.c.run, runs.c.decision, runs.c.headline)
+        .add_columns(schema.began.label("started"), schema.ended.label("ended"), clocks.c.known)
         .join(nodes, nodes.c.id == runs.c.node_id)
+        .outerjoin(clocks, clocks.c.run_id == runs.c.id)
         .join(
             of_node,
-            (of_node.c.node_id == runs.c.node_id) & (of_node.c.started == runs.c.started),
+            (of_node.c.node_id == runs.c.node_id) & (of_node.c.started == schema.began),
         )
         .order_by(runs.c.id)
     )

@@ -23,6 +23,7 @@ from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.contents.content_rows import Content, digest_of, journal_content
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.run_filing import record_run
+from pytest_anubis.store.history.upkeep.roles import APPENDED
 from pytest_anubis.store.history.waiting_runs import forget, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written
@@ -56,7 +57,7 @@ class Pushed:
         known: How many were there already.
         running: Journals that are still being written.
         failed: One line for each run or file that could not be filed.
-        notes: What was wrong or noteworthy inside imports, one line each.
+        notes: What was noteworthy inside imports, and machines of one name, one line each.
         left: How many files were not sent, since the history could not be used any more.
         stopped: Why, in one line; empty if it could be used.
     """
@@ -102,6 +103,11 @@ def push(
     """
     files = list(files_of(paths))
     pushed, until = Pushed(), time.monotonic() + patience
+    if not files:
+        pushed.notes.append(
+            "no journal and no import is in these; of what was exported, push the journals or imports that "
+            "it came from"
+        )
     done = 0
 
     def send(parcels: list[_Parcel]) -> None:
@@ -230,22 +236,35 @@ def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
 
     def work(history: History) -> None:
         while parcels:
-            one = parcels[0]
+            one, lines = parcels[0], list[str]()
             try:
-                news = record_run(history, one.record, one.content)
+                news = record_run(history, one.record, one.content, tell=lines.append)
             except HistoryError as error:
-                with (
-                    history.reading() as connection
-                ):  # it is the run's own trouble, or this fails too
-                    connection.execute(sa.select(1))
+                if not _may_file(history, error):
+                    raise
                 pushed.failed.append(f"{one.path}: {error}")
             else:
                 setattr(pushed, news, getattr(pushed, news) + 1)
+                pushed.notes += [line for line in lines if line not in pushed.notes]
                 _forget(one.path, place)
             parcels.pop(0)
 
     size = sum(one.content.packed for one in parcels)
     use_history(place, work, limit=WHOLE + size / _SLOW_LINE)
+
+
+def _may_file(history: History, error: HistoryError) -> bool:
+    """Say whether a run could be filed here at all, after one could not: else it is no trouble of that run.
+
+    Raises:
+        HistoryError: The history cannot be used any more.
+    """
+    with history.reading() as connection:
+        if connection.dialect.name != "postgresql":
+            connection.execute(sa.select(1))
+            return not error.denied
+        may = (sa.func.has_table_privilege(table.name, "INSERT") for table in APPENDED)
+        return bool(connection.execute(sa.select(sa.and_(*may))).scalar())
 
 
 def _forget(journal: Path, place: Path | str) -> None:

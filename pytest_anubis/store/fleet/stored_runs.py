@@ -15,9 +15,11 @@ from pytest_anubis.store.collected_runs import EVERYTHING, Progress, RunReader, 
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.content_rows import lines_of, read_content
 from pytest_anubis.store.history.database import History, HistoryError, shown_time
+from pytest_anubis.store.history.machines.machine_owners import known_machines
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal, state_of
+from pytest_anubis.store.namesakes import renamed
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.samples.columnar_files import Columns, ColumnsError, read_columns
 
@@ -36,7 +38,8 @@ class StoredRun:
         number: Its number in the history.
         run: Its id.
         node: Its node.
-        started: When it began, seconds since 1970.
+        started: When it began by its machine's clock, seconds since 1970.
+        began: When it began by the history's clock.
         kind: ``journal`` or ``columns``; empty where its content is not in the history.
         digest: SHA-256 of its content.
     """
@@ -45,6 +48,7 @@ class StoredRun:
     run: str
     node: str
     started: float
+    began: float = 0.0
     kind: str = ""
     digest: str = ""
 
@@ -64,6 +68,7 @@ def stored_runs(
         runs.c.id,
         runs.c.run,
         runs.c.started,
+        schema.began,
         nodes.c.name,
         contents.c.kind,
         contents.c.digest,
@@ -72,17 +77,17 @@ def stored_runs(
         sa.select(*columns)
         .join(nodes, nodes.c.id == runs.c.node_id)
         .outerjoin(contents, contents.c.run_id == runs.c.id)
-        .order_by(runs.c.started, runs.c.id)
+        .order_by(schema.began, runs.c.id)
     )
     if wanted.hardware_class:
         query = query.where(runs.c.hardware_class == wanted.hardware_class)
     if wanted.since is not None:
-        query = query.where(runs.c.started >= wanted.since)
+        query = query.where(schema.began >= wanted.since)
     plain = not any(_PATTERN & set(name) for name in wanted.nodes)
     if wanted.nodes and plain:
         query = query.where(nodes.c.name.in_(wanted.nodes))
     if run == LATEST:
-        query = query.order_by(None).order_by(runs.c.started.desc(), runs.c.id.desc())
+        query = query.order_by(None).order_by(schema.began.desc(), runs.c.id.desc())
         query = query.limit(1) if plain and not wanted.exclude else query
     elif run:
         query = query.where(runs.c.run == run)
@@ -94,6 +99,7 @@ def stored_runs(
             run=row.run,
             node=row.name,
             started=row.started,
+            began=row.began,
             kind=row.kind or "",
             digest=row.digest or "",
         )
@@ -124,16 +130,20 @@ def read_stored(
         HistoryError: The history cannot be read.
         RunsError: There is no such run.
     """
-    reader = RunReader(learning, "", wanted, shelf)
     with History(place) as history:
+        reader = RunReader(learning, "", wanted, shelf, known_machines(history))
         found = stored_runs(history, wanted)
+        if not found and wanted == EVERYTHING:
+            raise HistoryError(f"{history.shown()}: no run in it yet; push some ('anubis push')")
         for number, one in enumerate(found, start=1):
             if progress is not None:
                 progress(f"{number} of {len(found)}: run {one.run} of {one.node}")
             where = Path(f"run {one.run} of {one.node}")
             try:
-                content = _read(history, place, one)
+                content = _by_our_clock(_read(history, place, one), one)
             except (JournalError, ColumnsError, HistoryError) as error:
+                if isinstance(error, HistoryError) and error.denied:
+                    raise  # no run can be read by this role
                 with (
                     history.reading() as connection
                 ):  # it is the run's own trouble, or this fails too
@@ -145,6 +155,13 @@ def read_stored(
                 )
                 take(where, content, one.digest or str(one.number))
     return reader.result()
+
+
+def _by_our_clock(content: RunRecord | Columns, run: StoredRun) -> RunRecord | Columns:
+    """Return a run that is read beside others with the beginning that puts it in order."""
+    if isinstance(content, RunRecord) and run.began != run.started:
+        return replace(content, started=shown_time(run.began))
+    return content
 
 
 def read_stored_run(
@@ -186,10 +203,10 @@ def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Co
             raise HistoryError(
                 f"{where}: only its verdicts are in {history.shown()}; push its journal ('anubis push')"
             )
-        return read_journal(journal)
+        return renamed(read_journal(journal), run.node)  # as the history tells machines apart
     parts = read_content(history, run.number)
     if run.kind == "journal":
-        return state_of(lines_of(parts), where).record()
+        return renamed(state_of(lines_of(parts), where).record(), run.node)
     columns = read_columns(io.BytesIO(b"".join(parts)), where)
     began = tuple(replace(one, started=shown_time(run.started)) for one in columns.runs)
     return replace(columns, runs=began)

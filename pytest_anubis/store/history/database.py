@@ -13,22 +13,27 @@ from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
-from pytest_anubis.codec import without_surrogates
 from pytest_anubis.core.history import NODE_STATES, NodeRecord, RunSummary
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.engines import HistoryError as HistoryError
 from pytest_anubis.store.history.engines import engine_of, retried, told
+from pytest_anubis.store.history.nodes.node_rows import known_node, node_number
 
 HISTORY_NAME = "history.sqlite"
+
+_NAMED = 3
+"""Tables that a line names."""
 
 _MAKING = 0x616E75626973  # "anubis": PostgreSQL's advisory lock of those who make the tables
 
 
 class History:
     """An open history; use it as a context manager or close it.
+
+    Attributes:
+        ahead: Seconds by which this machine's clock is ahead of the history's.
 
     Args:
         target: A store folder, which gets ``history.sqlite``, or a database URL such as
@@ -39,6 +44,7 @@ class History:
     """
 
     def __init__(self, target: Path | str) -> None:
+        self.ahead = 0.0
         url: str | sa.URL
         if isinstance(target, str) and "://" in target:
             self._place, url = target, target
@@ -122,17 +128,40 @@ class History:
         with self.reading() as connection:
             if self._complete(connection):
                 return
-        with self.writing() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
-            new = not sa.inspect(connection).has_table(schema.benchmarks.name)
-            schema.metadata.create_all(connection)
-            if new:
-                _take_over(connection)
-            if not self._complete(connection):
-                connection.execute(
-                    schema.meta.insert().values(name="schema", value=str(schema.VERSION))
-                )
+        try:
+            with self.writing() as connection:
+                self._make(connection)
+        except HistoryError as error:
+            if not error.denied:
+                raise
+            raise HistoryError(
+                f"{self.shown()}: tables are missing, and this role may not make them: open it once as their "
+                "owner ('anubis history'), then run the SQL of 'anubis history roles' again"
+            ) from error
+
+    def _make(self, connection: sa.Connection) -> None:
+        """Make the tables that are missing.
+
+        Raises:
+            HistoryError: The database is in use for something else.
+        """
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
+        there = set(sa.inspect(connection).get_table_names())
+        if there and schema.meta.name not in there:
+            names = ", ".join(sorted(there)[:_NAMED]) + (", ..." if len(there) > _NAMED else "")
+            raise HistoryError(
+                f"{self.shown()}: no history, but a database with tables of something else ({names}); name "
+                "another one: an empty one becomes a history"
+            )
+        schema.metadata.create_all(connection)
+        if schema.benchmarks.name not in there:
+            _take_over(connection)
+        if not self._complete(connection):
+            connection.execute(
+                schema.meta.insert().values(name="schema", value=str(schema.VERSION))
+            )
+            self._complete(connection)  # reads its clock too
 
     def _complete(self, connection: sa.Connection) -> bool:
         """Return whether the tables are there and the schema is known; no to a history that is new.
@@ -144,8 +173,14 @@ class History:
         there = schema.metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
         found = None
         if schema.meta.name in there:
-            query = sa.select(schema.meta.c.value).where(schema.meta.c.name == "schema")
-            found = connection.execute(query).scalar()
+            clock: sa.ColumnElement[Any] = sa.null()
+            if connection.dialect.name == "postgresql":  # a file has this machine's clock
+                clock = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+            query = sa.select(schema.meta.c.value, clock.label("clock"))
+            row = connection.execute(query.where(schema.meta.c.name == "schema")).first()
+            if row is not None:
+                found = row.value
+                self.ahead = 0.0 if row.clock is None else time.time() - row.clock
         if found is not None and found not in schema.READABLE:
             raise HistoryError(
                 f"{self.shown()}: history of schema {found[:20]}, this version reads "
@@ -238,9 +273,9 @@ class History:
         with self.reading() as connection:
             number = known_node(connection, node)
             rows = connection.execute(
-                sa.select(table)
+                sa.select(table, schema.began)
                 .where(table.c.node_id == number)
-                .order_by(table.c.started.desc(), table.c.id.desc())
+                .order_by(schema.began.desc(), table.c.id.desc())
                 .limit(limit)
             ).all()
             found = {
@@ -273,62 +308,6 @@ class History:
             for benchmark, seconds in connection.execute(query):
                 found.setdefault(benchmark, []).append(seconds)
         return {benchmark: float(median(values)) for benchmark, values in found.items()}
-
-
-def node_number(
-    connection: sa.Connection,
-    name: str,
-    *,
-    hardware_class: str = "",
-    since: float | None = None,
-) -> int:
-    """Return the number of a node, which is added if it is new.
-
-    Raises:
-        HistoryError: The name is empty or unprintable.
-    """
-    table = schema.nodes
-    name = without_surrogates(name)
-    if not name.strip() or not name.isprintable():
-        raise HistoryError(f"node name {name[:40]!r} is empty or unprintable")
-    # Whoever changes a node's runs holds its row, so that two filings of one run come one after the other.
-    query = sa.select(table).where(table.c.name == name).with_for_update()
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        values = {
-            "name": name,
-            "hardware_class": hardware_class,
-            "since": time.time() if since is None else since,
-        }
-        with contextlib.suppress(IntegrityError), connection.begin_nested():  # added meanwhile
-            connection.execute(table.insert().values(values))
-        row = connection.execute(query).one()
-    if hardware_class and hardware_class != row.hardware_class:
-        connection.execute(
-            table.update().where(table.c.id == row.id).values(hardware_class=hardware_class)
-        )
-    return int(row.id)
-
-
-def known_node(connection: sa.Connection, name: str) -> int:
-    """Return the number of a node that must be known.
-
-    Raises:
-        HistoryError: It is not.
-    """
-    table = schema.nodes
-    number = connection.execute(sa.select(table.c.id).where(table.c.name == name)).scalar()
-    if number is None:
-        raise HistoryError(unknown_node(name))
-    return int(number)
-
-
-def unknown_node(name: str) -> str:
-    """Return the words about a node that the history does not know."""
-    return (
-        f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it makes it known, as "
-        "do 'anubis history nodes import' and --add-nodes of 'incident add', 'incident import' and 'state'"
-    )
 
 
 def past(at: float | None, now: float | None = None) -> float:
@@ -386,7 +365,7 @@ def _summary(node: str, row: Any, verdicts: Sequence[Any]) -> RunSummary:
         hardware_class=row.hardware_class,
         profile=row.profile,
         purpose=row.purpose,
-        started=row.started,
+        started=row.began,
         seconds=None if row.ended is None else max(0.0, row.ended - row.started),
         decision=row.decision,
         similarities={

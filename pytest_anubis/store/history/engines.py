@@ -33,6 +33,19 @@ _PAUSE = 0.2
 _CROSSED = ("40001", "40P01", "42P07", "42710")
 """PostgreSQL's codes for a failed serialization, a deadlock, and tables and types that appeared meanwhile."""
 
+_DENIED = "42501"
+"""PostgreSQL's code for what a role may not do."""
+
+_MENDS = (
+    ("unable to open database file", "is its folder there, and may you write in it?"),
+    ("file is not a database", "name another store, or put the history back from a copy"),
+    ("attempt to write a readonly database", "you may only read it: file runs as who may write it"),
+    ("Connection refused", "is the server running there?"),
+    ("No such file or directory", "is the server running there?"),
+    ("permission denied", "use a role that may: 'anubis history roles' says which may do what"),
+)
+"""What databases say, as far as it leaves open what to do, and what to do."""
+
 _LONGEST = 160  # letters of an error that fit on a line with the place before them
 
 
@@ -41,9 +54,11 @@ class HistoryError(ValueError):
 
     Attributes:
         crossed: Another process was in the way: doing the same again may succeed.
+        denied: The role may not do this.
     """
 
     crossed = False
+    denied = False
 
 
 def told(error: BaseException, place: str) -> HistoryError:
@@ -64,7 +79,11 @@ def told(error: BaseException, place: str) -> HistoryError:
         said = f"{type(cause).__name__}: {said}".removesuffix(": ")
     said = without_passwords(said, place)
     said = "".join(c if c.isprintable() else "?" for c in said[:_LONGEST])
-    found = HistoryError(f"{shown_place(place)}: {said}")
+    mend = next((f"; {what}" for words, what in _MENDS if words in said), "")
+    found = HistoryError(f"{shown_place(place)}: {said}{mend}")
+    found.denied = isinstance(error, DBAPIError) and (
+        getattr(cause, "sqlstate", "") == _DENIED or "readonly database" in said
+    )
     found.crossed = isinstance(error, IntegrityError) or (
         isinstance(error, DBAPIError) and getattr(cause, "sqlstate", "") in _CROSSED
     )

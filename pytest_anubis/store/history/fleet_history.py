@@ -64,15 +64,15 @@ def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
     """
     runs, nodes = schema.runs, schema.nodes
     last = (
-        sa.select(runs.c.node_id, sa.func.max(runs.c.started).label("started"))
+        sa.select(runs.c.node_id, sa.func.max(schema.began).label("started"))
         .where(runs.c.decision != "")
         .group_by(runs.c.node_id)
         .subquery()
     )
     query = (
-        sa.select(nodes.c.name, runs.c.decision, runs.c.started)
+        sa.select(nodes.c.name, runs.c.decision, schema.began.label("started"))
         .join(nodes, nodes.c.id == runs.c.node_id)
-        .join(last, (last.c.node_id == runs.c.node_id) & (last.c.started == runs.c.started))
+        .join(last, (last.c.node_id == runs.c.node_id) & (last.c.started == schema.began))
         .where(runs.c.decision != "")
         .order_by(runs.c.id)
     )
@@ -100,11 +100,12 @@ def _runs(history: History) -> dict[str, tuple[RunSummary, ...]]:
         .subquery()
     )
     query = (
-        sa.select(nodes.c.name, runs.c.run, runs.c.hardware_class, runs.c.started, runs.c.decision)
+        sa.select(nodes.c.name, runs.c.run, runs.c.hardware_class, runs.c.decision)
+        .add_columns(schema.began.label("started"))
         .add_columns(lowest.c.lowest)
         .join(nodes, nodes.c.id == runs.c.node_id)
         .outerjoin(lowest, lowest.c.run_id == runs.c.id)
-        .order_by(runs.c.started, runs.c.id)
+        .order_by(schema.began, runs.c.id)
     )
     found: dict[str, list[RunSummary]] = {}
     with history.reading() as connection:

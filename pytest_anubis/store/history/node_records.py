@@ -16,9 +16,9 @@ from pytest_anubis.store.history.database import (
     History,
     HistoryError,
     moment_of,
-    node_number,
     past,
 )
+from pytest_anubis.store.history.nodes.node_rows import node_number
 
 _MAY_BE = ("class", "since", "state", "on", "note")
 _LONGEST = 200

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
-from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
+from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.contents.content_rows import (
@@ -23,14 +22,21 @@ from pytest_anubis.store.history.contents.content_rows import (
     put_content,
     remove_content,
 )
+from pytest_anubis.store.history.contents.run_clocks import Clock, clock_line, keep_clock, run_clock
+from pytest_anubis.store.history.contents.run_rows import (
+    benchmark_rows,
+    duration_rows,
+    verdict_row,
+)
 from pytest_anubis.store.history.database import (
     History,
     HistoryError,
     moment_of,
-    node_number,
     shown_time,
 )
 from pytest_anubis.store.history.engines import retried
+from pytest_anubis.store.history.machines.machine_owners import keep_owner, owner_of
+from pytest_anubis.store.history.nodes.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, journal_path
@@ -39,12 +45,20 @@ from pytest_anubis.store.journal.journal_reading import (
     journal_file,
     read_journal,
 )
+from pytest_anubis.store.namesakes import renamed
 
 _HALF = WHOLE / 2
 """Seconds after which no further run that waits is begun: what is begun has as long to end."""
 
 News = Literal["new", "known", "changed"]
 """What filing a run did: it was not in the history, all of it was, or it is now as it was given."""
+
+
+Tell = Callable[[str], None]
+
+
+def _nothing_said(_: str) -> None:
+    """Leave a line unsaid."""
 
 
 def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal: Path | str) -> str:
@@ -62,13 +76,14 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
     """
     name = Path(journal).parent.name
     filed: list[str] = []
+    said: list[str] = []
     problem = ""
     begin = time.monotonic()
 
     content = _content(place, store, Path(journal))
 
     def file(history: History) -> list[str]:
-        record_run(history, record, content)
+        record_run(history, record, content, tell=said.append, just_ended=True)
         filed.append(name)
         forget(store, name)
         due = waiting_for(store, place)
@@ -84,6 +99,12 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
         problem = str(error)
     finally:  # an impatient Ctrl-C too leaves a run that is filed later
         kept = "" if filed else keep(store, name, place, why=problem)
+    line = _unfiled(place, store, problem, kept, filed=bool(filed))
+    return "; ".join([*said, line] if line else said)
+
+
+def _unfiled(place: Path | str, store: Path, problem: str, kept: str, *, filed: bool) -> str:
+    """Say of a run that has just ended, and of those that wait, what is not in the history."""
     left = len(waiting(store))
     many = (
         f"{left} run{'s' if left != 1 else ''} wait{'s' if left == 1 else ''} in {store / WAITING}"
@@ -124,13 +145,20 @@ def _file_waiting(history: History, place: Path | str, store: Path, name: str) -
     return ""
 
 
-def file_run(place: Path | str, journal: Path | str, *, store: Path | None = None) -> str:
+def file_run(
+    place: Path | str,
+    journal: Path | str,
+    *,
+    store: Path | None = None,
+    tell: Tell = _nothing_said,
+) -> str:
     """Read a journal and record its run in the history.
 
     Args:
         place: The folder of a store or a database URL.
         journal: The journal or its run's folder.
         store: The store that keeps the journal; default `place`, if it is a folder.
+        tell: Gets a line about a run that is filed under another name than its node's.
 
     Returns:
         What went wrong in one line, empty when all is well.
@@ -139,7 +167,7 @@ def file_run(place: Path | str, journal: Path | str, *, store: Path | None = Non
         record = read_journal(Path(journal))
         beside = store or (place if isinstance(place, Path) else Path(journal).parent)
         content = _content(place, beside, Path(journal))
-        use_history(place, lambda history: record_run(history, record, content))
+        use_history(place, lambda history: record_run(history, record, content, tell=tell))
     except (JournalError, HistoryError) as error:
         return f"this run is not in the history: {error}"
     return ""
@@ -151,6 +179,7 @@ def file_all(
     place: Path | str | None = None,
     names: Iterable[str] | None = None,
     progress: Callable[[str], None] | None = None,
+    tell: Tell = _nothing_said,
 ) -> tuple[str, ...]:
     """File runs of a store again, e.g. after its history was lost; return what went wrong.
 
@@ -159,6 +188,7 @@ def file_all(
         place: The history; default the store's own.
         names: The runs; default all of the store.
         progress: Called with each journal's path.
+        tell: As in `file_run`.
 
     Raises:
         HistoryError: The history cannot be used at all, or not any more.
@@ -173,7 +203,7 @@ def file_all(
         journal = journal_path(store, name)
         if progress is not None:
             progress(str(journal))
-        if trouble := file_run(place, journal, store=store):
+        if trouble := file_run(place, journal, store=store, tell=tell):
             said.append(trouble)
             use_history(place, _nothing)  # it is the run's own trouble
         elif name in due:  # what waits for another history still does
@@ -185,10 +215,18 @@ def _nothing(_: History) -> None:
     """Only open the history."""
 
 
-def record_run(history: History, record: RunRecord, content: Content | None = None) -> News:
+def record_run(
+    history: History,
+    record: RunRecord,
+    content: Content | None = None,
+    *,
+    tell: Tell = _nothing_said,
+    just_ended: bool = False,
+) -> News:
     """Record a run. Recording it again, also at the same moment from elsewhere, leaves one run.
 
-    A run is known by its node, its id and the moment at which it began. What is known of it is replaced,
+    A run is known by its node, its id and the moment at which it began; of two machines with one name each
+    is a node of its own. What is known of it is replaced,
     unless its content is given and the history has that already, or more of it: a run that was resumed. A
     rejected run opens a defect with the benchmarks that failed; one that the operator has closed already
     stays as it is.
@@ -197,40 +235,59 @@ def record_run(history: History, record: RunRecord, content: Content | None = No
         history: The history.
         record: The run.
         content: Its journal or samples in full, for a history that is not beside them.
+        tell: Gets a line if it is filed under another name than its node's, and one if its clock was off.
+        just_ended: It ended on this machine a moment ago, so its clock can be compared.
 
     Raises:
         HistoryError: The database refuses, the node's name is not valid, or another run of this id and node
             is there.
     """
-    return retried(lambda: _record(history, record, content))
+    clock = run_clock(history, record, just_ended=just_ended)
+    news, lines = retried(lambda: _record(history, record, content, clock))
+    for line in lines:
+        tell(line)
+    return news
 
 
-def _record(history: History, record: RunRecord, content: Content | None) -> News:
-    started = _moment(record.started)
-    started = time.time() if started is None else started
+def _record(
+    history: History, record: RunRecord, content: Content | None, clock: Clock
+) -> tuple[News, list[str]]:
+    began = _moment(record.started)
+    started = time.time() if began is None else began
+    since = started - clock.ahead
     with history.writing() as connection:
-        node = node_number(
-            connection, record.node, hardware_class=record.hardware_class, since=started
-        )
+        row = held_node(connection, record.node, since=since)
+        base = int(row.id)
+        digest = content.digest if content is not None else ""
+        owner = owner_of(connection, base, record, started=began, digest=digest)
+        if owner.name != record.node:
+            record = renamed(record, owner.name)
+            row = held_node(connection, owner.name, since=since)
+        put_class(connection, row, record.hardware_class)
+        node = int(row.id)
+        keep_owner(connection, base, node, owner)
         known = _known_run(connection, node, record, content)
         if known is not None and known[1]:
-            return "known"
+            return "known", []
         run = _put_run(connection, node, known and known[0], record, started)
         for table, rows in (
-            (schema.benchmarks, list(_benchmarks(run, record))),
-            (schema.verdicts, [_verdict(run, item) for item in record.told]),
-            (schema.durations, list(_durations(run, record))),
+            (schema.benchmarks, list(benchmark_rows(run, record))),
+            (schema.verdicts, [verdict_row(run, item) for item in record.told]),
+            (schema.durations, list(duration_rows(run, record))),
         ):
             if known is not None:  # a role that may only append has nothing to take out
                 connection.execute(table.delete().where(table.c.run_id == run))
             if rows:
                 connection.execute(table.insert().inline(), rows)  # it need not read them back
-        _put_defect(connection, node, run, record, started, new=known is None)
+        _put_defect(connection, node, run, record, since, new=known is None)
+        if known is None:
+            keep_clock(connection, run, clock)
         if content is not None:
             if known is not None:
                 remove_content(connection, run)
             put_content(connection, run, content)
-    return "new" if known is None else "changed"
+    lines = [owner.line, clock_line(record, clock) if known is None else ""]
+    return "new" if known is None else "changed", [line for line in lines if line]
 
 
 def _known_run(
@@ -290,52 +347,6 @@ def _put_run(
         return known
     key = connection.execute(table.insert().values(values)).inserted_primary_key
     return int(key[0]) if key else 0
-
-
-def _benchmarks(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield each benchmark that recorded anything, with the components that it spoke for."""
-    known = dict.fromkeys((item.benchmark, item.component) for item in record.measurements)
-    for benchmark, component in known:
-        yield {"run_id": run, "benchmark": benchmark, "component": component}
-
-
-def _verdict(run: int, item: MetricVerdict) -> dict[str, Any]:
-    names = ("benchmark", "metric", "unit", "component", "device", "scope")
-    numbers = ("value", "expected", "similarity", "threshold")
-    return {
-        "run_id": run,
-        "outcome": item.outcome.value,
-        "reason": item.reason.value,
-        "reference": item.reference.value,
-        **{name: getattr(item, name) for name in (*names, *numbers)},
-    }
-
-
-def _durations(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield what one test of each benchmark takes: its setup, call and teardown, as a node has to pay for it.
-
-    Waiting for a quiet machine is left out, which is the neighbours' time, and waiting for a free lane is in
-    none of them. Tests side by side count once, and what is set up once for all tests of a worker is shared
-    by them: what the busiest worker spent on the benchmark, over the most of its tests that one worker had.
-    A brief run, of which learning makes many, says nothing about how long an acceptance takes.
-    """
-    if record.settings.get("brief"):
-        return
-    workers = {event.test: event.worker for event in record.events if isinstance(event, TestRan)}
-    spent: dict[str, dict[str, list[float]]] = {}
-    for result in record.results:
-        if (
-            result.benchmark
-            and result.outcome in ("passed", "failed", "skipped")
-            and result.metrics
-        ):
-            took = result.seconds + result.around - result.waited
-            of_worker = spent.setdefault(result.benchmark, {})
-            of_worker.setdefault(workers.get(result.test, ""), []).append(max(0.0, took))
-    for benchmark, shares in spent.items():
-        busiest = max(sum(share) for share in shares.values())
-        seconds = busiest / max(len(share) for share in shares.values())
-        yield {"run_id": run, "benchmark": benchmark, "seconds": seconds}
 
 
 def _put_defect(

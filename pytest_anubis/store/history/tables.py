@@ -21,6 +21,9 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    func,
+    select,
+    type_coerce,
 )
 from sqlalchemy.types import TypeDecorator
 
@@ -144,6 +147,23 @@ node_traits = Table(
     Column("value", Words, nullable=False),
 )
 
+node_machines = Table(
+    "node_machines",
+    metadata,
+    _of("node", primary_key=True, autoincrement=False),
+    Column("mark", Label(64), primary_key=True),
+)
+"""By which marks the machine behind a node's name is known again (`core/identity/machine_marks.py`)."""
+
+namesakes = Table(
+    "namesakes",
+    metadata,
+    _of("node", primary_key=True, autoincrement=False),
+    Column("first_id", Count, ForeignKey("nodes.id", ondelete="CASCADE"), nullable=False),
+    Index("namesakes_by_first", "first_id"),
+)
+"""Nodes that call themselves like another machine, and whose number the node has that keeps the name."""
+
 runs = Table(
     "runs",
     metadata,
@@ -162,6 +182,28 @@ runs = Table(
     Index("runs_by_class", "hardware_class", "started"),
     Index("runs_by_node", "node_id", "started"),
 )
+
+run_clocks = Table(
+    "run_clocks",
+    metadata,
+    _of("run", primary_key=True, autoincrement=False),
+    Column("ahead", Time, nullable=False),
+    Column("known", Label(16), nullable=False),
+)
+"""Runs whose machine's clock was ahead of the history's (or behind: below 0), by how many seconds:
+``exactly``, or ``at least``."""
+
+_off = func.coalesce(
+    select(run_clocks.c.ahead)
+    .where(run_clocks.c.run_id == runs.c.id)
+    .correlate(runs)
+    .scalar_subquery(),
+    0.0,
+)
+began = type_coerce(runs.c.started - _off, Time).label("began")
+"""When a run began by the history's own clock: runs are put in order by it."""
+ended = type_coerce(runs.c.ended - _off, Time).label("closed")
+"""When it ended, as `began`."""
 
 benchmarks = Table(
     "benchmarks",

@@ -59,7 +59,9 @@ def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
         raise ParquetError(f"{path}: {error}") from None
     except errors as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)[:120]  # a line's worth
-        raise ParquetError(f"{path}: damaged, or no Parquet file ({said})") from None
+        raise ParquetError(
+            f"{path}: damaged, or no Parquet file ({said}); export it anew, or remove it"
+        ) from None
 
 
 def _population(connection: Any, name: str, shelf: Shelf | None) -> Population | None:

@@ -134,7 +134,8 @@ def test_a_host_that_died_and_a_file_that_is_damaged_are_no_acceptance(
     path.write_text("no journal at all\n")
     code, said = verdict(capsys, str(folder))
     assert code == 20
-    assert any(line.startswith("note: ") and "run-n2" in line for line in said)
+    (line,) = (one for one in said if one.startswith("note: ") and "run-n2" in one)
+    assert line.count(str(path)) == 1
 
 
 def test_nothing_there_is_said_in_one_line(

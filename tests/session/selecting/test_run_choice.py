@@ -140,7 +140,9 @@ def test_a_history_that_is_none(story: pytest.Pytester) -> None:
     (story.path / ".anubis" / "history.sqlite").write_bytes(b"not a database" * 100)
     for rest in (story.path / ".anubis").glob("history.sqlite-*"):
         rest.unlink()
-    assert "file is not a database; nothing is left out" in unread(story)
+    said = unread(story)
+    assert "file is not a database; name another store" in said
+    assert "; nothing is left out" in said
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from pytest_anubis.store.history.bounded_use import use_history
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.fleet_history import read_fleet
 from pytest_anubis.store.history.incident_records import add_incident
+from pytest_anubis.store.history.nodes.node_rows import node_number
 from pytest_anubis.store.history.run_filing import file_finished, record_run
 from tests.postgres import new_database
 from tests.store.history.test_database import record as full_record
@@ -225,7 +226,7 @@ def test_who_adds_a_node_at_the_same_time_gets_the_same_one(postgres_url: str) -
     record = RunRecord(run="r", node="new", started="2026-01-01")
     with History(url) as first, History(url) as second:
         with first.writing() as connection:
-            database.node_number(connection, "new")
+            node_number(connection, "new")
             later = threading.Thread(
                 target=record_run, args=(second, replace(record, run="r2")), daemon=True
             )

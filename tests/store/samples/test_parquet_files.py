@@ -44,6 +44,37 @@ def test_what_is_exported_is_scanned_and_read_back(
         assert found.values.tolist() == kept.values.tolist()
 
 
+def test_half_a_file_is_one_line_everywhere_and_the_others_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "runs.csv", fleet(4, 2, metrics=("rate", "lag")))
+    assert main(["export", "runs.csv", "--parquet", "out"]) == 0
+    half, whole = sorted(Path("out").iterdir())
+    half.write_bytes(half.read_bytes()[: half.stat().st_size // 2])
+    words = f"{half}: damaged, or no Parquet file"
+    for command, code in (
+        (["learn", "out", "-o", "base"], 0),
+        (["judge", "out"], 20),
+        (["report", "--fleet", "out", "--html", "site"], 0),
+        (["export", "out", "--parquet", "again"], 1),
+    ):
+        capsys.readouterr()
+        assert main(command) == code
+        found = capsys.readouterr().out
+        assert found.count(words) == 1
+        assert "export it anew, or remove it" in found
+    assert "not exported: 1 source that could not be read" in found
+    assert [path.name for path in Path("again").iterdir()] == [whole.name]
+    assert main(["fleet", "status", "out"]) == 2
+    line = capsys.readouterr().err
+    assert line.count(words) == 1
+    assert "hold no verdicts: name journals or a history" in line
+    assert line.count("\n") == 1
+    assert main(["push", "out", "--history", "fleet"]) == 0
+    assert "no journal and no import is in these" in capsys.readouterr().out
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

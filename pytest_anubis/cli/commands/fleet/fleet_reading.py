@@ -139,7 +139,13 @@ def _of_folders(folders: list[Path], wanted: RunFilter, listed: tuple[str, ...])
         runs = read_runs(folders, wanted=wanted)
     except RunsError as error:
         raise CommandError(str(error)) from error
-    refused = [f"{one.path}: {one.reason}" for one in runs.refused]
+    refused = [one.line for one in runs.refused]
+    if not runs.journals and (runs.runs or refused):
+        place = ", ".join(map(str, folders))
+        raise CommandError(
+            f"{place}: no journal in it{f' ({refused[0]})' if refused else ''}; imports and exports hold no "
+            "verdicts: name journals or a history, or judge these ('anubis judge')"
+        )
     return FleetRead(
         place=", ".join(map(str, folders)),
         nodes=last_of_runs(runs.journals),

@@ -55,7 +55,17 @@ def add_nodes(nouns: Any) -> None:
         help="column node; if you like class, since (in service), state, on (of the state; default: the "
         "file's date), note; every other (rack, position, batch, serial, ...) is kept for the fleet's page",
     )
-    for action in (listing, load):
+    join = add_action(
+        actions,
+        "join",
+        _join,
+        "make a machine that shares its name (NAME~LETTERS) the same node as NAME, e.g. as its mainboard "
+        "was exchanged: its runs, defects and incidents move there, and later runs go there",
+    )
+    join.add_argument(
+        "node", metavar="NAME~LETTERS", help="what 'anubis history nodes list' calls it"
+    )
+    for action in (listing, load, join):
         add_history(action, inherited=True)
         add_json(action, "what comes of it", inherited=True)
 
@@ -120,6 +130,16 @@ def list_nodes(options: argparse.Namespace) -> None:
         for node in nodes
     ]
     answer(options.json, {"nodes": plain}, *(lines if nodes else [none]))
+
+
+def _join(options: argparse.Namespace) -> None:
+    from pytest_anubis.store.history.machines.joined_nodes import join_node
+
+    name, moved = use(options.store, lambda history: join_node(history, options.node))
+    line = (
+        f"{options.node} is {name} now: {count_text(moved, 'run')} moved; later ones go there too"
+    )
+    answer(options.json, {"node": name, "joined": options.node, "runs": moved}, line)
 
 
 def _import(options: argparse.Namespace) -> int:

@@ -19,6 +19,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser,
         "Write what was measured, one row a value, so that DuckDB and others can scan a fleet: a file for "
         "each metric of a hardware class, with the columns that 'anubis import table' reads.",
+        "Exit codes: 0 all of it is written; 1 what could be read is, and some could not, one line each; "
+        "2 wrong usage, or nothing could be read.",
     )
     parser.add_argument(
         "runs", nargs="*", type=Path, metavar="RUN", help="folders, journals, imports"
@@ -54,4 +56,6 @@ def run(options: argparse.Namespace) -> int:
         f"written: {count_text(len(files), 'file')} with {count_text(values, 'value')} in {options.parquet} "
         f"({size / 1e6:,.1f} MB)"
     )
-    return 0
+    if damaged := sum(one.damaged for one in runs.refused):
+        say(f"not exported: {count_text(damaged, 'source')} that could not be read (see above)")
+    return 1 if damaged else 0

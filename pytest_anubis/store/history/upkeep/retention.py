@@ -50,13 +50,13 @@ def retain(
     """
     table, contents = schema.runs, schema.contents
     with history.reading() as connection:
-        latest = sa.select(sa.func.max(table.c.started).label("started"), table.c.node_id)
+        latest = sa.select(sa.func.max(schema.began).label("started"), table.c.node_id)
         last = latest.group_by(table.c.node_id).subquery()
         query = (
-            sa.select(table.c.id, table.c.started, contents.c.bytes)
+            sa.select(table.c.id, schema.began.label("started"), contents.c.bytes)
             .join(last, last.c.node_id == table.c.node_id)
             .outerjoin(contents, contents.c.run_id == table.c.id)
-            .where(table.c.started < last.c.started)
+            .where(schema.began < last.c.started)
         )
         rows = connection.execute(query).all()
     gone = [r.id for r in rows if runs_before is not None and r.started < runs_before]
@@ -112,6 +112,6 @@ def _take_out(history: History, numbers: list[int], *, whole: bool) -> None:
         connection.execute(
             defects.update().where(defects.c.run_id.in_(numbers)).values(run_id=None)
         )
-        for table in (schema.benchmarks, schema.verdicts, schema.durations):
+        for table in (schema.benchmarks, schema.verdicts, schema.durations, schema.run_clocks):
             connection.execute(table.delete().where(table.c.run_id.in_(numbers)))
         connection.execute(schema.runs.delete().where(schema.runs.c.id.in_(numbers)))

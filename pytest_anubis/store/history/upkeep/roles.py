@@ -13,13 +13,17 @@ from pytest_anubis.store.history import tables as schema
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
 APPENDED = (
-    *(schema.nodes, schema.runs, schema.benchmarks, schema.verdicts, schema.durations),
+    *(schema.nodes, schema.node_machines, schema.namesakes),
+    *(schema.runs, schema.run_clocks, schema.benchmarks, schema.verdicts, schema.durations),
     *(schema.defects, schema.defect_benchmarks, schema.contents, schema.content_parts),
 )
 """Tables to which filing a run adds rows."""
 
-_COMPARED = (schema.meta, schema.nodes, schema.runs, schema.contents)
-"""Tables in which filing a run looks whether it is there already."""
+_COMPARED = (
+    *(schema.meta, schema.nodes, schema.node_machines, schema.namesakes),
+    *(schema.runs, schema.contents),
+)
+"""Tables in which filing a run looks whether it is there already, and whose its node's name is."""
 
 
 def roles_sql(*, prefix: str = "anubis", place: str = "public") -> str:

@@ -97,7 +97,7 @@ def test_push_says_what_it_did_and_what_it_could_not(
         (("learn", "tests.py", "--nodes", "n1"), "choose among runs"),
         (("learn", "--history", ".", "--for", "5m"), "measure here"),
         (("report", "a", "b", "--history", "."), "name one run"),
-        (("judge", "--history", "."), "no run in any"),
+        (("judge", "--history", "."), "no run in it yet"),
         (("judge", "--history", ".", "--nodes", "x"), "of the nodes, class and time"),
     ],
 )

@@ -23,6 +23,8 @@ from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.run_filter import RunFilter
 from tests.postgres import new_database
 from tests.store.fleet.test_pushing import journal
+from tests.store.history.machines.test_machine_owners import A, B
+from tests.store.history.machines.test_machine_owners import journal as machine
 from tests.store.history.test_database import record
 
 
@@ -72,6 +74,10 @@ def test_each_role_can_do_what_it_is_for_and_nothing_else(
     with History(urls["append"]) as history:
         bad, content = record("bad", bad=True, day=3), columns_content(b"x" * 99, 1)
         assert [record_run(history, bad, content) for _ in range(2)] == ["new", "known"]
+    # Another machine of one name is told apart by this role too.
+    for name, inventory in (("a", A), ("b", B)):
+        machine(tmp_path / name, name, inventory, node="m1")
+        assert push([tmp_path / name], urls["append"]).failed == []
     # Nothing that is there can be read (but for what is compared), changed or removed.
     for table in schema.metadata.tables:
         assert refused(urls["append"], f"DELETE FROM {table}"), table  # noqa: S608
@@ -87,6 +93,8 @@ def test_each_role_can_do_what_it_is_for_and_nothing_else(
         "UPDATE verdicts SET outcome = 'PASS'",
         "UPDATE defects SET state = 'false alarm'",
         "UPDATE nodes SET name = 'n9'",
+        "UPDATE node_machines SET mark = 'system:0'",
+        "UPDATE namesakes SET first_id = 1",
         "UPDATE content_parts SET packed = ''",
         "INSERT INTO incidents (node_id, kind, started) VALUES (1, 'nic', 0)",
         "INSERT INTO states (node_id, at, state) VALUES (1, 0, 'removed')",
@@ -106,12 +114,13 @@ def test_each_role_can_do_what_it_is_for_and_nothing_else(
     assert line.isprintable()
     # Reading: all of it.
     with History(urls["read"]) as history:
-        assert [one.run for one in stored_runs(history)] == ["r1", "r2", "bad"]
+        assert [one.run for one in stored_runs(history)] == ["r1", "a", "b", "r2", "bad"]
+        assert len({one.node for one in stored_runs(history) if one.run in "ab"}) == 2
         assert last_verdicts(history)["n1"][0] == "REJECTED"
         assert read_fleet(history).defects
         with pytest.raises(HistoryError, match="permission denied"):
             retain(history, runs_before=9e9)
-    assert len(read_stored(urls["read"], RunFilter(metrics=("rate",))).runs) == 2
+    assert len(read_stored(urls["read"], RunFilter(nodes=("n1",), metrics=("rate",))).runs) == 2
     # Maintaining: bringing up to date, states, retention.
     assert push([store / "runs" / "r2"], urls["maintain"]).changed == 1
     with History(urls["maintain"]) as history:

@@ -1,0 +1,68 @@
+"""Clocks that differ: by how much the clock of a run's machine was ahead of the history's.
+
+A run keeps the times that its machine told. Whoever puts runs in order takes `tables.began`, which is what
+the history's own clock would have shown.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History, HistoryError, moment_of
+
+AT_LEAST = "at least"
+"""How much is known of a clock that showed the future when its run was filed, some time after its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """By how many seconds a run's clock was ahead of the history's, and how much is known of that."""
+
+    ahead: float = 0.0
+    known: str = "exactly"
+
+
+def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock:
+    """Return how far a run's clock was off; by 0 where that is nothing that counts.
+
+    A run that has just ended here tells both ways. Of any other only what lies in the future is known to be
+    wrong, and that by so much at least.
+
+    Args:
+        history: The history.
+        record: The run.
+        just_ended: It ended on this machine a moment ago.
+    """
+    if just_ended:
+        return Clock(history.ahead) if abs(history.ahead) > CLOCKS_DIFFER else Clock()
+    try:
+        last = moment_of(record.ended or record.started)
+    except HistoryError:
+        return Clock()
+    beyond = last - (time.time() - history.ahead)
+    return Clock(beyond, AT_LEAST) if beyond > CLOCKS_DIFFER else Clock()
+
+
+def keep_clock(connection: sa.Connection, run: int, clock: Clock) -> None:
+    """Keep how far the clock of a new run was off, if it was."""
+    if clock.ahead:
+        row = {"run_id": run, "ahead": clock.ahead, "known": clock.known}
+        connection.execute(schema.run_clocks.insert().inline().values(row))
+
+
+def clock_line(record: RunRecord, clock: Clock) -> str:
+    """Say in one line that a run's clock was off; empty if it was not."""
+    if not clock.ahead:
+        return ""
+    least = f"{AT_LEAST} " if clock.known == AT_LEAST else ""
+    off = f"{least}{abs(clock.ahead) / 3600:.1f} h {'ahead of' if clock.ahead > 0 else 'behind'}"
+    return (
+        f"the clock of {record.node} was {off} the history's in run {record.run}: the run is kept as it is, "
+        "and put in order by the history's clock; set the clock of that machine"
+    )

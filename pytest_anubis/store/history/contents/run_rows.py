@@ -1,0 +1,57 @@
+"""What a run's benchmarks, verdicts and durations are as rows of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pytest_anubis.core.events import TestRan
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import MetricVerdict
+
+
+def benchmark_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield each benchmark that recorded anything, with the components that it spoke for."""
+    known = dict.fromkeys((item.benchmark, item.component) for item in record.measurements)
+    for benchmark, component in known:
+        yield {"run_id": run, "benchmark": benchmark, "component": component}
+
+
+def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
+    """Return a metric's verdict as a row."""
+    names = ("benchmark", "metric", "unit", "component", "device", "scope")
+    numbers = ("value", "expected", "similarity", "threshold")
+    return {
+        "run_id": run,
+        "outcome": item.outcome.value,
+        "reason": item.reason.value,
+        "reference": item.reference.value,
+        **{name: getattr(item, name) for name in (*names, *numbers)},
+    }
+
+
+def duration_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield what one test of each benchmark takes: its setup, call and teardown, as a node has to pay for it.
+
+    Waiting for a quiet machine is left out, which is the neighbours' time, and waiting for a free lane is in
+    none of them. Tests side by side count once, and what is set up once for all tests of a worker is shared
+    by them: what the busiest worker spent on the benchmark, over the most of its tests that one worker had.
+    A brief run, of which learning makes many, says nothing about how long an acceptance takes.
+    """
+    if record.settings.get("brief"):
+        return
+    workers = {event.test: event.worker for event in record.events if isinstance(event, TestRan)}
+    spent: dict[str, dict[str, list[float]]] = {}
+    for result in record.results:
+        if (
+            result.benchmark
+            and result.outcome in ("passed", "failed", "skipped")
+            and result.metrics
+        ):
+            took = result.seconds + result.around - result.waited
+            of_worker = spent.setdefault(result.benchmark, {})
+            of_worker.setdefault(workers.get(result.test, ""), []).append(max(0.0, took))
+    for benchmark, shares in spent.items():
+        busiest = max(sum(share) for share in shares.values())
+        seconds = busiest / max(len(share) for share in shares.values())
+        yield {"run_id": run, "benchmark": benchmark, "seconds": seconds}

@@ -1,0 +1,209 @@
+"""The machines behind the names of nodes: the first that files a run keeps the name, another gets its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from pytest_anubis.codec import without_surrogates
+from pytest_anubis.core.identity.machine_marks import identity_marks, what_differs
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.namesakes import Machine, Namesakes, machine_of, names_of_another
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The machine under whose name a run is filed.
+
+    Attributes:
+        name: What it is called in the history.
+        learned: Marks of the run that are not known of it yet.
+        line: One line if that is not the run's own name, else empty.
+    """
+
+    name: str
+    learned: frozenset[str] = frozenset()
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    number: int
+    name: str
+    marks: frozenset[str]
+
+
+def owner_of(
+    connection: sa.Connection, base: int, record: RunRecord, *, started: float | None, digest: str
+) -> Owner:
+    """Return under which name a run is filed.
+
+    The caller holds the row of the run's own name, so that machines of one name come one after another. A run
+    that is there already stays where it is, whatever is known of machines now: sending it twice leaves one.
+
+    Args:
+        connection: In a transaction that writes.
+        base: The number of the node of the run's own name.
+        record: The run.
+        started: When it began, seconds since 1970; None where nobody knows.
+        digest: SHA-256 of its content; empty without one.
+    """
+    marks = identity_marks(record.inventory)
+    if not marks:  # imports, and inventories that tell nothing
+        return Owner(name=record.node)
+    family = _family(connection, base)
+    found = machine_of([(one.name, one.marks) for one in family], marks)
+    if found is None or len(family) > 1:
+        at = _filed(connection, family, found, record.run, marks, started, digest)
+        found = at if at is not None else found
+    if found is None:
+        name = _free_name(connection, record.node, marks)
+        return Owner(name=name, learned=marks, line=_told(record.node, name, family[0], marks))
+    one = family[found]
+    # A run that was filed before machines were told apart may lie with another one's.
+    learned = frozenset() if what_differs(one.marks, marks) else marks - one.marks
+    if found == 0:
+        return Owner(name=record.node, learned=learned)
+    return Owner(
+        name=one.name, learned=learned, line=_told(record.node, one.name, family[0], marks)
+    )
+
+
+def keep_owner(connection: sa.Connection, base: int, node: int, owner: Owner) -> None:
+    """Keep what a run tells of its machine.
+
+    Args:
+        connection: In a transaction that writes and holds the row of the run's own name.
+        base: The number of the node of the run's own name.
+        node: The number of the node under which it is filed.
+        owner: What `owner_of` said.
+    """
+    if not owner.learned:
+        return
+    if node != base:
+        table = schema.namesakes
+        there = sa.select(table.c.node_id).where(table.c.node_id == node)
+        if connection.execute(there).first() is None:
+            connection.execute(table.insert().inline().values(node_id=node, first_id=base))
+    rows = [{"node_id": node, "mark": mark} for mark in sorted(owner.learned)]
+    connection.execute(schema.node_machines.insert().inline(), rows)
+
+
+def known_machines(history: History) -> Namesakes:
+    """Return the machines of all names as the history tells them apart, for whoever reads runs out of it.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    nodes, marks, others = schema.nodes, schema.node_machines, schema.namesakes
+    query = (
+        sa.select(nodes.c.id, nodes.c.name, marks.c.mark, others.c.first_id)
+        .join(marks, marks.c.node_id == nodes.c.id)
+        .outerjoin(others, others.c.node_id == nodes.c.id)
+        .order_by(nodes.c.id)
+    )
+    with history.reading() as connection:
+        rows = connection.execute(query).all()
+    names = {row.id: row.name for row in rows}
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    for own in (True, False):  # the one that keeps the name comes first
+        for row in rows:
+            name = row.name if own else names.get(row.first_id)
+            if name is not None:
+                machines = found.setdefault(name, {})
+                machines[row.name] = machines.get(row.name, frozenset()) | {row.mark}
+    return Namesakes({name: list(machines.items()) for name, machines in found.items()})
+
+
+def name_here(history: History, name: str, marks: frozenset[str]) -> str:
+    """Return what the machine of a name is called in the history, where its runs are.
+
+    Args:
+        history: The history.
+        name: What it calls itself.
+        marks: Its `identity_marks`.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    if not marks:
+        return name
+    nodes = schema.nodes
+    with history.reading() as connection:
+        base = connection.execute(sa.select(nodes.c.id).where(nodes.c.name == name)).scalar()
+        family = [] if base is None else _family(connection, int(base))
+    machines: list[Machine] = [(one.name, one.marks) for one in family]
+    found = machine_of(machines, marks)
+    if found is not None:
+        return machines[found][0]
+    return names_of_another(name, marks)[0] if machines else name
+
+
+def _family(connection: sa.Connection, base: int) -> list[_Member]:
+    """Return the machines of a name, the one that keeps it first."""
+    nodes, marks, others = schema.nodes, schema.node_machines, schema.namesakes
+    further = sa.select(others.c.node_id).where(others.c.first_id == base)
+    query = (
+        sa.select(nodes.c.id, nodes.c.name, marks.c.mark)
+        .outerjoin(marks, marks.c.node_id == nodes.c.id)
+        .where((nodes.c.id == base) | nodes.c.id.in_(further))
+        .order_by(nodes.c.id)
+    )
+    found: dict[int, tuple[str, set[str]]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.id, (row.name, set()))[1].update([row.mark] if row.mark else [])
+    members = [_Member(number, name, frozenset(known)) for number, (name, known) in found.items()]
+    return sorted(members, key=lambda one: (one.number != base, one.number))
+
+
+def _filed(
+    connection: sa.Connection,
+    family: list[_Member],
+    found: int | None,
+    run: str,
+    marks: frozenset[str],
+    started: float | None,
+    digest: str,
+) -> int | None:
+    """Return which machine of a name has this very run already; None if none has."""
+    runs, contents = schema.runs, schema.contents
+    query = (
+        sa.select(runs.c.node_id, runs.c.started, contents.c.digest)
+        .outerjoin(contents, contents.c.run_id == runs.c.id)
+        .where(runs.c.node_id.in_([one.number for one in family]))
+        .where(runs.c.run == without_surrogates(run))
+    )
+    there: dict[int, Any] = {row.node_id: row for row in connection.execute(query)}
+    alike = None
+    for i, one in enumerate(family):
+        row = there.get(one.number)
+        if row is None:
+            continue
+        if digest and row.digest == digest:
+            return i
+        # What differs in full may be the run of two hosts that were given one id and began together.
+        other = digest and row.digest and i != found and what_differs(one.marks, marks)
+        if started == row.started and not other and (alike is None or i == found):
+            alike = i
+    return alike
+
+
+def _free_name(connection: sa.Connection, name: str, marks: frozenset[str]) -> str:
+    column = schema.nodes.c.name
+    names = names_of_another(without_surrogates(name), marks)
+    taken = set(connection.execute(sa.select(column).where(column.in_(names))).scalars())
+    return next(one for one in names if one not in taken)
+
+
+def _told(name: str, called: str, first: _Member, marks: frozenset[str]) -> str:
+    why = what_differs(first.marks, marks)
+    other = f" (another {why})" if why else ""
+    return (
+        f"another machine{other} is called {name} too: this one is {called} in the history, and nothing of "
+        "the two is mixed; give each a name of its own (--anubis-node), or, if it is the same node with new "
+        f"parts, 'anubis history nodes join {called}'"
+    )

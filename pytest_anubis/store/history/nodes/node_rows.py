@@ -1,0 +1,90 @@
+"""The rows of nodes in the history, by name."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from pytest_anubis.codec import without_surrogates
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.engines import HistoryError
+
+
+def node_number(
+    connection: sa.Connection,
+    name: str,
+    *,
+    hardware_class: str = "",
+    since: float | None = None,
+) -> int:
+    """Return the number of a node, which is added if it is new.
+
+    Args:
+        connection: In a transaction that writes.
+        name: Its name.
+        hardware_class: Its class; empty leaves a known one.
+        since: When a new one was put into service, seconds since 1970; default now.
+
+    Raises:
+        HistoryError: The name is empty or unprintable.
+    """
+    row = held_node(connection, name, since=since)
+    put_class(connection, row, hardware_class)
+    return int(row.id)
+
+
+def held_node(connection: sa.Connection, name: str, *, since: float | None = None) -> Any:
+    """Return the row of a node, which is added if it is new; as `node_number`.
+
+    Whoever changes a node's runs holds its row, so that two filings of one run come one after the other.
+
+    Raises:
+        HistoryError: The name is empty or unprintable.
+    """
+    table = schema.nodes
+    name = without_surrogates(name)
+    if not name.strip() or not name.isprintable():
+        raise HistoryError(f"node name {name[:40]!r} is empty or unprintable")
+    query = sa.select(table).where(table.c.name == name).with_for_update()
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        since = time.time() if since is None else since
+        values = {"name": name, "hardware_class": "", "since": since}
+        with contextlib.suppress(IntegrityError), connection.begin_nested():  # added meanwhile
+            connection.execute(table.insert().values(values))
+        row = connection.execute(query).one()
+    return row
+
+
+def put_class(connection: sa.Connection, row: Any, hardware_class: str) -> None:
+    """Note the hardware class of a node whose row is held; an empty one leaves what is known."""
+    table = schema.nodes
+    if hardware_class and hardware_class != row.hardware_class:
+        connection.execute(
+            table.update().where(table.c.id == row.id).values(hardware_class=hardware_class)
+        )
+
+
+def known_node(connection: sa.Connection, name: str) -> int:
+    """Return the number of a node that must be known.
+
+    Raises:
+        HistoryError: It is not.
+    """
+    table = schema.nodes
+    number = connection.execute(sa.select(table.c.id).where(table.c.name == name)).scalar()
+    if number is None:
+        raise HistoryError(unknown_node(name))
+    return int(number)
+
+
+def unknown_node(name: str) -> str:
+    """Return the words about a node that the history does not know."""
+    return (
+        f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it makes it known, as "
+        "do 'anubis history nodes import' and --add-nodes of 'incident add', 'incident import' and 'state'"
+    )

@@ -1,0 +1,263 @@
+"""Two machines of one name in a history: each is a node of its own, and a run sent twice is still one."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from pytest_anubis.core.events import BlockerFound, Measured, NodeDecided, RunFinished, RunStarted
+from pytest_anubis.core.history import Incident
+from pytest_anubis.core.identity.machine_marks import identity_marks
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.store.collected_runs import read_runs
+from pytest_anubis.store.fleet.last_runs import last_of_history
+from pytest_anubis.store.fleet.pushing import push
+from pytest_anubis.store.fleet.stored_runs import read_stored, read_stored_run, stored_runs
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents.content_rows import journal_content
+from pytest_anubis.store.history.database import History, HistoryError
+from pytest_anubis.store.history.defect_records import defects
+from pytest_anubis.store.history.incident_records import add_incident, incidents
+from pytest_anubis.store.history.machines.joined_nodes import join_node
+from pytest_anubis.store.history.machines.machine_owners import name_here
+from pytest_anubis.store.history.run_filing import file_all, file_finished, record_run
+from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.namesakes import names_of_another
+from pytest_anubis.store.run_filter import RunFilter
+from tests.postgres import new_database
+
+A: dict[str, Any] = {"machine": "1" * 32, "system": {"serial": "CZ1001"}}
+B: dict[str, Any] = {"machine": "2" * 32, "system": {"serial": "CZ2002"}}
+TWIN = names_of_another("n1", identity_marks(B))[0]
+"""What B is called where A keeps the name n1."""
+
+
+def journal(
+    store: Path,
+    run: str,
+    inventory: dict[str, Any],
+    day: int = 1,
+    *,
+    node: str = "n1",
+    decision: Decision = Decision.ACCEPTED,
+    value: float = 1.0,
+) -> Path:
+    began = f"2026-01-{day:02d}T00:00:00+00:00"
+    measured = Measurement(
+        test="t.py::test_x[cpu]", benchmark="t.py::test_x", component="net", device="cpu",
+        metric=Metric(name="rate", unit="GB/s", better="higher"), values=(value,) * 4,
+    )  # fmt: skip
+    with Journal.create(store, run) as written:
+        for event in (
+            RunStarted(run=run, node=node, started=began, hardware_class="c", inventory=inventory),
+            Measured(measurement=measured),
+            NodeDecided(
+                verdict=NodeVerdict(node=node, decision=decision, headline=f"node {node} is told")
+            ),
+            RunFinished(exit_status=0, ended=began),
+        ):
+            written.write(event)
+    return written.path
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "sqlite":
+        return tmp_path / "fleet"
+    name = f"machines{abs(hash(request.node.name)) % 10**6}"
+    return new_database(request.getfixturevalue("postgres_url"), name)
+
+
+def filed(place: Path | str) -> list[tuple[str, str]]:
+    with History(place) as history:
+        return sorted((one.node, one.run) for one in stored_runs(history))
+
+
+def test_two_machines_of_one_name_are_two_nodes_with_all_that_they_measured(
+    place: Path | str, tmp_path: Path
+) -> None:
+    bad = Decision.REJECTED
+    for store, run, inventory, day, decision in (
+        ("a", "a1", A, 1, Decision.ACCEPTED),
+        ("b", "b1", B, 2, bad),
+        ("a", "a2", A, 3, Decision.ACCEPTED),
+        ("b", "b2", B, 4, bad),
+    ):
+        path = journal(tmp_path / store, run, inventory, day, decision=decision, value=day)
+        said = file_finished(place, tmp_path / store, read_journal(path), journal=path)
+        if store == "a":
+            assert said == ""
+        else:
+            assert said.startswith("another machine (another chassis) is called n1 too")
+            assert f"this one is {TWIN} in the history" in said
+            assert "--anubis-node" in said
+            assert f"'anubis history nodes join {TWIN}'" in said
+            assert said.isprintable()
+    assert filed(place) == [("n1", "a1"), ("n1", "a2"), (TWIN, "b1"), (TWIN, "b2")]
+    runs = read_stored(place)
+    assert not runs.warnings
+    assert not runs.refused
+    (population,) = runs.populations
+    nodes = dict(zip(population.runs, population.nodes, strict=True))
+    assert nodes == {"a1": "n1", "a2": "n1", "b1": TWIN, "b2": TWIN}
+    assert [r.run for r in read_stored(place, RunFilter(nodes=(TWIN,))).runs] == ["b1", "b2"]
+    assert [r.run for r in read_stored(place, RunFilter(nodes=("n1",))).runs] == ["a1", "a2"]
+    one = read_stored_run(place, "b2")
+    assert not hasattr(one, "populations")
+    with History(place) as history:
+        last = {n.node.name: n.last for n in last_of_history(history, place) if n.last}
+        assert {one.node for one in defects(history)} == {TWIN}
+        assert name_here(history, "n1", identity_marks(B)) == TWIN
+        assert name_here(history, "n1", identity_marks(A)) == "n1"
+        assert name_here(history, "n1", frozenset()) == "n1"
+    assert {node: run.run for node, run in last.items()} == {"n1": "a2", TWIN: "b2"}
+    assert last[TWIN].verdict.headline == f"node {TWIN} is told"
+    # The same name that files have which are read beside each other.
+    assert {run.node for run in read_runs([tmp_path / "a", tmp_path / "b"]).runs} == {"n1", TWIN}
+
+
+def test_a_run_that_is_sent_twice_is_one_run(place: Path | str, tmp_path: Path) -> None:
+    journal(tmp_path / "a", "a1", A)
+    late = journal(tmp_path / "b", "b1", B)
+    pushed = push([tmp_path / "a", tmp_path / "b"], place)
+    assert (pushed.new, len(pushed.notes), pushed.failed) == (2, 1, [])
+    pushed = push([tmp_path / "b", tmp_path / "a"], place)
+    assert (pushed.new, pushed.known, pushed.notes) == (0, 2, [])
+    record, content = read_journal(late), journal_content(late)
+    with History(place) as history:
+        lines: list[str] = []
+        assert record_run(history, record, content, tell=lines.append) == "known"
+        assert lines == []
+        with Journal.open_existing(late) as written:  # it went on
+            written.write(BlockerFound(text="later"))
+        assert record_run(history, read_journal(late), journal_content(late)) == "changed"
+        assert record_run(history, record, content) == "known"
+    assert filed(place) == [("n1", "a1"), (TWIN, "b1")]
+
+
+def test_what_was_mixed_before_machines_were_known_is_not_doubled(
+    place: Path | str, tmp_path: Path
+) -> None:
+    old = journal(tmp_path / "b", "b1", B)
+    with History(place) as history:
+        record_run(history, read_journal(old), journal_content(old))
+        with history.writing() as connection:  # as the version before left it
+            connection.execute(schema.node_machines.delete())
+        first = journal(tmp_path / "a", "a1", A, day=2)
+        record_run(history, read_journal(first), journal_content(first))
+        assert record_run(history, read_journal(old), journal_content(old)) == "known"
+        assert record_run(history, read_journal(old)) == "changed"
+        new = journal(tmp_path / "b", "b2", B, day=3)
+        assert record_run(history, read_journal(new), journal_content(new)) == "new"
+    assert filed(place) == [("n1", "a1"), ("n1", "b1"), (TWIN, "b2")]
+    # Whoever reads tells them apart all the same, under the names of the history.
+    nodes = {run.run: run.node for run in read_stored(place).runs}
+    assert nodes == {"a1": "n1", "b1": TWIN, "b2": TWIN}
+
+
+def test_two_machines_that_were_given_one_id_at_one_moment_lose_nothing(
+    place: Path | str, tmp_path: Path
+) -> None:
+    journal(tmp_path / "a", "job-7", A, value=1)
+    journal(tmp_path / "b", "job-7", B, value=2)
+    for _ in range(2):
+        assert push([tmp_path / "a", tmp_path / "b"], place).failed == []
+    assert filed(place) == [("n1", "job-7"), (TWIN, "job-7")]
+    with History(place) as history, pytest.raises(HistoryError, match="both have a run job-7"):
+        join_node(history, TWIN)
+    assert filed(place) == [("n1", "job-7"), (TWIN, "job-7")]
+
+
+def test_fifty_writers_at_once_make_one_owner_and_lose_nothing(
+    place: Path | str, tmp_path: Path
+) -> None:
+    paths = [
+        journal(tmp_path / f"s{i}", f"r{i:02d}", B if i % 2 else A, day=1 + i // 2)
+        for i in range(50)
+    ]
+    said: list[str] = []
+    go = threading.Barrier(50)
+
+    def file(path: Path) -> None:
+        go.wait()
+        store = path.parents[2]
+        said.append(file_finished(place, store, read_journal(path), journal=path))
+
+    with History(place):
+        pass
+    threads = [threading.Thread(target=file, args=(path,), daemon=True) for path in paths]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    late = [path for path in paths if (path.parents[2] / "history-waiting").exists()]
+    push([path.parent for path in late], place)  # on a slow machine some had to wait
+    found = filed(place)
+    assert len(found) == 50
+    by_node: dict[str, set[str]] = {}
+    for node, run in found:
+        by_node.setdefault(node, set()).add(run)
+    even, odd = ({f"r{i:02d}" for i in range(50) if i % 2 == rest} for rest in (0, 1))
+    assert sorted(by_node.values(), key=min) == [even, odd]
+    assert all("another machine" in line for line in said if line)
+
+
+def test_new_parts_are_joined_and_later_runs_go_to_the_same_node(
+    place: Path | str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal(tmp_path / "a", "a1", A, 1)
+    journal(tmp_path / "b", "b1", B, 2, decision=Decision.REJECTED)
+    push([tmp_path], place)
+    with History(place) as history:
+        for node, kind in (("n1", "nic"), (TWIN, "nic"), (TWIN, "disk")):
+            add_incident(history, Incident(node=node, kind=kind, started=1.0))
+        history.set_state(TWIN, "repair", at=2.0)
+    assert main(["history", "nodes", "join", TWIN, "--store", str(place)]) == 0
+    assert capsys.readouterr().out == f"{TWIN} is n1 now: 1 run moved; later ones go there too\n"
+    journal(tmp_path / "b", "b2", B, 3)
+    journal(tmp_path / "a", "a2", A, 4)
+    pushed = push([tmp_path], place)
+    assert (pushed.new, pushed.known, pushed.notes) == (2, 2, [])
+    assert filed(place) == [("n1", "a1"), ("n1", "a2"), ("n1", "b1"), ("n1", "b2")]
+    runs = read_stored(place)
+    assert {run.node for run in runs.runs} == {"n1"}
+    assert not runs.warnings
+    with History(place) as history:
+        assert [node.state for node in history.nodes()] == ["repair"]
+        assert {one.kind for one in incidents(history)} == {"disk", "nic"}
+        assert len(incidents(history)) == 2
+        assert [one.node for one in defects(history)] == ["n1"]
+    for wrong, why in ((TWIN, "is unknown"), ("n1", "no other machine keeps this name")):
+        assert main(["history", "nodes", "join", wrong, "--store", str(place)]) == 2
+        error = capsys.readouterr().err
+        assert why in error
+        assert error.count("\n") == 1
+
+
+def test_a_name_that_somebody_has_already_is_not_given_again(tmp_path: Path) -> None:
+    place = tmp_path / "fleet"
+    journal(tmp_path / "c", "c1", {"machine": "3" * 32}, node=TWIN)
+    journal(tmp_path / "a", "a1", A)
+    journal(tmp_path / "b", "b1", B)
+    for name in "cab":
+        push([tmp_path / name], place)
+    longer = names_of_another("n1", identity_marks(B))[1]
+    assert filed(place) == [("n1", "a1"), (TWIN, "c1"), (longer, "b1")]
+
+
+def test_a_store_of_its_own_tells_them_apart_too(tmp_path: Path) -> None:
+    for run, inventory in (("r1", A), ("r2", B), ("r3", A)):
+        journal(tmp_path, run, inventory)
+    told: list[str] = []
+    for _ in range(2):
+        assert file_all(tmp_path, tell=told.append) == ()
+    assert filed(tmp_path) == [("n1", "r1"), ("n1", "r3"), (TWIN, "r2")]
+    assert set(map(len, map(str.splitlines, told))) == {1}
+    assert {run.node for run in read_stored(tmp_path).runs} == {"n1", TWIN}
