@@ -17,7 +17,7 @@ from pytest_anubis.core.history import Defect, FleetHistory, Incident
 from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage, class_coverage, mixes_of
 from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
-from pytest_anubis.selector.planning.window_schedule import violations
+from pytest_anubis.selector.planning.placing.schedule_check import violations
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
 
 PARTS = {

@@ -7,28 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_anubis.selector.planning.fleet_coverage import Bools, ClassCoverage, Floats
-from pytest_anubis.selector.planning.window_bound import node_bounds
-from pytest_anubis.selector.planning.window_problem import (
-    LANES,
-    NodeCase,
-    Population,
-    Window,
-    misfits,
-    population,
-)
-from pytest_anubis.selector.planning.window_schedule import Job, Schedule, Slot, schedule
-from pytest_anubis.selector.planning.window_solver import (
-    Library,
-    best_prices,
-    choose_all,
-    make_library,
-)
+from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage
+from pytest_anubis.selector.planning.placing.schedule_records import Slot
+from pytest_anubis.selector.planning.window_ladder import HOUR, Ladder
+from pytest_anubis.selector.planning.window_problem import NodeCase, Window, misfits
+from pytest_anubis.selector.planning.window_solution import Problem, Solution
 from pytest_anubis.selector.selector_error import SelectorError
-
-HOUR = 3600.0
-_SPARE = 3
-"""Nodes that wait for each lane among whom work for what is left of the lanes is sought: the worthiest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +57,7 @@ class WindowPlan:
         spent: Seconds of nodes that validation takes.
         value: What is spared less the worth of what is spent.
         bound: No plan can have a larger value.
-        hour: What another hour of the window would add to the value, about.
+        hour: What another hour of the window adds to the value: a plan of the longer window was made.
         one_more: Resource -> what one more of it would add, about.
         used: Resource -> share of its time that the plan takes.
         unpinned: Nodes whose pinned benchmarks found no room.
@@ -110,39 +94,18 @@ def plan_window(
         SelectorError: The window or what it offers makes no sense.
     """
     _check(cases, window)
-    classes = sorted({case.hardware_class for case in cases})
-    populations = [
-        population([c for c in cases if c.hardware_class == key], coverage[key], window)
-        for key in classes
-    ]
+    problem = Problem(cases, coverage)
+    ladder = Ladder(problem, len(cases))
+    found = ladder.best(window)
+    longer = ladder.own(replace(window, seconds=window.seconds + HOUR))
     left_out = {
         name: why
-        for key in classes
+        for key in problem.classes
         for name, why in misfits(coverage[key].benchmarks, coverage[key].seconds, window).items()
     }
-    whole = window.capacity()
-    pinned = sum((pop.pins @ pop.use).sum(axis=0) for pop in populations)
-    room = np.maximum(whole - pinned, whole * 1e-9)  # what is pinned may take all, or more
-    usable = whole > 0
-    libraries = [make_library(pop, window.worth) for pop in populations]
-    prices = np.zeros(len(whole))
-    narrowed = [
-        replace(lib, use=lib.use[:, usable], rebate=_only(lib, usable)) for lib in libraries
-    ]
-    prices[usable] = best_prices(narrowed, room[usable])
-    chosen = choose_all(populations, libraries, room, prices, window.worth)
-    made = _scheduled(populations, libraries, chosen, window)
-    bounds = []
-    for pop, own in zip(populations, chosen, strict=True):
-        of_each = window.worth * pop.seconds + pop.use @ prices
-        bounds.append(node_bounds(pop, of_each, own))
-    bound = float(prices @ room) + sum(float(b.sum()) for b in bounds)
-    bound += sum(float(pop.pinned_worth.sum()) for pop in populations)
-    return _plan(classes, populations, made, window, left_out, bound, prices)
-
-
-def _only(library: Library, usable: Bools) -> Floats | None:
-    return None if library.rebate is None else library.rebate[:, :, usable]
+    # A plan of this window is one of the longer window too.
+    more = longer.value - found.value if longer.better(found) else 0.0
+    return _plan(problem.classes, found, left_out, max(0.0, more))
 
 
 def _check(cases: Sequence[NodeCase], window: Window) -> None:
@@ -165,139 +128,15 @@ def _check(cases: Sequence[NodeCase], window: Window) -> None:
         raise SelectorError("a pool has a negative amount; give 0 or more")
 
 
-def _scheduled(
-    populations: Sequence[Population],
-    libraries: Sequence[Library],
-    chosen: Sequence[Bools],
-    window: Window,
-) -> Schedule:
-    jobs: list[Job] = []
-    idle: list[tuple[float, int, int]] = []
-    busy: list[tuple[float, int, int]] = []
-    for place, (pop, own) in enumerate(zip(populations, chosen, strict=True)):
-        full = own | pop.pins
-        for row in range(len(pop.names)):
-            runs = tuple(
-                (pop.benchmarks[b], float(pop.seconds[b]))
-                for b in np.flatnonzero(full[row]).tolist()
-            )
-            rank = float(pop.before[row])
-            pins = frozenset(pop.benchmarks[b] for b in np.flatnonzero(pop.pins[row]).tolist())
-            if pins:
-                rank += (
-                    1e12  # what has to run goes before what pays: beyond all incidents of a fleet
-                )
-            if runs:
-                jobs.append(
-                    Job(node=pop.names[row], rank=rank, runs=runs, needs=window.needs, pins=pins)
-                )
-            if not pins:
-                (busy if runs else idle).append((-rank, place, row))
-    lanes = len(jobs) if window.at_once is None else min(window.at_once, len(jobs))
-    # Without a limit everybody who is worth it has a lane: idle ones are worth nothing.
-    waiting = sorted(idle)[: _SPARE * (window.at_once or 0)]
-    more = _Spare(populations, libraries, waiting, busy, window)
-    return schedule(jobs, lanes=lanes, seconds=window.seconds, pools=window.pools, filler=more)
-
-
-class _Spare:
-    """Finds work for what is left of a lane among nodes that run nothing yet, the worthiest first.
-
-    They are nodes that nothing was chosen for, and those whose own choice found no room.
-    """
-
-    def __init__(
-        self,
-        populations: Sequence[Population],
-        libraries: Sequence[Library],
-        idle: Sequence[tuple[float, int, int]],
-        busy: Sequence[tuple[float, int, int]],
-        window: Window,
-    ) -> None:
-        self._needs = window.needs
-        self._parts = []
-        self._gone: list[Bools] = []
-        self._at: dict[str, tuple[int, int]] = {}
-        for place, (pop, library) in enumerate(zip(populations, libraries, strict=True)):
-            own = [row for _, of, row in idle if of == place]
-            rows = np.array([*own, *(row for _, of, row in busy if of == place)], dtype=np.int64)
-            self._gone.append(np.arange(len(rows)) >= len(own))
-            names = (pop.names[row] for row in rows[len(own) :].tolist())
-            self._at |= {name: (place, at) for at, name in enumerate(names, start=len(own))}
-            needing = [bool(window.needs.get(name)) for name in pop.benchmarks]
-            plain = ~library.sets[:, needing].any(axis=1)
-            order = np.flatnonzero(plain)
-            order = order[np.argsort(library.seconds[order], kind="stable")]
-            # Of all sets up to each length the best, a row for each: then one look-up tells what fits best.
-            best = np.maximum.accumulate(library.worth.T[np.ix_(order, rows)], axis=0)
-            self._parts.append((pop, library, rows, order, best))
-
-    def offer(self, node: str) -> None:
-        """Take a node whose own job found no room: a shorter one may."""
-        if node in self._at:
-            place, at = self._at[node]
-            self._gone[place][at] = False
-
-    def job(self, seconds: float) -> Job | None:
-        """Return the work that spares most in at most these seconds."""
-        found: tuple[float, int, int, int] | None = None
-        for place, (_, library, rows, order, best) in enumerate(self._parts):
-            fitting = int(np.searchsorted(library.seconds[order], seconds, side="right"))
-            if not fitting or not len(rows):
-                continue
-            values = np.where(self._gone[place], -1.0, best[fitting - 1])
-            at = int(np.argmax(values))
-            if values[at] > 0 and (found is None or values[at] > found[0]):
-                found = (float(values[at]), place, at, fitting)
-        if found is None:
-            return None
-        _, place, at, fitting = found
-        pop, library, rows, order, best = self._parts[place]
-        self._gone[place][at] = True
-        row = int(rows[at])
-        # The best so far is reached first where the set itself stands.
-        column = order[int(np.flatnonzero(best[:fitting, at] >= best[fitting - 1, at])[0])]
-        runs = tuple(
-            (pop.benchmarks[b], float(pop.seconds[b]))
-            for b in np.flatnonzero(library.sets[column]).tolist()
-        )
-        return Job(node=pop.names[row], rank=float(pop.before[row]), runs=runs, needs=self._needs)
-
-
 def _plan(
-    classes: Sequence[str],
-    populations: Sequence[Population],
-    made: Schedule,
-    window: Window,
-    left_out: Mapping[str, str],
-    bound: float,
-    prices: Floats,
+    classes: Sequence[str], found: Solution, left_out: Mapping[str, str], hour: float
 ) -> WindowPlan:
+    window, prices = found.window, found.prices.tolist()
     by_node: dict[str, list[Slot]] = {}
-    for slot in made.slots:
+    for slot in found.slots:
         by_node.setdefault(slot.node, []).append(slot)
     nodes: list[PlannedNode] = []
-    unpinned: list[str] = []
-    value = spent = spared = 0.0
-    used = np.zeros(len(prices))
-    for key, pop in zip(classes, populations, strict=True):
-        column = {name: place for place, name in enumerate(pop.benchmarks)}
-        runs = np.zeros((len(pop.names), len(pop.benchmarks)), dtype=np.bool_)
-        for row, name in enumerate(pop.names):
-            for slot in by_node.get(name, ()):
-                runs[row, column[slot.benchmark]] = True
-        done = ~(pop.pins & ~runs).any(axis=1)
-        took = runs @ pop.seconds
-        own_pins = pop.pins @ pop.seconds
-        gained = pop.value(runs & ~pop.pins)
-        gained += np.where(done, pop.pinned_worth + window.worth * own_pins, 0.0)
-        value += float((gained - window.worth * took).sum())
-        spent += float(took.sum())
-        spared += float(gained.sum())
-        used += (runs @ pop.use).sum(axis=0)
-        unpinned += [
-            name for name, ok in zip(pop.names, np.atleast_1d(done).tolist(), strict=True) if not ok
-        ]
+    for key, pop, gained in zip(classes, found.populations, found.gained, strict=True):
         risk = pop.before / window.incident_seconds
         after = np.maximum(0.0, pop.before - gained) / window.incident_seconds
         nodes += [
@@ -311,22 +150,25 @@ def _plan(
             )
             for row, name in enumerate(pop.names)
         ]
+    used = sum(
+        (runs @ pop.use).sum(axis=0)
+        for pop, runs in zip(found.populations, found.runs, strict=True)
+    )
     capacity, names = window.capacity(), window.resources
-    counts = [window.at_once or 0 if n == LANES else window.pools[n] for n in names]
     return WindowPlan(
         nodes=tuple(
             sorted(nodes, key=lambda one: (not one.runs, one.start, -one.before, one.node))
         ),
         left_out=dict(sorted(left_out.items())),
-        spared=spared,
-        spent=spent,
-        value=value,
-        bound=max(bound, value),
-        hour=float(sum(p * c for p, c in zip(prices.tolist(), counts, strict=True))) * HOUR,
-        one_more={n: p * window.seconds for n, p in zip(names, prices.tolist(), strict=True)},
+        spared=sum(float(gained.sum()) for gained in found.gained),
+        spent=sum(slot.seconds for slot in found.slots),
+        value=found.value,
+        bound=max(found.bound_within(window), found.value),
+        hour=hour,
+        one_more={n: p * window.seconds for n, p in zip(names, prices, strict=True)},
         used={
             n: u / c if c > 0 else 0.0
-            for n, u, c in zip(names, used.tolist(), capacity.tolist(), strict=True)
+            for n, u, c in zip(names, np.asarray(used).tolist(), capacity.tolist(), strict=True)
         },
-        unpinned=tuple(sorted(unpinned)),
+        unpinned=found.unpinned,
     )

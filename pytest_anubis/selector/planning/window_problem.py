@@ -111,6 +111,22 @@ class Population:
         hit = (chosen.astype(np.float64) @ self.hits.T) > 0
         return np.asarray((self.weights * hit).sum(axis=1))
 
+    def spared(self, runs: Bools, worth: float) -> Floats:
+        """Return, shape (n,), the seconds of incidents that runs spare.
+
+        Args:
+            runs: Shape (n, b), pinned ones included; those of a node count once it ran all of them.
+            worth: Of a second of a node.
+        """
+        done = ~(self.pins & ~runs).any(axis=1)
+        of_pins = self.pinned_worth + worth * (self.pins @ self.seconds)
+        return self.value(runs & ~self.pins) + np.where(done, of_pins, 0.0)
+
+    def losses(self, chosen: Bools) -> Floats:
+        """Return, shape (n, b), what choices, shape (n, b), would spare less without each of their benchmarks."""
+        once = chosen.astype(np.float64) @ self.hits.T == 1
+        return np.asarray(((self.weights * once) @ self.hits) * chosen)
+
 
 def misfits(benchmarks: Sequence[str], seconds: Floats, window: Window) -> dict[str, str]:
     """Return the benchmarks that the window has no room for at all, and why."""

@@ -1,0 +1,102 @@
+"""Whether a plan is what it says: its schedule within what there is, its figures those of its runs.
+
+Nothing of what made the plan is used: nodes, coverage and window are read anew, a node at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage
+from pytest_anubis.selector.planning.placing.schedule_check import violations
+from pytest_anubis.selector.planning.window_plan import WindowPlan
+from pytest_anubis.selector.planning.window_problem import NodeCase, Window
+
+_OFF = 1e-6
+"""Relative difference of two figures that are the same: sums of ten thousand terms in another order."""
+
+
+def plan_violations(
+    plan: WindowPlan,
+    cases: Sequence[NodeCase],
+    coverage: Mapping[str, ClassCoverage],
+    window: Window,
+) -> list[str]:
+    """Return what is wrong with a plan, one line each.
+
+    Args:
+        plan: The plan.
+        cases: The nodes that it was made for.
+        coverage: Hardware class -> what its benchmarks expose.
+        window: What there is.
+    """
+    slots = [run for one in plan.nodes for run in one.runs]
+    wrong = violations(
+        slots,
+        seconds=window.seconds,
+        at_once=window.at_once,
+        pools=window.pools,
+        needs=window.needs,
+    )
+    known = {case.node: case for case in cases}
+    if sorted(one.node for one in plan.nodes) != sorted(known):
+        return [*wrong, "its nodes are not those that could be validated"]
+    spared = 0.0
+    unpinned = []
+    for one in plan.nodes:
+        case = known[one.node]
+        own = coverage[case.hardware_class]
+        names = [run.benchmark for run in one.runs]
+        if any(run.node != one.node for run in one.runs) or len(set(names)) < len(names):
+            wrong.append(f"{one.node}: its runs are another's, or one benchmark runs twice")
+        lengths = dict(zip(own.benchmarks, own.seconds.tolist(), strict=True))
+        wrong += [
+            f"{one.node}: {run.benchmark} takes {lengths.get(run.benchmark)} s, not {run.seconds}"
+            for run in one.runs
+            if lengths.get(run.benchmark) != run.seconds
+        ]
+        # What the window has no room for at all has not to run.
+        pins = frozenset(
+            name
+            for name in case.pins & set(lengths)
+            if lengths[name] <= window.seconds
+            and all(window.pools[p] >= n for p, n in window.needs.get(name, {}).items())
+        )
+        if not pins <= set(names):
+            unpinned.append(one.node)
+        gained = _gained(case, own, names, pins) * window.incident_seconds
+        if not _same(gained, one.spared):
+            wrong.append(f"{one.node}: it spares {gained} s, not {one.spared}")
+        spared += gained
+    spent = sum(slot.seconds for slot in slots)
+    wrong += [
+        f"{what} is {found}, not {said}"
+        for what, found, said in (
+            ("what is spared", spared, plan.spared),
+            ("what is spent", spent, plan.spent),
+            ("its value", spared - window.worth * spent, plan.value),
+        )
+        if not _same(found, said, spared + window.worth * spent)
+    ]
+    if plan.value > plan.bound and not _same(plan.value, plan.bound):
+        wrong.append(f"its value {plan.value} is beyond its bound {plan.bound}")
+    if sorted(unpinned) != list(plan.unpinned):
+        wrong.append("the nodes whose pinned benchmarks found no room are others")
+    return wrong
+
+
+def _gained(
+    case: NodeCase, own: ClassCoverage, names: Sequence[str], pins: frozenset[str]
+) -> float:
+    """Return the incidents that runs spare on a node: patterns of pins count once all pins have run."""
+    weights = own.shares[case.mix] * (1 - case.credit * own.exposed(case.passed)) * case.risk
+    exposed = own.exposed(names)
+    if not pins <= set(names):
+        exposed = own.exposed([name for name in names if name not in pins]) & ~own.exposed(pins)
+    return float(np.sum(weights[exposed]))
+
+
+def _same(found: float, said: float, scale: float = 1.0) -> bool:
+    return abs(found - said) <= _OFF * max(abs(found), abs(said), abs(scale))

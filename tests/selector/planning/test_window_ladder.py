@@ -1,0 +1,62 @@
+"""More of anything is never worth less: over random small fleets, windows and pools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_anubis.selector.planning.plan_check import plan_violations
+from pytest_anubis.selector.planning.window_ladder import neighbours
+from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
+from pytest_anubis.selector.planning.window_problem import NodeCase, Window
+from tests.selector.planning.small_fleets import cases, coverage, window
+
+HOUR = 3600.0
+
+
+def planned(of: list[NodeCase], within: Window) -> WindowPlan:
+    known = {"c": coverage()}
+    plan = plan_window(of, known, within)
+    assert not plan_violations(plan, of, known, within)
+    return plan
+
+
+windows = st.builds(
+    window,
+    seconds=st.sampled_from([0.5, 1.0, 1.7, 2.0, 3.0]).map(lambda hours: hours * HOUR),
+    at_once=st.sampled_from([1, 2, 3, 5, None]),
+    pools=st.fixed_dictionaries({"rig": st.integers(0, 3), "partner": st.integers(0, 2)}),
+    worth=st.sampled_from([0.0, 1.0]),
+)
+
+
+@given(windows, st.integers(0, 1000), st.integers(5, 40))
+@settings(max_examples=25, deadline=None)
+def test_no_window_is_worth_less_than_a_smaller_one(within: Window, seed: int, count: int) -> None:
+    own = cases(count, seed=seed)
+    plan = planned(own, within)
+    assert plan.hour >= 0
+    for smaller in neighbours(within):
+        less = planned(own, smaller)
+        assert less.value <= plan.value * (1 + 1e-9) + 1e-9
+        assert less.bound <= plan.bound * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("hours", [1, 2])
+def test_another_hour_is_worth_what_its_own_plan_is(hours: int) -> None:
+    own = cases(60)
+    plan = planned(own, window(seconds=hours * HOUR, at_once=2))
+    longer = planned(own, window(seconds=(hours + 1) * HOUR, at_once=2))
+    assert plan.hour > 0
+    assert longer.value == pytest.approx(plan.value + plan.hour, rel=1e-3)
+
+
+def test_the_neighbours_of_a_window_are_one_step_down_each_ladder() -> None:
+    within = window(seconds=2.5 * HOUR, at_once=100, pools={"rig": 4, "partner": 0}, needs={})
+    found = [(one.seconds / HOUR, one.at_once, one.pools["rig"]) for one in neighbours(within)]
+    assert found == [(2.0, 100, 4), (2.5, 96, 4), (2.5, 100, 3)]
+    least = replace(within, seconds=HOUR, at_once=1, pools={"rig": 1})
+    assert [dict(one.pools) for one in neighbours(least)] == [{"rig": 0}]
