@@ -37,6 +37,15 @@ class Job:
         """The pools that it needs, sorted."""
         return tuple(sorted({pool for name, _ in self.runs for pool in self.needs.get(name, ())}))
 
+    @property
+    def use(self) -> dict[str, float]:
+        """Pool -> seconds of its things that it takes."""
+        found: dict[str, float] = {}
+        for name, length in self.runs:
+            for pool, count in self.needs.get(name, {}).items():
+                found[pool] = found.get(pool, 0.0) + count * length
+        return found
+
     def without(self, pools: Collection[str]) -> Job | None:
         """Return what is left without the runs that need these pools; None if that is nothing or a pin."""
         gone = {name for name, _ in self.runs if not self.needs.get(name, {}).keys().isdisjoint(pools)}

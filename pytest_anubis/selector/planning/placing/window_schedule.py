@@ -1,18 +1,22 @@
-"""When each node runs what it was chosen for: one node after the other on each lane, the riskiest first.
+"""When each node runs what it was chosen for: one node after the other on each lane.
 
-A lane is a place among the nodes that may be out of service at a time. A lane that becomes free takes a
-waiting job that ends within the window: of the next ones of each kind that need a pool the one whose runs
-meet the holes of the pools' calendars best (`node_fitting`), so that what is scarce never idles, and where
-none does, the next that needs none. Once no such one is left it waits as long as the window allows. Only
-a job that cannot end within the window any more goes without its pools, and without anything if that is too
-long as well: then a shorter one of the same node may fill what is left of a lane.
+A lane is a place among the nodes that may be out of service at a time. A lane that becomes free takes one of
+the next jobs in turn: the one whose runs meet the holes of the pools' calendars best (`node_fitting`). The turn
+is level: jobs of each kind (what they take of the pools) are spread evenly over the window, long and short ones
+alike, so that what is scarce is asked for at the same pace all the time (goal chasing of mixed-model lines,
+Monden 1983). The least risky of each kind come last, as whoever finds no room is among them. Where nothing is
+shared but lanes the riskiest go first.
+
+A job that would wait for a pool for longer than that is worth to it goes without; one that cannot end within
+the window any more goes without its pools, and without anything if that is too long as well: then a shorter
+one of the same node may fill what is left of a lane.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import insort
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from pytest_anubis.selector.planning.placing.node_fitting import URGENT, Fitted, Rates, fit
@@ -20,13 +24,19 @@ from pytest_anubis.selector.planning.placing.pool_calendar import EPS, PoolCalen
 from pytest_anubis.selector.planning.placing.schedule_records import Filler, Job, Schedule, Slot
 
 _PATIENCE = 0.02
-"""Share of its own seconds that a job may cost in pauses and rests while others wait for the lane."""
-_CHEAP = 0.002
-"""Share of its own seconds that nobody looks for a cheaper job for."""
-_LOOKED_AT = 4
-"""Jobs of a kind that are tried, the next by rank."""
-_TRIED = 16
-"""Jobs that are tried for a lane, of all kinds: the more, the better what is scarce is filled."""
+"""Share of its own seconds for which a job may pause before it is asked whether it needs its pools."""
+_TRIED = 8
+"""Jobs that are tried for a lane, the next in turn: the more, the better what is scarce is filled."""
+_PASSED = 200
+"""Jobs that are passed over for a lane, as a pinned one waits for what they need."""
+_SKIPPED = 2.0
+"""Seconds of a lane that each time costs that a job was passed over: so everybody's turn comes."""
+_LAST = 0.04
+"""Share of the jobs of a kind, the least risky, that come last: about what may find no room."""
+_TAIL = 300.0
+"""Seconds before the window's end at which the last turns are, beside each job's own length."""
+_GOLDEN = 0.6180339887498949
+"""Multiples of it modulo 1 are spread evenly, however many there are (Weyl's sequence)."""
 _FORGET = 64
 """Jobs placed between two looks for holes that have passed."""
 
@@ -53,9 +63,38 @@ def schedule(
     return _Placing(list(jobs), lanes, seconds, pools, filler, rates or Rates()).run()
 
 
-_Queue = list[tuple[float, str, Job]]
-Use = tuple[float, ...]
-"""Seconds that a job takes of each pool."""
+_Turn = tuple[float, str, Job]
+"""When a job's turn is, its node, and the job."""
+
+
+def turns(jobs: Iterable[Job], seconds: float) -> list[_Turn]:
+    """Return jobs in turn: each kind spread over the window, or by risk where no job needs a pool.
+
+    Args:
+        jobs: One a node.
+        seconds: Length of the window.
+    """
+    kinds: dict[tuple[tuple[str, float], ...], list[Job]] = {}
+    for job in jobs:
+        kinds.setdefault(tuple(sorted(job.use.items())), []).append(job)
+    found: list[_Turn] = []
+    for same in kinds.values():
+        same.sort(key=lambda job: (-job.rank, job.node))
+        last = len(same) - int(_LAST * len(same))
+        for place, job in enumerate(same):
+            if set(kinds) == {()}:
+                found.append((-job.rank, job.node, job))
+                continue
+            share = (place + 0.5) * _GOLDEN % 1 * (1 - _LAST)
+            if place >= last:
+                share = 1 - _LAST * (len(same) - place) / max(1, len(same) - last)
+            # A long one that comes last would find no room.
+            found.append((share * max(0.0, seconds - job.seconds - _TAIL), job.node, job))
+    return sorted(found, key=_turn)
+
+
+def _turn(item: _Turn) -> tuple[float, str]:
+    return item[:2]
 
 
 class _Placing:
@@ -77,33 +116,15 @@ class _Placing:
         self._seconds = seconds
         self._lanes = [(0.0, lane) for lane in range(lanes)]
         self._filler = filler
-        self._rates = rates
-        self._pools = tuple(pools)
-        self._queues: dict[Use, _Queue] = {}
-        self._where: dict[str, Use] = {}
-        self._slots: list[Slot] = []
-        self._given = {job.node for job in jobs}
-        for job in jobs:
-            use = self._where[job.node] = self._use(job)
-            self._queues.setdefault(use, []).append((-job.rank, job.node, job))
-        for queue in self._queues.values():
-            queue.sort(key=_place_of)
-        total = sum(job.seconds for job in jobs)
-        uses = {use: len(queue) for use, queue in self._queues.items()}
-        self._aim = [
-            sum(use[at] * n for use, n in uses.items()) / max(total, EPS)
-            for at in range(len(self._pools))
-        ]
-        self._prices = [rates.pools.get(pool, 1.0) / rates.lane for pool in self._pools]
-        rate = [rates.pools.get(pool, 1.0) for pool in self._pools]
-        # A pool that is ahead by a job for each of its things costs the whole price of what is added.
-        usual = total / max(1, len(jobs))
+        usual = sum(job.seconds for job in jobs) / max(1, len(jobs))
         self._rates = replace(rates, ahead=max(usual, EPS))
-        self._weight = [
-            r / rates.lane / (2 * max(1, pools[pool]) * max(usual, EPS))
-            for r, pool in zip(rate, self._pools, strict=True)
-        ]
-        self._ahead = [0.0] * len(self._pools)
+        self._given = [job.node for job in jobs]
+        self._pinned = sorted(
+            ((-job.rank, job.node, job) for job in jobs if job.pins), key=_turn
+        )
+        self._waiting = turns((job for job in jobs if not job.pins), seconds)
+        self._skipped: dict[str, int] = {}
+        self._slots: list[Slot] = []
 
     def run(self) -> Schedule:
         gaps: list[tuple[int, float]] = []
@@ -123,34 +144,55 @@ class _Placing:
         return Schedule(
             slots=tuple(sorted(self._slots, key=lambda slot: (slot.start, slot.lane))),
             gaps=tuple(gaps),
-            waiting=tuple(sorted(self._given - done)),
+            waiting=tuple(sorted(set(self._given) - done)),
         )
 
-    def _use(self, job: Job) -> Use:
-        found = dict.fromkeys(self._pools, 0.0)
-        for name, length in job.runs:
-            for pool, count in job.needs.get(name, {}).items():
-                found[pool] += count * length
-        return tuple(found.values())
-
     def _next(self, now: float) -> Fitted | None:
-        """Return the next job on a lane that is free now; None if none fits."""
-        forced = self._best(now, pinned=True)
-        if forced is not None and forced.waited <= _PATIENCE * forced.job.seconds:
-            return forced
+        """Return the next job on a lane that is free now, taken off its queue; None if none fits."""
+        forced = self._best(self._pinned, now)
+        if forced is not None and _at_once(forced):
+            return self._taken(self._pinned, forced)
         # What a pinned job waits for nobody takes before it.
-        kept = self._use(forced.job) if forced is not None else ()
-        best = self._best(now, pinned=False, kept=kept)
-        if best is not None and best.waited > _PATIENCE * best.job.seconds:
-            best = self._lessened(best, now)
-        if self._filler is not None and (
-            best is None or best.waited > _PATIENCE * best.job.seconds
-        ):
-            waited = [one.waited for one in (best, forced) if one is not None]
+        kept = set(forced.job.pools) if forced is not None else set()
+        best = self._best(self._waiting, now, kept)
+        less = best if best is None or _at_once(best) else self._lessened(best, now)
+        if self._filler is not None and (less is None or not _at_once(less)):
+            waited = [one.waited for one in (less, forced) if one is not None]
             extra = self._filler.job(min(waited, default=self._seconds - now))
             if extra is not None:
                 return fit(extra, now, self._calendar, self._rates)
-        return best or forced
+        if less is not None:
+            return self._taken(self._waiting, less)
+        return None if forced is None else self._taken(self._pinned, forced)
+
+    def _best(
+        self, queue: list[_Turn], now: float, kept: Collection[str] = ()
+    ) -> Fitted | None:
+        """Return the job among the next ones in turn that costs least; those that end too late give something up."""
+        best, least, place, passed = None, float("inf"), 0, 0
+        tried: list[str] = []
+        while place < len(queue) and len(tried) < _TRIED and passed < _PASSED:
+            job = queue[place][2]
+            if kept and not set(kept).isdisjoint(job.pools):
+                place += 1
+                passed += 1
+                continue
+            in_time = now + job.seconds <= self._seconds + EPS
+            trial = fit(job, now, self._calendar, self._rates) if in_time else None
+            if trial is None:  # on a lane that becomes free later it ends later still
+                self._give_up(queue, place)
+                continue
+            # What it fills soon of the pools is what `fit` does not take off.
+            cost = trial.cost - _SKIPPED * self._skipped.get(job.node, 0)
+            for pool, own in job.use.items():
+                cost -= URGENT * own * self._rates.pools.get(pool, 1.0) / self._rates.lane
+            if cost < least:
+                best, least = trial, cost
+            tried.append(job.node)
+            place += 1
+        for node in tried:
+            self._skipped[node] = self._skipped.get(node, 0) + 1
+        return best
 
     def _lessened(self, found: Fitted, now: float) -> Fitted:
         """Return the same job without pools that it would wait for longer than they are worth to it."""
@@ -168,78 +210,22 @@ class _Placing:
                 best, least = trial, trial.cost + cost
         return best
 
-    def _best(self, now: float, *, pinned: bool, kept: Use = ()) -> Fitted | None:
-        """Return the job that costs least, what it does to the pools' pace included."""
-        kinds = sorted(
-            (self._off(use, queue[0][2].seconds), use)
-            for use, queue in self._queues.items()
-            if queue and bool(queue[0][2].pins) == pinned
-        )
-        best, least, tried = None, float("inf"), 0
-        for off, use in kinds:
-            if off >= least or tried >= _TRIED:
-                break  # no fitting costs less than nothing
-            if any(own and there for own, there in zip(use, kept)):
-                continue
-            for trial in self._trials(use, now):
-                tried += 1
-                if trial.cost + off < least:
-                    best, least = trial, trial.cost + off
-                if trial.cost <= _CHEAP * trial.job.seconds:
-                    break
-        return best
-
-    def _off(self, use: Use, seconds: float) -> float:
-        """Return what a job costs, in seconds of a lane, by taking the pools off their pace."""
-        cost = 0.0
-        for rate, ahead, own, aim in zip(self._weight, self._ahead, use, self._aim, strict=True):
-            more = own - aim * seconds
-            cost += rate * more * (2 * ahead + more)
-        # What it fills soon: `fit` takes off what it fills late.
-        return cost - URGENT * sum(
-            own * price for own, price in zip(use, self._prices, strict=True)
-        )
-
-    def _trials(self, use: Use, now: float) -> Iterator[Fitted]:
-        """Yield how the next jobs of a kind would run; those that end too late give something up."""
-        queue = self._queues[use]
-        place = 0
-        while place < min(_LOOKED_AT, len(queue)):
-            job = queue[place][2]
-            if place and queue[0][2].pins and not job.pins:
-                break
-            in_time = now + job.seconds <= self._seconds + EPS
-            trial = fit(job, now, self._calendar, self._rates) if in_time else None
-            if trial is None:  # on a lane that becomes free later it ends later still
-                self._give_up(queue, place)
-            else:
-                yield trial
-                place += 1
-                if not any(use):
-                    break  # without pools all fit alike
-
-    def _give_up(self, queue: _Queue, place: int) -> None:
+    def _give_up(self, queue: list[_Turn], place: int) -> None:
         """Have a job that cannot end in time go on with less."""
-        job = queue.pop(place)[2]
+        turn, node, job = queue.pop(place)
         less = job.shortened()
         if less is not None:
-            use = self._where[job.node] = self._use(less)
-            insort(self._queues.setdefault(use, []), (-less.rank, less.node, less), key=_place_of)
+            insort(queue, (turn, node, less), key=_turn)
         elif self._filler is not None:
-            self._filler.offer(job.node)
+            self._filler.offer(node)
+
+    def _taken(self, queue: list[_Turn], found: Fitted) -> Fitted:
+        place = next(at for at, item in enumerate(queue) if item[1] == found.job.node)
+        del queue[place]
+        return found
 
     def _place(self, found: Fitted, lane: int) -> None:
         """Have a job run as fitted."""
-        job = found.job
-        use, seconds = self._use(job), job.seconds
-        self._ahead = [
-            ahead + own - aim * seconds
-            for ahead, own, aim in zip(self._ahead, use, self._aim, strict=True)
-        ]
-        queue = self._queues.get(self._where.pop(job.node, use), [])
-        at = bisect_left(queue, (-job.rank, job.node), key=_place_of)
-        if at < len(queue) and queue[at][1] == job.node:  # work that a filler found waits nowhere
-            del queue[at]
         for name, length, start, taken in found.runs:
             units: dict[str, list[int]] = {}
             for one in taken:
@@ -247,7 +233,7 @@ class _Placing:
                 units.setdefault(one.pool, []).append(one.unit)
             self._slots.append(
                 Slot(
-                    node=job.node,
+                    node=found.job.node,
                     benchmark=name,
                     start=start,
                     seconds=length,
@@ -257,5 +243,5 @@ class _Placing:
             )
 
 
-def _place_of(item: tuple[float, str, Job]) -> tuple[float, str]:
-    return item[:2]
+def _at_once(found: Fitted) -> bool:
+    return found.waited <= _PATIENCE * found.job.seconds
