@@ -1,9 +1,10 @@
 """The plan of one night for a simulated fleet: seconds, value, bound and what lies between them.
 
-Run: ``python -m benchmarks.fleet_plan [--nodes 10000] [--hours 8] [--at-once 100] [--seed 1]``. Three
+Run: ``python -m benchmarks.fleet_plan [--nodes 10000] [--hours 8] [--at-once 100] [--seed 1]``, or with
+``--settings`` for the table of settings in `docs/scale.md`: one line for each. Three
 classes with 40 benchmarks each, known defects that show in one to three benchmarks of a component, incidents
 that come back as the same kind, nodes whose risks differ by more than tenfold, a test rig that one benchmark
-needs, and partners that two of them need. The schedule is checked by what reads nothing but its runs.
+needs, and partners that two of them need. Each plan is checked by what uses nothing of what made it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from dataclasses import replace
+from typing import NamedTuple
 
 from pytest_anubis.core.history import Defect, FleetHistory, Incident
 from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage, class_coverage, mixes_of
+from pytest_anubis.selector.planning.plan_check import plan_violations
 from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
-from pytest_anubis.selector.planning.placing.schedule_check import violations
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
 
 PARTS = {
@@ -118,43 +119,84 @@ def _of_class(key: str, chance: random.Random) -> FleetHistory:
     )
 
 
+class Setting(NamedTuple):
+    """A night: which fleet, how long, what there is."""
+
+    seed: int = 1
+    hours: float = 8.0
+    at_once: int = 100
+    rigs: int = 4
+    partners: int = 8
+    worth: float = 1.0
+
+
+SETTINGS = (
+    Setting(),
+    Setting(hours=9),
+    Setting(seed=2),
+    Setting(seed=2, hours=9),
+    Setting(seed=3),
+    Setting(seed=2, hours=2),
+    Setting(seed=2, at_once=50),
+    Setting(seed=2, at_once=300),
+    Setting(seed=1, worth=0.0),
+    Setting(seed=2, worth=0.0),
+    Setting(seed=2, rigs=1, partners=2),
+    Setting(seed=2, rigs=40, partners=80),
+)
+"""Other fleets; short and long, few and many places; time that is there anyway; scarcer pools, and plenty."""
+
+
 def main() -> None:
     """Plan, check and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--hours", type=float, default=8.0)
     parser.add_argument("--at-once", type=int, default=100)
+    parser.add_argument("--rigs", type=int, default=4)
+    parser.add_argument("--partners", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--free", action="store_true", help="the time of nodes is worth nothing")
+    parser.add_argument("--settings", action="store_true", help="a line for each of some settings")
     options = parser.parse_args()
-    begin = time.perf_counter()
-    cases, coverage = simulated(options.nodes, options.seed)
-    made = time.perf_counter()
-    window = Window(
-        seconds=options.hours * HOUR,
+    if options.settings:
+        print("seed, hours, places, rigs, partners, worth: seconds, gap, taken, another hour, wrong")
+        for one in SETTINGS:
+            _, line = planned(one, options.nodes)
+            print(*one, line, sep=", ", flush=True)
+        return
+    own = Setting(
+        seed=options.seed,
+        hours=options.hours,
         at_once=options.at_once,
-        pools={"rig": 4, "partner": 8},
-        needs=NEEDS,
+        rigs=options.rigs,
+        partners=options.partners,
         worth=0.0 if options.free else 1.0,
     )
-    plan = plan_window(cases, coverage, window)
-    took = time.perf_counter() - made
-    print(
-        f"{options.nodes} nodes x 40 benchmarks, {options.hours:g} h, {options.at_once} at once: {took:.1f} s"
-    )
-    print(f"(making the fleet: {made - begin:.1f} s)")
+    plan, line = planned(own, options.nodes)
+    print(f"{options.nodes} nodes x 40 benchmarks, {own}")
     print_plan(plan)
-    wrong = violations(
-        [run for node in plan.nodes for run in node.runs],
-        seconds=window.seconds,
-        at_once=window.at_once,
-        pools=window.pools,
+    print(line)
+
+
+def planned(one: Setting, nodes: int) -> tuple[WindowPlan, str]:
+    """Return the plan of a setting, and its figures as a line."""
+    cases, coverage = simulated(nodes, one.seed)
+    window = Window(
+        seconds=one.hours * HOUR,
+        at_once=one.at_once,
+        pools={"rig": one.rigs, "partner": one.partners},
         needs=NEEDS,
+        worth=one.worth,
     )
-    print(f"capacities violated: {len(wrong)}", *wrong[:3])
-    more = plan_window(cases, coverage, replace(window, seconds=window.seconds + HOUR))
-    print(
-        f"with another hour: {(more.value - plan.value) / HOUR:.1f} h more, {plan.hour / HOUR:.1f} h foreseen"
+    begin, of_cpu = time.perf_counter(), time.process_time()
+    plan = plan_window(cases, coverage, window)
+    took, busy = time.perf_counter() - begin, time.process_time() - of_cpu
+    wrong = plan_violations(plan, cases, coverage, window)
+    used = " ".join(f"{100 * share:.1f} %" for share in plan.used.values())
+    return plan, (
+        f"{took:.1f} s ({busy:.1f} s of CPU), gap {100 * plan.gap:.2f} %, net {plan.value / HOUR:.1f} h, "
+        f"taken {used}, another hour {plan.hour / HOUR:+.1f} h, wrong: {len(wrong)} {wrong[:2] or ''}"
     )
 
 

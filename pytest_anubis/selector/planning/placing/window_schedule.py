@@ -25,7 +25,7 @@ from pytest_anubis.selector.planning.placing.schedule_records import Filler, Job
 
 _PATIENCE = 0.02
 """Share of its own seconds for which a job may pause before it is asked whether it needs its pools."""
-_TRIED = 8
+_TRIED = 4
 """Jobs that are tried for a lane, the next in turn: the more, the better what is scarce is filled."""
 _PASSED = 200
 """Jobs that are passed over for a lane, as a pinned one waits for what they need."""
