@@ -15,10 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
-from toy_fleet import HEALTHY, write_fleet
-
+from benchmarks.launchers.toy_fleet import HEALTHY, write_fleet
 from pytest_anubis.fleet import launching
 
 ROOT = Path(launching.__file__).parents[3]
