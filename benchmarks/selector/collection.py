@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
 from pytest_anubis.core.history import Incident
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.history.incident_records import add_incident
@@ -93,7 +94,7 @@ def collect(folder: Path, extra: list[str]) -> tuple[float, float, str]:
     begin, used = time.perf_counter(), processor_seconds()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     took, used = time.perf_counter() - begin, processor_seconds() - used
-    if done.returncode not in (0, 5):
+    if done.returncode not in (0, 5, Decision.UNDECIDED.exit_code):  # a collection judges nothing
         raise SystemExit(
             f"{command} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}"
         )
