@@ -3,7 +3,8 @@
 Run: ``python benchmarks/pages/checks.py [--keep DIR]``; it exits with 1 where something serious is found.
 Pages: pytest-html's report, dossier, judged nodes and fleet's verdict of a run that is accepted, rejected and
 undecided, what was learned, a fleet's site with pages of metrics and of nodes, and a simulation. Each is
-opened light and dark, 1280 and 390 pixels wide. With ``--keep`` the pages stay, with pictures and prints.
+opened light and dark, 1280 and 390 pixels wide, and as it is printed. With ``--keep`` the pages stay, with
+pictures and prints.
 
 Needs Chromium and the extra ``pages``; what is missing is named, and the rest is done.
 """
@@ -34,12 +35,18 @@ from benchmarks.pages import fleet as fleet_page
 from benchmarks.pages import screens
 from tests.golden.asking import ask
 
-LOOKS = tuple(
-    (f"{'dark' if dark else 'light'}-{width}", width, dark)
-    for width in (1280, 390)
-    for dark in (False, True)
+PAPER = 703
+"""Pixels across a sheet of A4 within margins of 12 mm, 96 to the inch."""
+LOOKS = (
+    *(
+        (f"{'dark' if dark else 'light'}-{width}", width, dark, "screen")
+        for width in (1280, 390)
+        for dark in (False, True)
+    ),
+    ("print", PAPER, True, "print"),
 )
-"""Name of a look, width of the window in pixels (a desk's, a phone's), whether the reader prefers dark."""
+"""Name of a look, width of the window in pixels (a desk's, a phone's, a sheet's), whether the reader prefers
+dark, and the medium: whoever prefers dark prints on white paper too."""
 HEIGHT = 900
 SERIOUS = ("critical", "serious")
 NODES, METRICS = 240, 20
@@ -98,12 +105,12 @@ def audited(browser: Any, axe: str, page: Path) -> list[list[Any]]:
 
 def looked_at(browser: Any, page: Path, axe: str | None, pictures: bool) -> Iterator[str]:
     """Yield what is wrong with a page in each look, one line each; pictures are put beside it."""
-    for name, width, dark in LOOKS:
-        browser.size(width, HEIGHT, dark=dark)
+    for name, width, dark, media in LOOKS:
+        browser.size(width, HEIGHT, dark=dark, media=media)
         browser.open(page)
         if pictures:
             place = page.with_name(f"{page.stem}-{name}.png")
-            browser.look(place, width=width, height=HEIGHT, dark=dark, whole=True)
+            browser.look(place, width=width, height=HEIGHT, dark=dark, whole=True, media=media)
         wide = browser.value("document.documentElement.scrollWidth")
         if wide > width:
             yield f"serious: {name}: {wide} pixels wide"

@@ -143,7 +143,14 @@ class Browser:
         return told["result"].get("value")
 
     def look(
-        self, path: Path, *, width: int, height: int, dark: bool = False, whole: bool = False
+        self,
+        path: Path,
+        *,
+        width: int,
+        height: int,
+        dark: bool = False,
+        whole: bool = False,
+        media: str = "screen",
     ) -> None:
         """Write a picture of the page.
 
@@ -153,16 +160,17 @@ class Browser:
             height: Of the window, pixels.
             dark: Whether the reader prefers dark pages.
             whole: Draw the page to its end, not the window only.
+            media: ``screen`` or ``print``.
         """
-        self.size(width, height, dark=dark)
+        self.size(width, height, dark=dark, media=media)
         data = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         path.write_bytes(base64.b64decode(data))
 
-    def size(self, width: int, height: int, *, dark: bool = False) -> None:
-        """Give the window a size, and the reader a preference."""
+    def size(self, width: int, height: int, *, dark: bool = False, media: str = "screen") -> None:
+        """Give the window a size and a medium (``screen``, ``print``), and the reader a preference."""
         self.ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
             mobile=width < 500,
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.ask("Emulation.setEmulatedMedia", features=[scheme])
+        self.ask("Emulation.setEmulatedMedia", media=media, features=[scheme])

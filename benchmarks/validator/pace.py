@@ -1,8 +1,9 @@
 """What judging at the host's reference pace is worth on this machine.
 
 1. Spread between runs (standard deviation of the logs of their means) of every metric of the smoke set, raw
-   and at the reference pace, each run corrected by slopes that were fitted without it; in silence as far as
-   this machine has any, and beside a neighbour that comes and goes. What others disturbed is not left out.
+   and at the reference pace, each run corrected by slopes that were fitted without it; beside it that of
+   medians, of the best quarter of the values and of half of them; in silence as far as this machine has any,
+   and beside a neighbour that comes and goes. What others disturbed is not left out.
 2. A baseline of six metrics from as many runs as a first command of six minutes makes; then runs in which
    nothing is changed, runs in which a matrix product, a memory stream and a training step are 5 or 10 %
    slower, and runs in which everything is: this process is stopped for a quarter of every hundredth of a
@@ -35,7 +36,7 @@ import numpy as np
 from pytest_anubis.core.baseline import HOST_PACE, Baseline
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import Population
+from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.hardware.host_pace import Pace, Pacer, kinds_for
 from pytest_anubis.hardware.round_plans import PLANS, RoundPlan
@@ -118,23 +119,50 @@ def read(folder: Path) -> tuple[Population, ...]:
     return gather.populations()
 
 
+def other_forms(values: FloatArray, better: str) -> list[float]:
+    """Return what might be judged instead of a sample's mean.
+
+    Args:
+        values: Shape (n,), in time order.
+        better: Direction of the metric.
+
+    Returns:
+        Its median; the mean of its best quarter; the mean of half of its values, as runs of half the length
+        would have it: the first ones of each of two bursts.
+    """
+    best = np.sort(values if better == "lower" else -values)[: max(1, len(values) // 4)]
+    bursts = np.array_split(values, 2)
+    shorter = np.concatenate([burst[: max(1, len(burst) // 2)] for burst in bursts])
+    return [float(np.median(values)), float(abs(best).mean()), float(shorter.mean())]
+
+
 def show_spread(name: str, populations: Sequence[Population]) -> None:
-    """Print the spread of every metric, raw and paced."""
+    """Print the spread of every metric, raw, in other forms, and paced."""
     print(f"\n{name}: spread between {len({run for p in populations for run in p.runs})} runs")
-    print(f"{'metric':58} {'raw':>7} {'paced':>7} {'of raw':>7}  follows")
+    head = ("raw", "median", "best", "half", "paced", "of raw")
+    print(f"{'metric':58} {' '.join(f'{one:>7}' for one in head)}  follows")
+    every = []
     for population in populations:
-        means = np.array([population.sample(row).mean() for row in range(len(population))])
+        samples = [population.sample(row) for row in range(len(population))]
+        means = np.array([sample.mean() for sample in samples])
         if population.metric.better == "equal" or len(means) < 3 or not np.all(means > 0):
             continue
         raw = float(np.log(means).std(ddof=1))
-        label = f"{population.benchmark.rpartition('/')[2]} {population.metric.name}"
+        forms = np.array([other_forms(one, population.metric.better) for one in samples])
+        spreads = [raw, *np.log(forms).std(axis=0, ddof=1).tolist()]
+        every.append(spreads)
+        name = f"{population.benchmark.rpartition('/')[2]} {population.metric.name}"
+        label = f"{name:58} {' '.join(f'{one:7.1%}' for one in spreads)}"
         learned = learn_criterion(population, one_machine=True)
         form = learn_paced(learned, alpha=0.95, method="median", one_machine=True)
         if form is None:
-            print(f"{label:58} {raw:7.1%} {'-':>7} {'-':>7}  nothing that was read")
+            print(f"{label} {'-':>7} {'-':>7}  nothing that was read")
             continue
         kinds = ", ".join(f"{one.kind} {one.slope:.2f}" for one in form.slopes)
-        print(f"{label:58} {raw:7.1%} {raw * form.gain:7.1%} {form.gain:7.2f}  {kinds}")
+        print(f"{label} {raw * form.gain:7.1%} {form.gain:7.2f}  {kinds}")
+    if every:
+        middle = " ".join(f"{one:7.1%}" for one in np.median(every, axis=0))
+        print(f"{'median of all':58} {middle}")
 
 
 @contextmanager
