@@ -123,7 +123,7 @@ body :is(h1,h2,p){{color:#e4e4e2}}.anubis{{--ink:#e4e4e2}}a,.filters button,.col
 {_DARK_PLOTS}}}
 @media print{{:root{{color-scheme:light}}
 body{{font-size:11px;padding:0;background:#fff}}.controls,.filter{{display:none}}
-.anubis :is(td,th){{overflow-wrap:break-word}}
+.anubis :is(td,th){{overflow-wrap:break-word;padding:.2em .3em}}
 .verdict,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}}}
 """
 """For pytest-html's page: the decision before its table, its environment last, fit for a phone."""
