@@ -38,7 +38,7 @@ from tests.golden.asking import ask
 PAPER = 703
 """Pixels across a sheet of A4 within margins of 12 mm, 96 to the inch."""
 SHRUNK = 1.1
-"""How much wider than a sheet a page may be: browsers shrink it to fit, by this much without harm to the eye."""
+"""How much wider than a sheet a page may be: browsers shrink it to fit, so far without harm to the eye."""
 LOOKS = (
     *(
         (f"{'dark' if dark else 'light'}-{width}", width, dark, "screen")

@@ -122,7 +122,7 @@ body :is(h1,h2,p){{color:#e4e4e2}}.anubis{{--ink:#e4e4e2}}a,.filters button,.col
 .xfailed .col-result){{color:#e0b040}}
 {_DARK_PLOTS}}}
 @media print{{:root{{color-scheme:light}}
-body{{font-size:11px;padding:0;background:#fff}}.controls,.filter{{display:none}}
+body,.anubis{{font-size:11px}}body{{padding:0;background:#fff}}.controls,.filter{{display:none}}
 .anubis :is(td,th){{overflow-wrap:break-word;padding:.2em .3em}}
 .verdict,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}}}
 """
