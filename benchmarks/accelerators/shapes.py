@@ -9,6 +9,7 @@ and how many times the error fits into it. Takes some minutes and 8 GB.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -85,6 +86,7 @@ def gradients() -> Iterator[Row]:
 
 def main() -> None:
     """Print the table."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     print(f"{'check':<28} {'error':>9} {'tolerance':>9} {'margin':>7} {'seconds':>8}  shape")
     with stand_in(), single_precision():
         for part in (products, streams, copies, gradients):

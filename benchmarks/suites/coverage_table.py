@@ -1,13 +1,13 @@
 """What the benchmark set covers: prints `docs/coverage.md` from the suites' own marks and code.
 
 Run: ``python benchmarks/suites/coverage_table.py [--write]``. What the marks and the code say (component,
-scope, metrics with unit and direction, profiles and what changes with them) is read from them; what only
-people know (which fault a benchmark catches, which probes it must pass, what answers another project's test)
-stands in `coverage_rows.toml`, row by row to review. A test compares the page with this, and wants every row.
+scope, metrics with unit and direction, what changes with profiles) is read; what only people know (which
+fault is caught, which probes must pass, what answers another's test) stands in `coverage_rows.toml`.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
 import inspect
@@ -28,8 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 from benchmarks import ROOT
 
 PAGE = ROOT / "docs" / "coverage.md"
-ROWS = Path(__file__).with_name("coverage_rows.toml")
-PROOFS = Path(__file__).with_name("coverage_proofs.toml")
+ROWS, PROOFS = (Path(__file__).with_name(f"coverage_{of}.toml") for of in ("rows", "proofs"))
 PROFILES = ("smoke", "standard", "soak")
 DIRECTIONS = {"higher": "↑", "lower": "↓", "equal": "="}
 RECORDING = ("measure", "collect", "record")
@@ -389,11 +388,12 @@ A test compares this with the probes above, and wants each of these tests to be 
 
 def main() -> None:
     """Print the page, or write it."""
-    text = page()
-    if "--write" in sys.argv[1:]:
-        PAGE.write_text(text, encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put it into docs/coverage.md")
+    if parser.parse_args().write:
+        PAGE.write_text(page(), encoding="utf-8")
     else:
-        print(text, end="")
+        print(page(), end="")
 
 
 if __name__ == "__main__":

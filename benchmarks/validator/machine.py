@@ -118,11 +118,13 @@ def simulate(machines: int, runs: int, drift: float, tails: int, burst: float) -
     for seed in range(machines):
         machine = Machine(np.random.default_rng(seed), drift, tails, burst)
         baseline = learn(machine, runs)
+        # What repeats too badly to be judged has no criterion.
+        judging = {int(one.metric.name.removeprefix("m")): one for one in baseline.criteria}
         fails = 0
         for _ in range(JUDGED):
             machine.next_run()
             outcomes = []
-            for i, criterion in enumerate(baseline.criteria):
+            for i, criterion in judging.items():
                 outcome, count = judge(partial(machine.stage, i), criterion, baseline)
                 outcomes.append(outcome)
                 looks += count
@@ -132,9 +134,9 @@ def simulate(machines: int, runs: int, drift: float, tails: int, burst: float) -
         rejected += fails
         clean_series += fails == 0
         for i in range(METRICS):
-            outcome, _ = judge(partial(machine.stage, i, 0.11), baseline.criteria[i], baseline)
-            quiet = machine.run_to_run(i) <= 0.011
-            (found if quiet else seen).append(outcome is Outcome.FAIL)
+            slow = partial(machine.stage, i, 0.11)
+            failed = i in judging and judge(slow, judging[i], baseline)[0] is Outcome.FAIL
+            (found if machine.run_to_run(i) <= 0.011 else seen).append(failed)
     total = machines * JUDGED
     return {
         "rejected": rejected / total,
