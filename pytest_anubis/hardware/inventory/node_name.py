@@ -23,7 +23,7 @@ _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 _PASSING = frozenset(
     {"overlay", "aufs", "fuse.fuse-overlayfs", "squashfs", "tmpfs", "ramfs", "rootfs"}
 )
-"""Filesystems of containers' and live images: what lies there is the image's own, or made anew at each start."""
+"""Filesystems of containers' and live images: what lies there is the image's, or made anew at each start."""
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 """A blank or backslash in a path of proc_pid_mountinfo(5)."""
@@ -75,7 +75,7 @@ def checked_name(name: str, where: str) -> str:
 
 
 def machine_id(files: Files) -> str | None:
-    """Return a digest of the machine id, which machine-id(5) asks to be kept secret; None without a lasting one.
+    """Return a digest of the machine id, which machine-id(5) asks to be kept secret; None if none lasts.
 
     That of a container's or live image's own files is none: all machines may have it, or each start another
     one. A file of the host that is mounted there (``/etc/machine-id``) is one.

@@ -1,4 +1,4 @@
-"""Output of NVIDIA's nvbandwidth, as JSON (``-j``) or text: a matrix of rates or latencies for each test case."""
+"""Output of NVIDIA's nvbandwidth, JSON (``-j``) or text: a matrix of rates or latencies a test case."""
 
 from __future__ import annotations
 
