@@ -10,7 +10,6 @@ have: its own munge key, socket, ports and folders, all of which go.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -30,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from toy_fleet import HEALTHY, QUIET, SLOW, tried, write_fleet
 
 from pytest_anubis.fleet import launching
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "sinfo")
 NODES = ("n1", "n2", "n3")
@@ -321,16 +321,15 @@ def tried_pairs(cluster: Cluster, folder: Path, expect: Callable[[str, bool, str
     )  # fmt: skip
     sent = {
         node: sorted(
-            event["measurement"]["device"]
+            one.device
             for path in place.glob(f"{node}/runs/*/journal.jsonl")
-            for event in map(json.loads, path.read_text().splitlines())
-            if event["event"] == "measured"
+            for one in read_journal(path).measurements
         )
         for node in NODES
     }
     wanted = {node: [f"{node} -> {other}" for other in NODES if other != node] for node in NODES}
     seen = "; ".join(f"{node}: {len(ways)} ways" for node, ways in sent.items())
-    expect("each node's journal has the ways that it sends", sent == wanted, seen or str(sent))
+    expect("each node's journal has the ways that it sends", sent == wanted, seen)
 
 
 def stay(folder: Path) -> None:
