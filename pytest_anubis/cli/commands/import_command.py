@@ -296,7 +296,7 @@ def _import(options: argparse.Namespace, source: _Source) -> Imported:
 
                 return import_nccl(path, **given)
             if options.kind == "nvbandwidth":
-                from pytest_anubis.store.importers.nvbandwidth import import_nvbandwidth
+                from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidth
 
                 return import_nvbandwidth(path, **given)
             if options.kind == "fio":

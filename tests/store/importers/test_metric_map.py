@@ -12,7 +12,7 @@ from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_result import Imported, ImportFileError
 from pytest_anubis.store.importers.metric_map import known_metrics, read_metric_map
 from pytest_anubis.store.importers.nccl import import_nccl
-from pytest_anubis.store.importers.nvbandwidth import import_nvbandwidth
+from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidth
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from tests.cli.command_line import anubis

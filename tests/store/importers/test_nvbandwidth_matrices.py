@@ -8,7 +8,7 @@ import pytest
 
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.importers.import_result import ImportFileError
-from pytest_anubis.store.importers.nvbandwidth import import_nvbandwidth
+from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidth
 
 DATA = Path(__file__).parents[2] / "tool_outputs" / "data"
 
