@@ -49,7 +49,10 @@ def main() -> int:
     options = parser.parse_args()
     name, why = tool()
     if not name:
-        print(f"not tried: {why}")
+        print(
+            f"not built: {why}; the recipe is only linted here, by "
+            "`pytest tests/fleet/launching/test_recipes.py`"
+        )
         return 0
     base = ["--build-arg", f"BASE={options.base}"] if options.base else []
     with tempfile.TemporaryDirectory(prefix="anubis-image-") as place:
