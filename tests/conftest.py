@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib
+import importlib.util
 import os
 import pkgutil
 import signal
@@ -18,16 +19,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from execnet.gateway_io import Popen2IOMaster
-from hypothesis import HealthCheck, settings
 
 import pytest_anubis
 from tests import forked, forked_workers
 from tests.postgres import postgres_url as postgres_url
 from tests.quiet import OPTIONS
 
-# Property tests run on shared machines, where slowness says nothing.
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("shared")
+# Whoever has the package alone may still ask pytest for its options here.
+with contextlib.suppress(ImportError):
+    from hypothesis import HealthCheck, settings
+
+    # Property tests run on shared machines, where slowness says nothing.
+    settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("shared")
 
 # Recorded nodes have accelerators whatever is hidden from whoever runs these tests, a run inside a
 # test is no worker of the run outside, and thousands of processes need not compile the same files.
@@ -73,6 +77,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
     """Have the servers that processes are forked from, here or where this worker was started."""
+    if importlib.util.find_spec("hypothesis") is None:
+        raise pytest.UsageError("these tests need the extra 'test': pip install -e '.[test]'")
     if forked.FOLDER not in os.environ:
         stack = contextlib.ExitStack()
         stack.enter_context(forked.servers())

@@ -15,10 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
-from toy_fleet import HEALTHY, write_fleet
-
+from benchmarks.launchers.toy_fleet import HEALTHY, write_fleet
 from pytest_anubis.fleet import launching
 
 ROOT = Path(launching.__file__).parents[3]
@@ -50,7 +49,10 @@ def main() -> int:
     options = parser.parse_args()
     name, why = tool()
     if not name:
-        print(f"not tried: {why}")
+        print(
+            f"not built: {why}; the recipe is only linted here, by "
+            "`pytest tests/fleet/launching/test_recipes.py`"
+        )
         return 0
     base = ["--build-arg", f"BASE={options.base}"] if options.base else []
     with tempfile.TemporaryDirectory(prefix="anubis-image-") as place:

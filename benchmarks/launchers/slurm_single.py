@@ -2,10 +2,10 @@
 
     python benchmarks/launchers/slurm_single.py
 
-needs root and Debian's ``slurm-wlm`` and ``munge``, and prints what it saw: three hosts' journals, the
-fleet's verdict, the answers of the health check, and that a node is drained only where that was asked for.
-It touches nothing of a Slurm that the machine may have: its own munge key, socket, ports and folders, all of
-which go.
+needs root and Debian's ``slurm-wlm`` and ``munge``, and prints what it saw: pairs of nodes that found each
+other by Slurm's variables alone, three hosts' journals, the fleet's verdict, the answers of the health check,
+and that a node is drained only where that was asked for. It touches nothing of a Slurm that the machine may
+have: its own munge key, socket, ports and folders, all of which go.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
-from toy_fleet import HEALTHY, SLOW, tried, write_fleet
-
+from benchmarks.launchers.toy_fleet import HEALTHY, QUIET, SLOW, tried, write_fleet
 from pytest_anubis.fleet import launching
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "sinfo")
 NODES = ("n1", "n2", "n3")
@@ -36,8 +36,8 @@ RECIPES = Path(launching.__file__).parent / "recipes" / "slurm"
 ROOT = str(Path(launching.__file__).parents[3])
 """Of the package that is tried, for processes that start with an empty environment."""
 
-_SECONDS = 60.0
-"""Seconds for anything here; a job of a toy test takes some three."""
+_SECONDS = 180.0
+"""Seconds for anything here: a job of a toy test takes some three, the pairs some forty on two busy cores."""
 _TICK = 0.3  # seconds between two looks
 
 _CONF = """
@@ -251,6 +251,7 @@ def trial(folder: Path, say: Callable[[str], None]) -> list[str]:
     }
     with Cluster(folder / "slurm") as cluster:
         cluster.settings(**health)
+        tried_pairs(cluster, folder, expect)
         out = folder / "job.out"
         cluster.run(
             "sbatch", "--nodes=3", "--wait", f"--output={out}", "anubis.sbatch", "test_suite.py",
@@ -293,6 +294,41 @@ def trial(folder: Path, say: Callable[[str], None]) -> list[str]:
         left = cluster.reason("n1")
         expect("another's reason left alone", left == "bad DIMM, ask Kim", left)
     return wrong
+
+
+def tried_pairs(cluster: Cluster, folder: Path, expect: Callable[[str, bool, str], None]) -> None:
+    """Run the pairs' benchmark in a step of Slurm; the nodes find each other by Slurm's variables alone."""
+    place, suite = folder / "pairs", folder / "pairs-suite"
+    place.mkdir()
+    suite.mkdir()
+    for name in ("__init__.py", "test_pairs.py"):
+        shutil.copy(Path(ROOT) / "suites" / "network" / name, suite / name)
+    (suite / "pytest.ini").write_text(QUIET)
+    bare = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
+    told = [
+        f"--nodes={len(NODES)}",
+        "--ntasks-per-node=1",
+        f"--chdir={suite}",
+        f"--output={place}/%t.log",
+    ]
+    program = (
+        '"$0" -m pytest --anubis --anubis-profile=standard "--anubis-store=$1/$SLURMD_NODENAME" .'
+    )
+    cluster.run(
+        "srun", *told, "bash", "-c", f"unset {' '.join(bare)}; exec {program}", sys.executable, str(place),
+        codes=(0, 1, 20), environ={"PYTHONPATH": ROOT},
+    )  # fmt: skip
+    sent = {
+        node: sorted(
+            one.device
+            for path in place.glob(f"{node}/runs/*/journal.jsonl")
+            for one in read_journal(path).measurements
+        )
+        for node in NODES
+    }
+    wanted = {node: [f"{node} -> {other}" for other in NODES if other != node] for node in NODES}
+    seen = "; ".join(f"{node}: {len(ways)} ways" for node, ways in sent.items())
+    expect("each node's journal has the ways that it sends", sent == wanted, seen)
 
 
 def stay(folder: Path) -> None:

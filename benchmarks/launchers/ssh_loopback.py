@@ -22,10 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
-from toy_fleet import HEALTHY, SLOW, tried, write_fleet
-
+from benchmarks.launchers.toy_fleet import HEALTHY, SLOW, tried, write_fleet
 from pytest_anubis.fleet import launching
 
 PROGRAMS = ("sshd", "ssh", "ssh-keygen", "ip")

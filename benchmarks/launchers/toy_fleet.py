@@ -21,6 +21,9 @@ HEALTHY, SLOW = 100.0, 50.0
 NODES = 12
 """Healthy nodes that the baseline is learned from: from five on there are limits."""
 
+QUIET = "[pytest]\nanubis_quiet_limit = steal=1, others=1, cpu=1, memory=1, io=1\nanubis_quiet_wait = 0s\n"
+"""Several nodes share this machine: what one does is no disturbance of the other here."""
+
 _SUITE = """
 import json, pathlib, time
 import pytest
@@ -45,10 +48,7 @@ def write_fleet(folder: Path, nodes: Mapping[str, float], *, seconds: float = 0.
         seconds: How long the test takes.
     """
     (folder / "speeds").mkdir(parents=True)
-    # Several nodes share this machine: what one does is no disturbance of the other here.
-    (folder / "pytest.ini").write_text(
-        "[pytest]\nanubis_quiet_limit = steal=1, others=1, cpu=1, memory=1, io=1\nanubis_quiet_wait = 0s\n"
-    )
+    (folder / "pytest.ini").write_text(QUIET)
     (folder / "test_suite.py").write_text(_SUITE)
     for name, speed in nodes.items():
         values = [speed + 0.1 * i for i in range(-10, 11)]

@@ -16,6 +16,8 @@ Unit = Literal["GB/s", "ns"]
 
 _UNIT = re.compile(r"\((GB/s|ns)\)\s*$")
 _NOTHING = "N/A"
+_PARTS = {"_read_": ("read1", "read2", "total"), "_write_": ("write1", "write2", "total")}
+"""What is in a case's name -> its matrices, where it copies between two cards in both directions."""
 _VERSION = "nvbandwidth Version:"
 _RUNNING, _SUM, _WAIVED = "Running ", "SUM ", "Waived"
 _ROUNDING = 0.006
@@ -32,12 +34,19 @@ class Case:
         unit: ``GB/s``, or ``ns`` for latencies.
         cells: Of its matrix, those that are numbers, row by row: one for each device or pair.
         total: Their sum, as the tool says.
+        places: Row and column of each cell.
+        rows: How many rows the matrix has.
+        part: Which of the three matrices of a copy in both directions, e.g. ``read1`` or ``total``; it ends
+            the name. Of other cases empty.
     """
 
     name: str
     unit: Unit
     cells: tuple[float, ...]
     total: float
+    places: tuple[tuple[int, int], ...] = ()
+    rows: int = 1
+    part: str = ""
 
     @property
     def worst(self) -> float:
@@ -109,17 +118,42 @@ def _read_json(text: str) -> NvbandwidthRun:
         elif case.status != "Passed" or case.error:
             failures.append(f"{case.name}: {case.status} {case.error}".strip())
         else:
-            rows = [_cells(row, case.name) for row in case.bandwidth_matrix]
-            made = _case(case.name, case.bandwidth_description, rows, case.sum)
-            _check(made, sum(_DIGITS * cell for cell in made.cells))
-            cases.append(made)
+            cases += _json_cases(case)
     return NvbandwidthRun(
         version=body.version, cases=tuple(cases), waived=waived, failures=tuple(failures)
     )
 
 
+def _json_cases(case: _Case) -> list[Case]:
+    """Return the matrices of one case: three in one array, of which the last sum is told, or one."""
+    rows = [_cells(row, case.name) for row in case.bandwidth_matrix]
+    parts = _parts(case.name)
+    if not parts or "Total" not in case.bandwidth_description or len(rows) % len(parts):
+        made = [_case(case.name, case.bandwidth_description, rows, case.sum)]
+    else:
+        high = len(rows) // len(parts)
+        made = []
+        for number, part in enumerate(parts):
+            own = rows[number * high : (number + 1) * high]
+            total = (
+                case.sum
+                if part == parts[-1]
+                else sum(c for row in own for c in row if c is not None)
+            )
+            made.append(_case(case.name, case.bandwidth_description, own, total, part))
+    _check(made[-1], sum(_DIGITS * cell for cell in made[-1].cells))
+    return made
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Return what the matrices of a case are called, if it has several."""
+    if "bidirectional" not in name:
+        return ()
+    return next((parts for word, parts in _PARTS.items() if word in name), ())
+
+
 def _read_text(text: str) -> NvbandwidthRun:
-    version, waived = "", 0
+    version, waived, name = "", 0, ""
     cases, failures = [], []
     lines = iter(text.split("\n"))
     for line in lines:
@@ -131,9 +165,9 @@ def _read_text(text: str) -> NvbandwidthRun:
             failures.append(line.strip()[:200])
         elif line.startswith(_RUNNING):
             name = line[len(_RUNNING) :].strip().removesuffix(".")
-            case = _text_case(name, lines)
-            _check(case, _ROUNDING * (len(case.cells) + 1))
-            cases.append(case)
+            cases.append(_text_case(name, next(lines, ""), lines))
+        elif _parts(name) and _UNIT.search(line[-40:]):  # the next matrix of the same case
+            cases.append(_text_case(name, line, lines))
         elif line.startswith(_SUM):
             raise UnreadableOutput(TOOL, f"a sum without its matrix: {shown(line)}")
     return NvbandwidthRun(
@@ -141,37 +175,56 @@ def _read_text(text: str) -> NvbandwidthRun:
     )
 
 
-def _text_case(name: str, lines: Iterator[str]) -> Case:
-    """Read a case's description, column numbers, rows and sum, which stand in this order."""
-    description = next(lines, "")
+def _text_case(name: str, description: str, lines: Iterator[str]) -> Case:
+    """Read the column numbers of a matrix, its rows and its sum, which stand in this order."""
     columns = next(lines, "").split()
-    rows: list[list[float]] = []
+    rows: list[list[float | None]] = []
     for line in lines:
         words = line.split()
         if not words:
             continue
         if line.startswith(_SUM):
-            if len(words) != 3 or words[1] != name:
+            part = next((p for p in _parts(name) if words[1:2] == [f"{name}_{p}"]), "")
+            if len(words) != 3 or not (part or words[1] == name):
                 raise UnreadableOutput(TOOL, f"{name}: its sum is missing: {shown(line)}")
-            return _case(name, description, rows, number(words[2], TOOL, f"sum of {name}"))
+            total = number(words[2], TOOL, f"sum of {name}")
+            case = _case(name, description, rows, total, part)
+            _check(case, _ROUNDING * (len(case.cells) + 1))
+            return case
         if words[0] != str(len(rows)) or len(words) != len(columns) + 1:
             raise UnreadableOutput(TOOL, f"{name}: no row of its matrix: {shown(line)}")
         rows.append(_cells(words[1:], name))
     raise UnreadableOutput(TOOL, f"{name}: cut off")
 
 
-def _cells(words: Sequence[str], name: str) -> list[float]:
-    return [number(word, TOOL, f"matrix of {name}") for word in words if word != _NOTHING]
+def _cells(words: Sequence[str], name: str) -> list[float | None]:
+    return [None if word == _NOTHING else number(word, TOOL, f"matrix of {name}") for word in words]
 
 
-def _case(name: str, description: str, rows: Sequence[Sequence[float]], total: float) -> Case:
+def _case(
+    name: str,
+    description: str,
+    rows: Sequence[Sequence[float | None]],
+    total: float,
+    part: str = "",
+) -> Case:
     unit = _UNIT.search(description[-40:])
     if unit is None:
         raise UnreadableOutput(TOOL, f"{name}: no unit in {shown(description)}")
-    cells = tuple(cell for row in rows for cell in row)
-    if not cells:
+    found = {
+        (i, j): cell for i, row in enumerate(rows) for j, cell in enumerate(row) if cell is not None
+    }
+    if not found:
         raise UnreadableOutput(TOOL, f"{name}: an empty matrix")
-    return Case(name=name, unit="ns" if unit[1] == "ns" else "GB/s", cells=cells, total=total)
+    return Case(
+        name=f"{name}_{part}" if part else name,
+        unit="ns" if unit[1] == "ns" else "GB/s",
+        cells=tuple(found.values()),
+        total=total,
+        places=tuple(found),
+        rows=len(rows),
+        part=part,
+    )
 
 
 def _check(case: Case, rounding: float) -> None:

@@ -22,7 +22,7 @@ BULK, PING, CHECK = b"B", b"P", b"C"
 PING_BYTES = 64
 BLOCK = 1 << 18
 """Bytes that are handed over at once: with a fourth of it Python's own share was a seventh of the time, and
-the rate that much below iperf3's (`benchmarks/fidelity.py`)."""
+the rate that much below iperf3's (`benchmarks/suites/fidelity`)."""
 BUFFER = 1 << 16
 """Bytes of a socket's buffers. Small and fixed, so that what is under way stays in the core's own cache;
 with the kernel's growing buffers the same connection varied by a third from round to round."""

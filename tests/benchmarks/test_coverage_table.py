@@ -42,7 +42,7 @@ DCGM = ["-r 1", "-r 2", "-r 3", "-r 4"]
 PROBES = {"work", "link", "core", "bit"}
 
 
-table: Any = importlib.import_module("benchmarks.coverage_table")
+table: Any = importlib.import_module("benchmarks.suites.coverage_table")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def ours() -> dict[str, Any]:
 
 def test_the_page_is_what_the_script_prints() -> None:
     written = table.PAGE.read_text(encoding="utf-8")
-    assert table.page() == written, "python benchmarks/coverage_table.py --write"
+    assert table.page() == written, "python benchmarks/suites/coverage_table.py --write"
 
 
 def test_every_benchmark_says_what_it_measures_and_catches(ours: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-device_duty: Any = importlib.import_module("benchmarks.device_duty")
+device_duty: Any = importlib.import_module("benchmarks.accelerators.duty")
 
 
 @pytest.mark.parametrize(("measured", "code"), [((5.0, 6.0, 1.0), 0), ((4.0, 6.0, 1.0), 1)])

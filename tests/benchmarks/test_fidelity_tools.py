@@ -8,14 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.places import ROOT
-
 
 @pytest.fixture
-def tools(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module, found as the script finds it."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks/fidelity_peers"))
-    return importlib.import_module("peer_tools")
+def tools() -> Any:
+    return importlib.import_module("benchmarks.suites.fidelity.tools")
 
 
 def says(text: str, code: int = 0) -> list[str]:

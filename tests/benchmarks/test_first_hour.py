@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,19 @@ import pytest
 
 from pytest_anubis.core.inventory import Inventory
 from tests.hardware.nvml_stand_in import Node, nvml_node
+from tests.places import ROOT
 
 __all__ = ["nvml_node"]
 
-COMMAND = Path(__file__).parents[2] / "benchmarks" / "first_hour.py"
+COMMAND = ROOT / "benchmarks" / "accelerators" / "first_hour"
+
+
+HOUR = "benchmarks.accelerators.first_hour"
 
 
 @pytest.fixture(scope="module")
-def hour() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(COMMAND.with_suffix(""))
-        yield importlib.import_module("hour_command")
+def hour() -> Any:
+    return importlib.import_module(f"{HOUR}.command")
 
 
 def rows_of(rows: list[dict[str, Any]], step: str) -> dict[str, dict[str, Any]]:
@@ -50,13 +51,9 @@ def test_the_plan_says_what_would_be_done_and_how_long(
 
 
 def test_every_step_is_there_and_says_what_it_does(hour: Any) -> None:
-    sys.path.insert(0, str(COMMAND.with_suffix("")))
-    try:
-        for step in (*hour.ONE, *hour.ALL):
-            module, _, name = step.call.partition(":")
-            assert getattr(importlib.import_module(module), name).__doc__, step.call
-    finally:
-        sys.path.pop(0)
+    for step in (*hour.ONE, *hour.ALL):
+        module, _, name = step.call.partition(":")
+        assert getattr(importlib.import_module(f"{HOUR}.{module}"), name).__doc__, step.call
 
 
 def test_without_a_card_it_says_so_and_does_nothing(
@@ -121,8 +118,7 @@ def test_a_step_that_hangs_or_dies_is_a_line_and_what_it_found_is_kept(
         'print(\'{"row": {"st\', file=out, flush=True)\n'
         "time.sleep(600) if 'hang' in sys.argv[2] else os.abort()\n"
     )
-    monkeypatch.setattr(hour, "HERE", tmp_path / "parts")
-    child.rename(tmp_path / "first_hour.py")
+    monkeypatch.setattr(hour, "HERE", child)
     monkeypatch.setattr(hour.Step, "limit", property(lambda _: 3.0))
     begin = time.monotonic()
     for name, words in (("hang", "ended after 3 s"), ("die", "exit code -6")):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 from pytest_anubis.hardware.telemetry.host_sensors import POWER, SM_CLOCK, Reading
-from tests.benchmarks.test_first_hour import COMMAND
+from tests.benchmarks.test_first_hour import HOUR
 
 
 class Event:
@@ -43,10 +42,8 @@ class Card:
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(COMMAND.with_suffix(""))
-        card, sensors = (importlib.import_module(name) for name in ("hour_card", "hour_sensors"))
+def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
+    card, sensors = (importlib.import_module(f"{HOUR}.{name}") for name in ("card", "sensors"))
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 28, 1 << 28))
@@ -76,7 +73,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_step_has_a_line_for_every_figure(
     steps: Any, tmp_path: Path, step: str, expected: set[str]
 ) -> None:
-    rows_module = importlib.import_module("hour_rows")
+    rows_module = importlib.import_module(f"{HOUR}.rows")
     findings = rows_module.Findings(step, tmp_path / "rows", "H100")
     getattr(steps, step)(findings, 0)
     rows, courses = rows_module.read_findings(tmp_path / "rows")
@@ -87,7 +84,7 @@ def test_a_step_has_a_line_for_every_figure(
 
 
 def test_copies_come_from_every_numa_node(steps: Any, tmp_path: Path) -> None:
-    rows_module = importlib.import_module("hour_rows")
+    rows_module = importlib.import_module(f"{HOUR}.rows")
     findings = rows_module.Findings("copies", tmp_path / "rows", "H100")
     steps.copies(findings, 0, size=1 << 20)
     rows, _ = rows_module.read_findings(tmp_path / "rows")
@@ -98,7 +95,7 @@ def test_copies_come_from_every_numa_node(steps: Any, tmp_path: Path) -> None:
 def test_a_burn_that_computes_otherwise_is_off(
     steps: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows_module = importlib.import_module("hour_rows")
+    rows_module = importlib.import_module(f"{HOUR}.rows")
     for name, wrong in (("well", False), ("wrong", True)):
         if wrong:
             equal = itertools.chain([True, False], itertools.repeat(True))

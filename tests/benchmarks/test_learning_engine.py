@@ -12,7 +12,7 @@ import pytest
 from pytest_anubis.store.fleet.stored_runs import read_stored
 from pytest_anubis.store.samples.parquet_reading import read_samples
 
-engine: Any = importlib.import_module("benchmarks.learning_engine")
+engine: Any = importlib.import_module("benchmarks.fleet.learning_engine")
 
 
 def test_a_history_holds_every_node_with_every_metric(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-screens: Any = importlib.import_module("benchmarks.screens")
+screens: Any = importlib.import_module("benchmarks.pages.screens")
 
 
 @pytest.mark.usefixtures("pytester")  # puts back what runs inside this process change
@@ -18,5 +18,5 @@ def test_the_page_shows_what_runs_print() -> None:
         *("### Accepted, exit code 0", "### Rejected, exit code 1", "### Undecided, exit code 20")
     ]
     assert rest.partition(screens.END)[0].strip() == shown.strip(), (
-        "python -m benchmarks.screens --write"
+        "python benchmarks/pages/screens.py --write"
     )

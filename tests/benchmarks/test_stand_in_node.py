@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-stand_in_node: Any = importlib.import_module("benchmarks.stand_in_node")
+stand_in_node: Any = importlib.import_module("benchmarks.accelerators.stand_in_node")
 
 
 def test_a_healthy_node_and_a_fault(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,10 @@ import sqlalchemy as sa
 from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.history.database import History
 
-CHAOS = Path(__file__).parents[2] / "benchmarks" / "chaos"
-
 
 @pytest.fixture
-def uploads() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(CHAOS)
-        yield importlib.import_module("uploads")
+def uploads() -> Any:
+    return importlib.import_module("benchmarks.reliability.chaos.uploads")
 
 
 @pytest.mark.parametrize(

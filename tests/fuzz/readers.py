@@ -301,6 +301,11 @@ READERS: dict[str, Reader] = {
         Reader(
             name="nccl-tests", form="text", seeds=_input("nccl_allreduce.log"), read=_read_import("nccl"),
         ),
+        Reader(
+            name="nvbandwidth-import", form="json",
+            seeds=lambda scratch: [seed_of(DATA / "nvbandwidth_pairs.json")],
+            read=_read_import("nvbandwidth"),
+        ),
         Reader(name="fio", form="json", seeds=_input("fio.json"), read=_read_import("fio")),
         Reader(
             name="dcgm", form="json", seeds=lambda scratch: [seed_of(DATA / "dcgm_diag_4.json")],

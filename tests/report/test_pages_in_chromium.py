@@ -19,8 +19,8 @@ from tests.report import sample_run
 from tests.report.fleet.test_fleet_index import view
 from tests.report.text.test_node_text import SLOW, row
 
-browsing: Any = importlib.import_module("benchmarks.chromium")
-checks: Any = importlib.import_module("benchmarks.page_checks")
+browsing: Any = importlib.import_module("benchmarks.pages.chromium")
+checks: Any = importlib.import_module("benchmarks.pages.checks")
 
 SUITE = """
 import pytest

@@ -72,6 +72,20 @@ def test_nvbandwidth_as_text_and_as_json() -> None:
     ]
 
 
+def test_nvbandwidth_in_both_directions_between_two_cards_is_three_matrices() -> None:
+    name = "device_to_device_bidirectional_memcpy_read_ce"
+    parts = [
+        (f"{name}_read1", "read1", (181.5, 182.5), 364.0),
+        (f"{name}_read2", "read2", (180.5, 181.0), 361.5),
+        (f"{name}_total", "total", (362.0, 363.5), 725.5),
+    ]
+    for file in ("nvbandwidth_pairs.txt", "nvbandwidth_pairs.json"):
+        cases = read_nvbandwidth(golden(file)).cases
+        assert [(c.name, c.part, c.cells, c.total) for c in cases[:3]] == parts
+        assert {(c.places, c.rows) for c in cases[:3]} == {(((0, 1), (1, 0)), 2)}
+        assert cases[3].part == ""
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -180,6 +194,10 @@ CHANGED: list[tuple[Callable[[str], Any], str, str, str, str]] = [
     (read_nvbandwidth, "nvbandwidth.txt", "Running ", "Run ", "a sum without its matrix"),
     (read_nvbandwidth, "nvbandwidth.json", '"55.3127"', '"-55.3127"', "is no number"),
     (read_nvbandwidth, "nvbandwidth.json", "bandwidth_matrix", "matrix", "an empty matrix"),
+    (read_nvbandwidth, "nvbandwidth_pairs.json", '"363.5"', '"365.5"', "the sum is not"),
+    (read_nvbandwidth, "nvbandwidth_pairs.json", "Total", "Sum", "the sum is not"),
+    (read_nvbandwidth, "nvbandwidth_pairs.txt", "181.00 ", "183.00 ", "ce_read2: the sum is not"),
+    (read_nvbandwidth, "nvbandwidth_pairs.txt", "ce_read2 361", "ce_read3 361", "its sum is missing"),
     (read_nvbandwidth, "nvbandwidth.json", "testcases", "cases", "no test case ran"),
     (read_perftest, "ib_write_bw.txt", "BW average[MB/sec]", "BW mean[MB/sec]", "unknown head"),
     (read_perftest, "ib_write_bw.txt", "0.003007", "", "4 values, 5 in the head"),
@@ -218,7 +236,9 @@ def test_a_changed_format_is_refused(
 
 
 GOLDEN: list[tuple[Callable[[str], Any], str]] = [
-    (reader, name) for reader, name, *_ in CHANGED if name != "nvbandwidth.txt"
+    (reader, name)
+    for reader, name, *_ in CHANGED
+    if not name.startswith("nvbandwidth") or name.endswith("json")
 ]
 
 

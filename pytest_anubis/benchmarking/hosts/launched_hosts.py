@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_anubis.benchmarking.hosts.pair_group import PORT, Place
+from pytest_anubis.fleet.launching.slurm_node import SlurmError, node_address
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
 
@@ -17,6 +18,10 @@ _FIRST = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
 """The first of a list of nodes as Slurm writes it, ``node[01-08],gpu3``: up to a comma outside brackets."""
 
 _RANGE = re.compile(r"\[([^\],-]+)[^\]]*\]")
+_LOOPBACK = "127."
+_ELSEWHERE = "192.0.2.1"
+"""An address that nobody has (RFC 5737): the way to it is the way to other hosts."""
+
 _SIOCGIFADDR = 0x8915
 """netdevice(7): which IPv4 address an interface has."""
 
@@ -69,14 +74,15 @@ def launched_hosts(environment: Mapping[str, str], name: str) -> LaunchedHosts |
 
     torchrun, and whoever speaks its language, sets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and
     ``MASTER_PORT``; in a step of Slurm (``srun``) its own variables do, and the step's first node is the
-    master.
+    master, by its name or, where no resolver knows that, by the address under which Slurm reaches it.
 
     Args:
         environment: Variables of this process.
         name: What this host is called.
 
     Raises:
-        HostsError: The variables are incomplete or no numbers, or a host has several processes.
+        HostsError: The variables are incomplete or no numbers, a host has several processes, or nobody
+            knows the address of Slurm's first node.
     """
     if "WORLD_SIZE" in environment:
         names = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE")
@@ -85,7 +91,7 @@ def launched_hosts(environment: Mapping[str, str], name: str) -> LaunchedHosts |
         names = ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "")
         nodes = _FIRST.match(environment.get("SLURM_STEP_NODELIST", ""))
         master = environment.get("MASTER_ADDR") or (
-            _RANGE.sub(r"\1", nodes.group()) if nodes else ""
+            address_in_slurm(_RANGE.sub(r"\1", nodes.group())) if nodes else ""
         )
     else:
         return None
@@ -114,15 +120,47 @@ def launched_hosts(environment: Mapping[str, str], name: str) -> LaunchedHosts |
     )
 
 
+def address_in_slurm(node: str) -> str:
+    """Return how a node of Slurm is reached: its name, or the address that Slurm has of it.
+
+    A name that nobody can resolve would be asked for again and again until the hosts' patience ends. Slurm's
+    names need not be those of a resolver (slurm.conf: ``NodeName``, ``NodeAddr``).
+
+    Raises:
+        HostsError: There is neither.
+    """
+    if _resolved(node):
+        return node
+    try:
+        address = node_address(node)
+    except SlurmError as error:
+        why = str(error)
+    else:
+        if _resolved(address):
+            return address
+        why = f"to Slurm it is {address}, which does not either"
+    raise HostsError(
+        f"the name of the step's first node, {node}, has no address here ({why}): set MASTER_ADDR"
+    )
+
+
 def interface_to(master: str, port: int) -> str:
     """Return the interface by which a host is reached; empty where that cannot be told.
 
     gloo would look up this host's own name, which many containers cannot, and Debian answers with an address
-    of the loopback interface.
+    of the loopback interface. It does so on the master, too: there it is the way to any other host.
     """
+    found = _interface_to(master, port)
+    named = master != "localhost" and not master.startswith(_LOOPBACK)
+    if named and _resolved(master).startswith(_LOOPBACK):
+        return _interface_to(_ELSEWHERE, port) or found
+    return found
+
+
+def _interface_to(address: str, port: int) -> str:
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((master, port))  # sends nothing: asks for the route only
+            probe.connect((address, port))  # sends nothing: asks for the route only
             own = socket.inet_aton(probe.getsockname()[0])
             for _, interface in socket.if_nameindex():
                 request = _REQUEST.pack(interface.encode(), socket.AF_INET, bytes(4))
@@ -135,6 +173,15 @@ def interface_to(master: str, port: int) -> str:
     except OSError:
         pass
     return ""
+
+
+def _resolved(name: str) -> str:
+    """Return an address of a name, IPv4 first; empty if it has none."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ""
+    return min((str(one[4][0]) for one in found), key=lambda address: ":" in address, default="")
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:

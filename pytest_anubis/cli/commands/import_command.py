@@ -23,6 +23,7 @@ KINDS = {
     "table": "CSV or Parquet, one row a value: node, device, benchmark, metric, unit, better, value",
     "superbench": "SuperBench results-summary.jsonl",
     "nccl": "output of nccl-tests",
+    "nvbandwidth": "output of nvbandwidth, as JSON (-j) or text",
     "fio": "JSON output of fio",
     "dcgm": "JSON output of dcgmi diag -j, of DCGM 2 to 4",
 }
@@ -30,11 +31,12 @@ FILES = {
     "table": "*.csv",
     "superbench": "results-summary.jsonl",
     "nccl": "all_reduce.log",
+    "nvbandwidth": "nvbandwidth.json",
     "fio": "fio.json",
     "dcgm": "diag.json",
 }
 """Names of files in the help."""
-OF_ONE_NODE = ("nccl", "fio", "dcgm")
+OF_ONE_NODE = ("nccl", "nvbandwidth", "fio", "dcgm")
 """Kinds whose files do not say of which node they are."""
 CODES = (
     "Exit codes: 0 all of it was imported; 1 some of it was left out, which is listed (0 with --lenient); 2 "
@@ -293,6 +295,10 @@ def _import(options: argparse.Namespace, source: _Source) -> Imported:
                 from pytest_anubis.store.importers.nccl import import_nccl
 
                 return import_nccl(path, **given)
+            if options.kind == "nvbandwidth":
+                from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidth
+
+                return import_nvbandwidth(path, **given)
             if options.kind == "fio":
                 from pytest_anubis.store.importers.fio import import_fio
 

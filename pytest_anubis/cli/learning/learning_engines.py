@@ -106,6 +106,8 @@ class DaskEngine(Executor):
                 "the workers"
             ) from None
         self._address = address
+        if address.startswith("tls:"):
+            self._check_certificates(distributed.Security)
         # A task holds its metric's values: a dead worker takes nothing along that nobody else has.
         self._settings: Any = dask.config.set(
             {"distributed.admin.large-graph-warning-threshold": "1TB"}
@@ -124,6 +126,20 @@ class DaskEngine(Executor):
         except BaseException:
             self.shutdown()
             raise
+
+    def _check_certificates(self, security: Any) -> None:
+        """Refuse to connect without what TLS needs: Dask would wait, and say so in many lines."""
+        mend = (
+            "tell Dask which certificates to use: DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__CLIENT__CERT and "
+            "..__CLIENT__KEY"
+        )
+        try:
+            context = security().get_connection_args("client").get("ssl_context")
+        except (OSError, ValueError, TypeError) as error:  # no such file, or no certificate in it
+            said = str(error).partition("\n")[0][:80]  # a line's worth
+            raise CommandError(f"--scheduler {self._address}: {said}; {mend}") from None
+        if context is None:
+            raise CommandError(f"--scheduler {self._address}: TLS without certificates; {mend}")
 
     def _check(self) -> int:
         threads = self._threads()

@@ -13,6 +13,7 @@ SECONDS = 5.0
 """Seconds for `scontrol`: before a slurmd has registered it hangs, and Slurm ends a health check after 60."""
 
 _STATE = re.compile(r"(?:^|\s)State=(\S+)")
+_ADDRESS = re.compile(r"(?:^|\s)NodeAddr=(\S+)")
 _REASON = re.compile(r"(?:^|\s)Reason=(.*?)(?:\s\[[^\[\]]*@[^\[\]]*\])?\s*$")
 
 
@@ -96,6 +97,18 @@ def parsed_node(text: str, node: str) -> SlurmNode:
     return SlurmNode(
         any(flag.startswith("DRAIN") for flag in flags), reason[1].strip() if reason else ""
     )
+
+
+def node_address(node: str) -> str:
+    """Ask Slurm for the address under which it reaches a node.
+
+    Raises:
+        SlurmError: It did not answer, or knows none.
+    """
+    found = _ADDRESS.search(_scontrol("--oneliner", "show", "node", node))
+    if found is None:
+        raise SlurmError(f"scontrol says no address of node {node}")
+    return found[1]
 
 
 def _scontrol(*arguments: str) -> str:

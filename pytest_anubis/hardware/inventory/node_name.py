@@ -15,8 +15,18 @@ ENV_NODE = "PYTEST_ANUBIS_NODE"  # as `options` has it, which this room does not
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """253 characters are the longest name of a host (RFC 1123), and of a node of Kubernetes."""
 
+_ID_FILE = "/etc/machine-id"
+_POINT = 4  # field of the place of a mount in proc_pid_mountinfo(5)
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 """As machine-id(5) has it; ``uninitialized`` and an empty file are none."""
+
+_PASSING = frozenset(
+    {"overlay", "aufs", "fuse.fuse-overlayfs", "squashfs", "tmpfs", "ramfs", "rootfs"}
+)
+"""Filesystems of containers' and live images: what lies there is the image's, or made anew at each start."""
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+"""A blank or backslash in a path of proc_pid_mountinfo(5)."""
 
 
 class NodeNameError(ValueError):
@@ -65,8 +75,30 @@ def checked_name(name: str, where: str) -> str:
 
 
 def machine_id(files: Files) -> str | None:
-    """Return a digest of the machine id, which machine-id(5) asks to be kept secret; None without one."""
-    text = (files.text("/etc/machine-id") or "").strip()
+    """Return a digest of the machine id, which machine-id(5) asks to be kept secret; None if none lasts.
+
+    That of a container's or live image's own files is none: all machines may have it, or each start another
+    one. A file of the host that is mounted there (``/etc/machine-id``) is one.
+    """
+    if _filesystem(files, _ID_FILE) in _PASSING:
+        return None
+    text = (files.text(_ID_FILE) or "").strip()
     if _MACHINE_ID.fullmatch(text) is None:
         return None
     return hmac.new(text.encode(), b"pytest-anubis", hashlib.sha256).hexdigest()[:32]
+
+
+def _filesystem(files: Files, path: str) -> str:
+    """Return the type of the filesystem that a path lies on; empty where that is not told."""
+    found = longest = ""
+    for line in (files.text("/proc/self/mountinfo") or "").splitlines():
+        head, dash, tail = line.partition(" - ")
+        fields, kind = head.split(), tail.split()
+        if not dash or len(fields) < _POINT + 1 or not kind:
+            continue
+        point = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[_POINT])
+        # Of several at one place the last hides the others.
+        inside = f"{path}/".startswith(f"{point.rstrip('/')}/")
+        if inside and len(point) >= len(longest):
+            found, longest = kind[0], point
+    return found

@@ -62,7 +62,8 @@ def fleet_picture(view: FleetView, order: Sequence[int]) -> str:
     rest = len(rows) - len(drawn)
     none = f", which {count_text(rest, 'metric')} have nowhere" if rest else ""
     return (
-        f"<figure class='whole'><picture><source media='(prefers-color-scheme:dark)' srcset='{dark}'>"
+        "<figure class='whole'><picture>"
+        f"<source media='screen and (prefers-color-scheme:dark)' srcset='{dark}'>"
         f"<img class='map' id='strip' src='{light}' alt='{alt}' style='height:{height}px'></picture>"
         f"{_groups(view, order)}<figcaption class='faint'>The whole fleet: a column is a node{by}, a row a "
         f"metric, in the order of the table below; drawn from a loss of {percent(LEVELS[FIRST - 1])} on"

@@ -69,7 +69,8 @@ cursor:pointer;text-align:inherit}}
 .groups li{{overflow:hidden;white-space:nowrap;text-overflow:ellipsis;border-left:1px solid #767676;
 padding-left:.2em}}
 body.anubis{{--paper:#ffffff}}{_shades(LIGHT, LIGHT_TEXT)}
-@media (prefers-color-scheme:dark){{body.anubis{{--paper:#16181b}}:focus-visible{{outline-color:#8ec7f0}}
+@media screen and (prefers-color-scheme:dark){{
+body.anubis{{--paper:#16181b}}:focus-visible{{outline-color:#8ec7f0}}
 .bar{{background:#5fb3e8}}.bar.bad{{background:#f0894a}}.bar.open{{background:#e0b040}}
 .bar.good{{background:#35c198}}{_shades(DARK, DARK_TEXT)}}}
 @media (max-width:40em){{.tools{{display:grid;grid-template-columns:1fr 1fr}}

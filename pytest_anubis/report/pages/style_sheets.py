@@ -70,10 +70,11 @@ h2+.case,h2+p+.case{{border-top:0}}
 .stack tr:first-child{{display:none}}.stack td{{display:block;border:0;padding:.1em 0}}
 .facts{{grid-template-columns:1fr}}.facts dd{{margin-bottom:.4em}}
 body.anubis{{padding:1em .8em 3em}}}}
-@media (prefers-color-scheme:dark){{body.anubis{{--ink:#e4e4e2;background:#16181b}}
+@media screen and (prefers-color-scheme:dark){{body.anubis{{--ink:#e4e4e2;background:#16181b}}
 a{{color:#8ec7f0}}{_DARK_PLOTS}}}
 @page{{margin:12mm}}
-@media print{{body.anubis{{padding:0;max-width:none;font-size:11px;background:#fff;--ink:#000}}
+@media print{{:root{{color-scheme:light}}
+body.anubis{{padding:0;max-width:none;font-size:11px;background:#fff;--ink:#000}}
 .verdict,.banner,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 details::details-content{{content-visibility:visible;block-size:auto}}summary{{list-style:none}}
 h2{{break-after:avoid}}}}
@@ -107,7 +108,7 @@ a,#results-table,.filters button,.collapse button{{color:#45484d}}
 #results-table>thead,#results-table>tbody>.collapsible>:is(.col-duration,.col-links,.col-anubis-similarity){{display:none}}
 #results-table>tbody>.collapsible{{padding:.4em 0}}#results-table>tbody>.extras-row>td{{display:block}}
 #results-table>tbody>.collapsible>td{{display:inline-block;width:auto;border:0}}}}
-@media (prefers-color-scheme:dark){{:root{{color-scheme:dark}}body,#results-table{{color:#d6d6d2;
+@media screen and (prefers-color-scheme:dark){{:root{{color-scheme:dark}}body,#results-table{{color:#d6d6d2;
 background:#16181b}}
 body :is(h1,h2,p){{color:#e4e4e2}}.anubis{{--ink:#e4e4e2}}a,.filters button,.collapse button{{color:#8ec7f0}}
 #results-table,#results-table>*>tr>:is(td,th),#environment td,.logwrapper,
@@ -120,7 +121,9 @@ body :is(h1,h2,p){{color:#e4e4e2}}.anubis{{--ink:#e4e4e2}}a,.filters button,.col
 :is(span.skipped,span.xfailed,span.rerun,span.retried,.skipped .col-result,
 .xfailed .col-result){{color:#e0b040}}
 {_DARK_PLOTS}}}
-@media print{{.controls,.filter{{display:none}}
+@media print{{:root{{color-scheme:light}}
+body,.anubis{{font-size:11px}}body{{padding:0;background:#fff}}.controls,.filter{{display:none}}
+.anubis :is(td,th){{overflow-wrap:break-word;padding:.2em .3em}}
 .verdict,.card,svg{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}}}
 """
 """For pytest-html's page: the decision before its table, its environment last, fit for a phone."""

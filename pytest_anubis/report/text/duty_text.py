@@ -52,7 +52,10 @@ def duty_lines(
         named = ", ".join(f"{test} {percent(duty)}" for duty, test in low[:MOST])
         more = f" and {len(low) - MOST} more" if len(low) > MOST else ""
         tests = f"{len(low)} tests" if len(low) > 1 else "one test"
-        lines.append(f"duty below a third, to be mended: {tests}: {named}{more}")
+        lines.append(
+            f"duty below a third of {tests} ({named}{more}): most of their time measures nothing; "
+            "prepare and check less, or measure longer"
+        )
     if verbosity > 0:
         lines += [f"duty {percent(duty)}: {one.test}" for duty, one in known]
     return list(map(printable, lines))

@@ -131,6 +131,13 @@ def inapplicable_text(reasons: Sequence[str]) -> str:
     return f"; {len(reasons)} {verb} not apply here ({most}{others})"
 
 
+def _of_exact_values_alone(verdicts: Sequence[MetricVerdict]) -> set[tuple[str, str]]:
+    """Return benchmark and device of which exact values alone were judged, and rates had no criterion."""
+    rates = [v for v in verdicts if v.metric and v.better != "equal"]
+    without = {(v.benchmark, v.device) for v in rates if v.reason is Reason.NO_CRITERION}
+    return without - {(v.benchmark, v.device) for v in rates if v.outcome.value in ANSWERS}
+
+
 def questions_text(
     planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerdict], most: int = OPEN_SHOWN
 ) -> str:
@@ -140,7 +147,8 @@ def questions_text(
         planned: The tests of the run, with the questions that their marks ask.
         verdicts: All verdicts as they count. A question is answered where every benchmark that asks it was
             judged on every device that it applies to, whatever came out; that it was as before, or as its
-            neighbours are, says only that nothing changed. One that applies to none is counted apart.
+            neighbours are, says only that nothing changed, and that values are right says nothing of rates
+            that have no criterion. One that applies to none is counted apart.
         most: How many without an answer are named.
     """
     answered = {
@@ -151,7 +159,7 @@ def questions_text(
     unanswered = [
         v for v in verdicts if v.outcome.value not in ANSWERS and v.reason not in _OF_NO_MATTER
     ]
-    answered -= {(v.benchmark, v.device) for v in unanswered}
+    answered -= {(v.benchmark, v.device) for v in unanswered} | _of_exact_values_alone(verdicts)
     apart = {(v.benchmark, v.device): v.text for v in unanswered if inapplicable(v.text)}
     asked: dict[str, bool] = {}
     elsewhere: dict[str, str] = {}

@@ -209,6 +209,7 @@ def look_closer(
         no look was left, which ends the test.
     """
     from pytest_anubis.validator import closer_look
+    from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 
     looks = [first]
     disturbed = 0
@@ -221,7 +222,10 @@ def look_closer(
         if not patience.allows(pause + seconds):
             break
         if not surroundings.looks.take() and len(looks) > 1:
-            looks[-1].seen.disturbance = (LOOKS_SPENT,)
+            if (
+                len(looks) < CONFIRMING_LOOKS
+            ):  # else what there is decides, as after the last of all
+                looks[-1].seen.disturbance = (LOOKS_SPENT,)
             break
         if pause:
             time.sleep(pause)

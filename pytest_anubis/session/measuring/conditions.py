@@ -46,10 +46,10 @@ would treble the whole run."""
 LONG_WAITS, WAITED = 3, 0.1
 """A process may wait for so many of the longest waits in all, and for so much of its own time beyond."""
 
-LOOKS, EACH = 10.0, 0.5
-"""Closer looks that a process has from the start, and more for each metric: one loss can be confirmed at any
-time (`CONFIRMING_LOOKS`), and looking closer adds about half to the time of a whole set at most, since a look
-with its pause takes as long as a first measurement."""
+LOOKS, EACH = 15.0, 0.5
+"""Closer looks that a process has from the start, and more for each metric: as many as one metric can ask for
+(`MOST_LOOKS`), so that one alone always comes to its end, and looking closer adds about half to the time of a
+whole set, since a look with its pause takes as long as a first measurement."""
 
 
 class Waits:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from pytest_anubis.passwords import shown_place, without_passwords
+from pytest_anubis.store.history.tables import READABLE, meta
 
 T = TypeVar("T")
 
@@ -157,12 +158,27 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     until = time.monotonic() + ANSWER
     while True:
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            if _is_ours(connection):  # the switch stays in the file
+                connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
             time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - no secret
+
+
+def _is_ours(connection: Any) -> bool:
+    """Say whether an SQLite file is empty, or a history of a schema that is known."""
+    if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+        return True
+    try:
+        found = connection.execute(f"SELECT value FROM {meta.name} WHERE name = 'schema'")  # noqa: S608
+        row = found.fetchone()
+    except sqlite3.OperationalError as error:
+        if "no such" in str(error):  # a table, or a column of another one that is called so
+            return False
+        raise
+    return row is not None and row[0] in READABLE
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

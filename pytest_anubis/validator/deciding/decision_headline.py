@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -145,9 +146,11 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
     ]
     if not shown:
         return f"; no loss up to {percent_text(max(LOSSES))} would have shown in any of them{blind}"
-    (least, count), *larger = shown
-    more = "".join(f", of {loss} in {times}" for loss, times in larger)
-    metrics = f"{len(smallest)} metric{'s' if len(smallest) > 1 else ''}"
+    least, count = shown[0]
+    steps = itertools.pairwise(shown)
+    every = len(smallest)
+    more = "".join(f", of {loss} in {now}" for (_, then), (loss, now) in steps if then < every)
+    metrics = f"{every} metric{'s' if every > 1 else ''}"
     return f"; a loss of {least} would have shown in {count} of {metrics}{more}{blind}"
 
 

@@ -73,9 +73,11 @@ def unplanned(
 def uncovered_components(baseline: Baseline) -> dict[str, list[Unjudged]]:
     """Return what was measured in learning of each component that has no criterion left, by component.
 
-    The pace of the host is no test of a component: where it says nothing, nothing is missing.
+    That results are right says nothing of how quick a component is: a criterion of exact values covers no
+    component whose rates have none. The pace of the host is no test of a component: where it says nothing,
+    nothing is missing.
     """
-    covered = {criterion.component for criterion in baseline.criteria}
+    covered = {one.component for one in baseline.criteria if one.metric.better != "equal"}
     without: dict[str, list[Unjudged]] = {}
     for item in baseline.unjudged:
         if item.component not in ("", *covered) and item.benchmark != HOST_PACE:
@@ -94,8 +96,10 @@ def uncovered(
         baseline: What the node is held against.
         required: From benchmark, metric and component to whether it must be answered.
     """
+    exact = (one.component for one in baseline.criteria if one.metric.better == "equal")
+    what = dict.fromkeys(exact, "rates")
     return [
-        f"NOT_TESTED {component}: none of its metrics can be judged here: "
+        f"NOT_TESTED {component}: none of its {what.get(component, 'metrics')} can be judged here: "
         + "; ".join(f"{item.metric}: {item.reason}" for item in items)
         + "; learn again with more or longer rounds, or on a quieter machine"
         for component, items in uncovered_components(baseline).items()

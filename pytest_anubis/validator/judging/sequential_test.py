@@ -19,7 +19,7 @@ MOST_LOOKS = 16
 the first one's values, whose mean is twice as exact."""
 CONFIRMING_LOOKS = 11
 """A loss counts as confirmed after this many looks: what passes within seconds never rejects a node. Ten more
-looks with their pauses take a quarter of a minute and more; `benchmarks/validator_machine.py` shows what it
+looks with their pauses take a quarter of a minute and more; `benchmarks/validator/machine.py` shows what it
 leaves."""
 CLEAR, CLEAR_LOOKS = 2.0, 5
 """A loss this many times as large as one that fails is clear, and confirmed after this many looks: a second

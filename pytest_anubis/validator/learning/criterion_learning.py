@@ -35,6 +35,7 @@ from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.partial_loss import part_text
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import (
+    LARGE,
     BoolArray,
     Rows,
     distinct_codes,
@@ -94,7 +95,7 @@ def learn_criterion(
     if method not in ("median", "medoid"):
         raise LearnError(f"method={method!r} is unknown; say 'median' or 'medoid'")
     if scope == "node":
-        population = pooled(population)
+        population = pooled(population, shelf if population.values.nbytes > LARGE else None)
     rows = rows_of(population, shelf)
     exclusions = _unusable(population, rows)
     too_few = _too_few(population, rows.usable)

@@ -33,7 +33,7 @@ from pytest_anubis.validator.similarity.usable_rows import (
 FEWEST_NODES = 5
 """Fewest nodes of a metric with learned limits: of four, two sick ones leave no majority, and criteria of so
 few are weak. With five to thirty nodes of eight devices 1 to 2 % of healthy nodes are rejected
-(`benchmarks/validator_dirty.py`), where alpha alone rejects 12 %."""
+(`benchmarks/validator/dirty.py`), where alpha alone rejects 12 %."""
 SURE = 1e-4
 """A unit with a smaller chance to be healthy makes its node a sick one for all metrics: among ten thousand
 units one such is no accident any more."""

@@ -11,8 +11,6 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from functools import lru_cache
 
-import numpy as np
-
 from pytest_anubis.core.baseline import Scope
 from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.sample import Population
@@ -107,9 +105,7 @@ def learned_of(
             continue
         whole = population
         if scope == "node":
-            whole = pooled(population)
-            if not np.shares_memory(whole.values, population.values):
-                whole = replace(whole, values=shelf.keep([whole.values]))
+            whole = pooled(population, shelf)
         yield learned.with_values(whole, shelf)
 
 

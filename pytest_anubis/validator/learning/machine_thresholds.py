@@ -49,7 +49,7 @@ LARGEST = 0.9
 """Largest loss that a threshold may allow: a value so far down is no noise, however few the runs."""
 LASTING = 0.5
 """Share of the variance between runs that further looks within half a minute do not average out. A judgement:
-`benchmarks/validator_machine.py` shows the rejections of healthy runs and the power that follow."""
+`benchmarks/validator/machine.py` shows the rejections of healthy runs and the power that follow."""
 
 
 class MachineThreshold(NamedTuple):

@@ -16,7 +16,7 @@ AT_ONCE = 1 << 19
 """Up to this many elements all pairs are one array (4 MiB of doubles); beyond, one unit at a time."""
 PAIRS = 1 << 25
 """Up to this many elements every pair is compared (a fraction of a second); beyond, means over pairs by
-prefix sums, whose time grows with the units instead of their square (`benchmarks/validator_speed.py`)."""
+prefix sums, whose time grows with the units instead of their square (`benchmarks/validator/speed.py`)."""
 MOST_STEPS = 8192
 """Most steps of an exact quantile function: 32 sizes of 256 values each without a common divisor."""
 GRID_STEPS = 1024

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 
-from pytest_anubis.core.sample import IntArray, Population, Problem
-from pytest_anubis.validator.similarity.usable_rows import name_codes
+from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem
+from pytest_anubis.validator.similarity.usable_rows import BLOCK, name_codes
 
 
-def pooled(population: Population) -> Population:
+def pooled(population: Population, shelf: Shelf | None = None) -> Population:
     """Return the population with one row per node and run, holding the values of all its devices.
 
     Pooling dilutes one bad device of G by the factor G, which is why the devices are judged on their
     own as well. A node with any unusable device has no pooled sample: a mean over the rest would hide
     what is missing.
+
+    Args:
+        population: One row per device.
+        shelf: Where the values lie if they stand in another order and are too many for the memory; None: in
+            memory.
     """
     nodes, runs, owner, order = _by_node(tuple(population.nodes), tuple(population.runs))
     sizes = np.diff(population.offsets)
-    starts = np.asarray(population.offsets)[:-1]
     if np.array_equal(order, np.arange(len(sizes))):  # gathered populations mostly are: no copy
         values = population.values[: population.offsets[-1]][population.offsets[0] :]
-    elif len(sizes) and (sizes == 1).all():
-        values = population.values[starts[order]]
+    elif shelf is not None:
+        values = shelf.keep(_in_order(population, order, shelf))
     else:
-        parts = [population.sample(int(row)) for row in order]
-        values = np.concatenate(parts) if parts else population.values[:0]
+        values = np.concatenate(list(_in_order(population, order, None)))
     lengths = np.bincount(owner, weights=sizes, minlength=len(nodes)).astype(np.int64)
     problems: dict[int, Problem] = {}
     for row, problem in sorted(population.problems.items()):
@@ -49,6 +54,22 @@ def pooled(population: Population) -> Population:
         looks=_looks(population, owner, len(nodes)),
         given=population.given,
     )
+
+
+def _in_order(population: Population, order: IntArray, shelf: Shelf | None) -> Iterator[FloatArray]:
+    """Yield the values of all rows in another order, some rows at a time."""
+    offsets = np.asarray(population.offsets)
+    sizes = np.diff(offsets)
+    step = max(1, BLOCK * len(sizes) // max(int(sizes.sum()), 1))
+    even = int(sizes.min()) == int(sizes.max())
+    for first in range(0, len(order), step):
+        some = order[first : first + step]
+        if even:
+            yield population.values[offsets[some][:, None] + np.arange(sizes[0])].ravel()
+        else:
+            yield np.concatenate([population.sample(int(row)) for row in some])
+        if shelf is not None:
+            shelf.release()
 
 
 @lru_cache(maxsize=8)  # metrics of one fleet come from the same units

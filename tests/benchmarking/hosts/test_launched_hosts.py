@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from pytest_anubis.benchmarking.hosts import launched_hosts as launching
 from pytest_anubis.benchmarking.hosts.launched_hosts import (
     HostsError,
     interface_to,
@@ -31,14 +35,49 @@ def test_torchrun_tells_all() -> None:
     assert "GLOO_SOCKET_IFNAME" not in own.places()[0].environment  # the user's stays
 
 
-def test_step_of_slurm_has_its_first_node_as_master() -> None:
+def slurm_says(folder: Path, patch: pytest.MonkeyPatch, address: str) -> None:
+    """Put a scontrol on PATH that knows the address of each node."""
+    program = folder / "scontrol"
+    program.write_text(
+        f"#!/bin/sh\n[ $1$2$3 = --onelinershownode ] && echo NodeName=$4 {address}\n"
+    )
+    program.chmod(0o755)
+    patch.setenv("PATH", f"{folder}{os.pathsep}/bin")
+
+
+def test_step_of_slurm_has_its_first_node_as_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = launched_hosts(SLURM, "n0")
     assert found is not None
     assert (found.count, found.number, found.master) == (9, 0, "localhost")
-    nodes = {"SLURM_STEP_NODELIST": "rack[1-2]n[03,05-09],x", "GLOO_SOCKET_IFNAME": "ib0"}
+    # A name that only Slurm knows.
+    nodes = {"SLURM_STEP_NODELIST": "rack[1-2]n[03,05-09].invalid,x", "GLOO_SOCKET_IFNAME": "ib0"}
+    slurm_says(tmp_path, monkeypatch, "NodeAddr=127.0.0.7 NodeHostName=h")
     other = launched_hosts({**SLURM, **nodes}, "n0")
     assert other is not None
-    assert other.master == "rack1n03"
+    assert other.master == "127.0.0.7"
+    given = launched_hosts({**SLURM, **nodes, "MASTER_ADDR": "127.0.0.8"}, "n0")
+    assert given is not None
+    assert given.master == "127.0.0.8"
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("NodeAddr=n03.invalid", "to Slurm it is n03.invalid"),
+        ("State=IDLE", "no address of node rack1n03.invalid"),
+        ("; exit 1", "scontrol ended with 1"),
+    ],
+)
+def test_a_first_node_that_nobody_knows_is_one_line_at_once(
+    address: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm_says(tmp_path, monkeypatch, address)
+    with pytest.raises(HostsError, match=says) as found:
+        launched_hosts({**SLURM, "SLURM_STEP_NODELIST": "rack1n[03,05].invalid"}, "n0")
+    assert "set MASTER_ADDR" in str(found.value)
+    assert "\n" not in str(found.value)
 
 
 def test_one_host_has_no_pairs() -> None:
@@ -65,6 +104,18 @@ def test_variables_that_make_no_sense_are_one_line(changed: dict[str, str], says
 def test_several_processes_of_slurm_on_a_host() -> None:
     with pytest.raises(HostsError, match="ntasks-per-node 1"):
         launched_hosts({**SLURM, "SLURM_STEP_NUM_NODES": "3"}, "n")
+
+
+def test_master_that_is_itself_by_its_loopback_name_takes_the_way_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = {"192.0.2.1": "eth0"}
+    monkeypatch.setattr(launching, "_interface_to", lambda to, _: asked.get(to, "lo"))
+    monkeypatch.setattr(launching, "_resolved", lambda name: "127.0.1.1")  # /etc/hosts of Debian
+    assert interface_to("n03", 1) == "eth0"
+    assert interface_to("127.0.1.1", 1) == interface_to("localhost", 1) == "lo"
+    asked["192.0.2.1"] = ""  # no way to anywhere
+    assert interface_to("n03", 1) == "lo"
 
 
 def test_host_that_nobody_knows_has_no_interface() -> None:

@@ -23,7 +23,7 @@ from tests.cli.command_line import anubis
 from tests.cli.test_untrusted_text import EVIL
 from tests.report.fleet.page_rules import Rules
 
-fleets: Any = importlib.import_module("benchmarks.fleet_page")
+fleets: Any = importlib.import_module("benchmarks.pages.fleet")
 
 RECORDED = Path(__file__).parents[2] / "golden" / "recordings" / "store" / "runs"
 HEAD = "node,class,benchmark,metric,unit,better,component,value\n"

@@ -49,3 +49,36 @@ def test_the_machine_id_is_recorded_as_a_digest_and_hidden_by_redaction(tmp_path
     for nothing in ("", "uninitialized\n"):
         file.write_text(nothing)
         assert machine_id(Files(tmp_path)) is None
+
+
+ROOT_DISK = "27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
+CONTAINER = "27 1 0:50 / / rw,relatime - overlay overlay rw,lowerdir=/l\n"
+HOSTS_FILE = (
+    "90 27 254:1 /etc/machine-id /etc/machine-id ro,relatime - xfs /dev/vda1 rw\n"
+    "91 27 254:1 /a /etc/machine-id\\040old ro - tmpfs t rw\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("mounts", "lasting"),
+    [
+        (ROOT_DISK, True),
+        ("", True),  # nobody says
+        (CONTAINER, False),  # the image's, or made at each start
+        (CONTAINER + HOSTS_FILE, True),  # the host's, mounted
+        (
+            ROOT_DISK + "80 27 0:22 /machine-id /etc/machine-id ro - tmpfs tmpfs rw\n",
+            False,
+        ),  # of systemd
+        (ROOT_DISK + "80 27 0:9 / /etc rw - overlay none rw\nshort - \n", False),
+        (ROOT_DISK + "80 27 0:9 / /et rw - overlay none rw\n", True),
+    ],
+)
+def test_a_machine_id_that_each_start_makes_anew_is_none(
+    mounts: str, lasting: bool, tmp_path: Path
+) -> None:
+    for name, text in (("etc/machine-id", "0123456789abcdef" * 2), ("proc/self/mountinfo", mounts)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    assert (machine_id(Files(tmp_path)) is not None) is lasting
+    assert (read_inventory(tmp_path).machine is not None) is lasting

@@ -150,7 +150,8 @@ def test_the_page_needs_nothing_from_outside(record: RunRecord, learned: Baselin
         assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object"}
         assert not re.search(r"https?:|url\(|@import|src=", html)
         assert len(html) < 400_000
-        assert "prefers-color-scheme" in html
+        assert "(prefers-color-scheme:dark)" in html
+        assert not re.search(r"@media \(prefers", html), "dark colours on paper"
         assert "@media print" in html
         assert any(attrs.get("name") == "viewport" for _, attrs in page.tags)
 

@@ -179,6 +179,12 @@ def test_a_run_says_which_of_its_questions_are_open() -> None:
     assert questions_text([PLAN], [unknown, as_before]).startswith("0 of 1")
     worse = replace(as_before, outcome=Outcome.FAIL, reason=Reason.BEYOND)
     assert questions_text([PLAN], [unknown, worse]).startswith("1 of 1")
+    right = replace(VERDICT, metric="wrong", better="equal")
+    without = replace(unknown, better="higher")
+    assert questions_text([PLAN], [right, without]).startswith("0 of 1")
+    assert questions_text([PLAN], [right]).startswith("1 of 1")
+    other = replace(VERDICT, metric="other", better="lower")
+    assert questions_text([PLAN], [right, without, other]).startswith("1 of 1")
     assert questions_text([replace(PLAN, question="")], [VERDICT]) == ""
 
 

@@ -1,6 +1,7 @@
 """Plugins that users have beside this one: what they would spoil is refused in one line, the rest works.
 
-The plugins themselves are tried by benchmarks/neighbours.py; here stands in for each what of it matters.
+The plugins themselves are tried by benchmarks/sessions/neighbours.py; here stands in for each
+what of it matters.
 """
 
 from __future__ import annotations

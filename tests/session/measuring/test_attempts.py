@@ -28,13 +28,13 @@ from pytest_anubis.session.measuring.conditions import (
     ATTEMPTS,
     IN_VAIN,
     LONG_WAITS,
-    LOOKS,
     Looks,
     Seen,
     Surroundings,
     Waits,
 )
 from pytest_anubis.validator import judge_sample
+from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, MOST_LOOKS
 
 PLAN = RoundPlan(rounds=10, round_seconds=0.001, warmup_seconds=0, budget_seconds=1, bursts=5)
 
@@ -189,7 +189,7 @@ def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again(
         )
 
     confirmed, cut = looks(), looks()
-    assert len(confirmed) == LOOKS + 1
+    assert len(confirmed) == CONFIRMING_LOOKS
     assert not confirmed[-1].seen.disturbance
     assert 1 < len(cut) < len(confirmed)
     assert cut[-1].seen.disturbance == (LOOKS_SPENT,)
@@ -198,6 +198,34 @@ def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again(
         verdict = judge_sample(values, criterion, looks=len(cut), disturbance=spent)
         assert verdict.outcome is outcome
     assert verdict.text.endswith(f"but {LOOKS_SPENT}: measure again")
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("spent", "looks"), [(0, MOST_LOOKS), (3, MOST_LOOKS - 3)])
+def test_one_metric_alone_is_looked_at_to_the_end_and_judged(spent: int, looks: int) -> None:
+    criterion = Criterion(
+        benchmark="b",
+        metric=Metric(name="rate", unit="GB/s", better="higher"),
+        centre=(105.0, 106.0, 107.0),
+        learned=0.96,
+        unconfirmed=0.8,
+    )
+    surroundings = cast("Surroundings", Noisy())
+    surroundings.looks.measured()  # the share of this metric comes on top
+    for _ in range(spent + 1):
+        surroundings.looks.take()
+    first = Look([80.0, 120.0] * 5, Seen(), 1.0)
+    taken = look_closer(
+        criterion,
+        PLAN,
+        lambda plan: [80.0, 120.0],
+        first,
+        surroundings,
+        lambda look, attempt: None,
+        Patience(),
+    )
+    assert len(taken) == looks
+    assert not taken[-1].seen.disturbance
 
 
 @pytest.mark.usefixtures("clock")

@@ -244,10 +244,14 @@ def test_a_file_that_others_switch_to_write_ahead_logging_is_tried_again() -> No
         def __init__(self) -> None:
             self.said: list[str] = []
 
-        def execute(self, text: str) -> None:
+        def execute(self, text: str) -> Crossed:
             self.said.append(text)
             if text.endswith("WAL") and self.said.count(text) == 1:
                 raise sqlite3.OperationalError("database is locked")
+            return self
+
+        def fetchone(self) -> None:
+            """Return that there is nothing in the file yet."""
 
     connection = Crossed()
     engines._prepare_sqlite(connection, None)

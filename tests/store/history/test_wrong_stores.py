@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.run_filing import file_finished
 from pytest_anubis.store.history.waiting_runs import waiting
 from pytest_anubis.store.journal.journal_reading import read_journal
@@ -83,6 +83,31 @@ WRONG: list[tuple[Callable[[Path], str], str]] = [
     (missing_folder, "unable to open database file; is its folder there, and may you write in it?"),
     (no_server, "Connection refused; is the server running there?"),
 ]
+
+
+def an_anubis_table_of_others(folder: Path) -> str:
+    with sqlite3.connect(folder / "history.sqlite") as connection:
+        connection.execute(f"CREATE TABLE {schema.meta.name} (temple TEXT)")
+    connection.close()
+    return str(folder)
+
+
+@pytest.mark.parametrize("make", [another_database, an_anubis_table_of_others])
+def test_a_strangers_file_is_not_switched_to_write_ahead_logging(
+    make: Callable[[Path], str], tmp_path: Path
+) -> None:
+    make(tmp_path)
+    path = tmp_path / "history.sqlite"
+    before = path.read_bytes()
+    with pytest.raises(HistoryError):
+        History(tmp_path)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    path.unlink()
+    for _ in range(2):
+        with History(tmp_path), sqlite3.connect(path) as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        connection.close()
 
 
 @pytest.mark.parametrize(("make", "words"), WRONG, ids=[make.__name__ for make, _ in WRONG])

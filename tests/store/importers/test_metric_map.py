@@ -12,11 +12,13 @@ from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_result import Imported, ImportFileError
 from pytest_anubis.store.importers.metric_map import known_metrics, read_metric_map
 from pytest_anubis.store.importers.nccl import import_nccl
+from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidth
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from tests.cli.command_line import anubis
 
 DATA = Path(__file__).parent / "data"
+TOOLS = Path(__file__).parents[2] / "tool_outputs" / "data"
 LONG = (
     "cudnn-function/name_cudnnconvolutionforward_"
     + "_".join(["inputstride_[50176]"] * 16)
@@ -54,10 +56,11 @@ def test_the_tools_own_names_are_known(
     "imported",
     [
         import_nccl(DATA / "nccl_allreduce.log", node="n1"),
+        import_nvbandwidth(TOOLS / "nvbandwidth_pairs.json", node="n1"),
         import_fio(DATA / "fio.json", node="n1"),
         import_superbench(DATA / "superbench.jsonl"),
     ],
-    ids=["nccl", "fio", "superbench"],
+    ids=["nccl", "nvbandwidth", "fio", "superbench"],
 )
 def test_the_map_says_what_the_importers_say(imported: Imported) -> None:
     for population in imported.populations:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, SelfCheck, Unjudged
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.deciding.ledger import uncovered
 from pytest_anubis.validator.deciding.node_decision import judge_node
 
 
@@ -75,6 +76,23 @@ def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
         "NOT_TESTED storage.disk: none of its metrics can be judged here: disk: too noisy; learn again with "
         "more or longer rounds, or on a quieter machine",
     )
+
+
+def test_that_results_are_right_covers_no_component_whose_rates_have_no_criterion() -> None:
+    right = Criterion(
+        benchmark="b",
+        metric=Metric(name="wrong", unit="1", better="equal"),
+        component="storage.small",
+        centre=(0.0,),
+    )
+    noisy = Unjudged(benchmark="b", metric="slow", component="storage.small", reason="too noisy")
+    baseline = learned(unjudged=(noisy,))
+    baseline = replace(baseline, criteria=(*baseline.criteria, right))
+    assert uncovered(baseline)[0].startswith(
+        "NOT_TESTED storage.small: none of its rates can be judged here: slow: too noisy"
+    )
+    quick = replace(right, metric=replace(right.metric, name="quick", better="higher"))
+    assert not uncovered(replace(baseline, criteria=(*baseline.criteria, quick)))
 
 
 def test_a_baseline_that_does_not_hold_its_rate_says_so_in_every_decision() -> None:

@@ -103,7 +103,10 @@ def _place(options: argparse.Namespace) -> Path | str:
         CommandError: There is none, or it is that of the very store that is pushed.
     """
     if not options.history:
-        raise CommandError(f"name the history: --history URL, or {VARIABLE} in the environment")
+        raise CommandError(
+            "name the history: --history URL (a folder, or a file in one, will do), or "
+            f"{VARIABLE} in the environment"
+        )
     if "://" in options.history:
         return str(options.history)
     place = Path(options.history)

@@ -1,0 +1,210 @@
+"""Steps that need the driver's library only: what is there, what each of its calls takes, the gate."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Self
+
+from benchmarks.accelerators.first_hour.rows import FAILED, GOOD, OFF, SEEN, Findings
+from pytest_anubis.hardware.gate.inventory_gate import check_inventory
+from pytest_anubis.hardware.inventory.amd_inventory import read_amd
+from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
+from pytest_anubis.hardware.telemetry.host_sensors import POWER, SM_CLOCK, Source
+from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
+from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources
+from pytest_anubis.hardware.text_files import Files
+
+ROUNDS = 5
+"""Readings of all cards: the slowest of five calls shows what a first call hides."""
+
+SLOW_MS = 1.0
+"""Milliseconds that a call is expected to take at most."""
+
+TEMPO = 0.05
+"""Seconds between two readings while a course is drawn: a clock falls within some tenths of a second."""
+
+
+class TimedLibrary:
+    """Bindings of which every call is timed.
+
+    Args:
+        module: The bindings, ``pynvml`` or ``amdsmi``.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self.seconds: defaultdict[str, list[float]] = defaultdict(list)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if not name.startswith(("nvml", "amdsmi_")) or not callable(found):
+            return found
+        return self._timed(name, found)
+
+    def _timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return call(*arguments)
+            finally:
+                self.seconds[name].append(time.perf_counter() - begin)
+
+        return timed
+
+
+class Course:
+    """Draws clock and power of one card while a block runs, as fast as the driver answers.
+
+    Args:
+        findings: Where the courses go.
+        card: Number of the card.
+        source: What is read; default this machine's cards.
+    """
+
+    def __init__(self, findings: Findings, card: int, source: Source | None = None) -> None:
+        self._findings = findings
+        self._part = f"GPU {card}"
+        self._sources = (
+            [source] if source is not None else default_sources()[1:]
+        )  # without the host
+        self._points: dict[str, list[tuple[float, float]]] = {POWER: [], SM_CLOCK: []}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._draw, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(10)  # a call that hangs is left behind: the step has its own end
+        for name, points in self._points.items():
+            self._findings.series(
+                name.partition(" (")[0], name.rpartition("(")[2].rstrip(")"), points
+            )
+
+    def middle(self, name: str, begin: float, end: float) -> float | None:
+        """Return the median of a quantity between two moments, in seconds since the beginning."""
+        values = [value for when, value in self._points[name] if begin <= when < end]
+        return statistics.median(values) if values else None
+
+    def _draw(self) -> None:
+        for source in self._sources:
+            source.open()
+        begin = time.monotonic()
+        while not self._stop.wait(TEMPO):
+            when = time.monotonic() - begin
+            for source in self._sources:
+                values = source.read(counters=False).values.get(self._part, {})
+                for name, points in self._points.items():
+                    if name in values:
+                        points.append((round(when, 3), values[name]))
+        for source in self._sources:
+            source.close()
+
+
+def what_is_there(findings: Findings, _card: int) -> None:
+    """Show the inventory, what the driver's own tool says, and what the gate finds."""
+    inventory = read_inventory()
+    for number, card in enumerate(inventory.accelerators):
+        lost = "; ".join(card.unreadable)
+        findings.row(
+            f"GPU {number}",
+            f"{card.name}, {card.pci}",
+            note=lost,
+            end=FAILED if lost else SEEN,
+            expected="every sensor answers or is absent",
+        )
+    _tools(findings)
+    found = check_inventory(inventory, None)
+    for finding in found:
+        end = OFF if finding.severity == "FAIL" else SEEN
+        findings.row(f"gate: {finding.severity}", finding.text, end=end, note=finding.action)
+    if not any(finding.severity == "FAIL" for finding in found):
+        findings.row("gate", "nothing stands against the node", end=GOOD)
+
+
+def _tools(findings: Findings) -> None:
+    doctor = [sys.executable, "-m", "pytest_anubis.cli.main", "doctor"]
+    for command in (["nvidia-smi", "-q"], ["amd-smi", "static"], doctor):
+        if shutil.which(command[0]) is None:
+            findings.row(command[0], "not installed")
+            continue
+        begin = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        seconds = time.monotonic() - begin
+        lines = len(done.stdout.splitlines())
+        name = "anubis doctor" if command is doctor else " ".join(command)
+        words = f"{lines} lines in {seconds:.1f} s, exit code {done.returncode}"
+        findings.row(name, words, value=seconds)
+
+
+def every_call(findings: Findings, _card: int) -> None:
+    """Time every call of the driver's library that an inventory and a reading make."""
+    for library, read in (("pynvml", _nvidia), ("amdsmi", _amd)):
+        try:
+            module = __import__(library)
+        except (
+            ImportError,
+            OSError,
+            KeyError,
+            AttributeError,
+        ):  # amdsmi without its library: KeyError
+            findings.row(library, "not installed")
+            continue
+        timed = TimedLibrary(module)
+        for _ in range(ROUNDS):
+            read(timed)
+        for name, seconds in sorted(timed.seconds.items()):
+            slowest, middle = max(seconds) * 1e3, statistics.median(seconds) * 1e3
+            opening = name in ("nvmlInit", "nvmlShutdown", "amdsmi_init", "amdsmi_shut_down")
+            findings.row(
+                name,
+                f"{middle:.3f} ms, slowest {slowest:.3f} ms of {len(seconds)}",
+                value=middle,
+                expected="" if opening else f"at most {SLOW_MS:g} ms",
+                source="" if opening else SOURCE,
+                end=SEEN if opening else GOOD if middle <= SLOW_MS else OFF,
+            )
+
+
+SOURCE = "an estimate"
+
+
+def _nvidia(module: Any) -> None:
+    read_nvidia(module)
+    source = NvidiaSource(module=module)
+    source.open()
+    try:
+        source.read(counters=True)
+    finally:
+        source.close()
+
+
+def _amd(module: Any) -> None:
+    read_amd(Files(), module)
+
+
+def all_links(findings: Findings, _card: int) -> None:
+    """Show what connects the cards: links, PCIe, NUMA nodes."""
+    inventory = read_inventory()
+    cards = inventory.accelerators
+    most = max((card.nvlinks or 0 for card in cards), default=0)
+    for number, card in enumerate(cards):
+        up = f"{card.nvlinks_active} of {card.nvlinks}" if card.nvlinks else "none"
+        whole = (card.nvlinks_active, card.nvlinks) == (most, most) if most else True
+        findings.row(
+            f"GPU {number}: links",
+            f"{up} up; PCIe {card.link_generation} x{card.link_width} of "
+            f"{card.link_generation_max} x{card.link_width_max}",
+            expected=f"{most} of {most} up" if most else "",
+            end=GOOD if whole and card.link_width == card.link_width_max else OFF,
+        )

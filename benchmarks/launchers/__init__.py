@@ -1,0 +1,1 @@
+"""Launchers tried for real on one machine: Slurm, ssh, an image."""

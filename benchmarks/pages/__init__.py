@@ -1,0 +1,1 @@
+"""Pages and screens: written, opened in a real browser, checked."""

@@ -1,0 +1,199 @@
+"""What a run shows on the terminal, accepted, rejected and undecided: the screens of ``docs/first-run.md``.
+
+Run: ``python benchmarks/pages/screens.py``; with ``--write`` they are put into the page. A node with eight
+cards is played: its inventory is a recorded one, and the benchmark records what it is told. The pages of
+these runs are looked at by ``python benchmarks/pages/checks.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
+
+import pytest
+
+from benchmarks import ROOT
+from pytest_anubis.hardware.inventory.hardware_classes import hardware_class
+from pytest_anubis.hardware.telemetry.recorded_node import replay
+from tests.golden.asking import ask
+
+NODE = ROOT / "tests" / "data" / "recorded_8gpu.json"
+PAGE = ROOT / "docs" / "first-run.md"
+BEGIN, END = (
+    "<!-- screens: python benchmarks/pages/screens.py --write -->\n",
+    "<!-- end of screens -->\n",
+)
+WIDTH = "110"
+"""Columns, as wide as the page shows."""
+
+VALUES = 30
+"""Of each card: enough to be searched for changes within the run."""
+
+SUITE = """
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.anubis(
+    component="accelerator.memory", scope="device", metrics=["copy_rate"], goal="full speed of every card",
+    question="does every card's memory carry its full rate?", action="reseat the card, then swap it",
+)
+def test_copy(anubis_metric, anubis_device):
+    told = json.loads(Path("told.json").read_text())[anubis_device.name]
+    if isinstance(told, str):
+        pytest.skip(told)
+    anubis_metric.record("copy_rate", told, unit="GB/s", better="higher")
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """One run.
+
+    Attributes:
+        title: The decision, for people.
+        told: Card -> what is told instead of healthy values: a factor, or why its test is skipped.
+        next: What whoever sees it does next.
+    """
+
+    title: str
+    told: Mapping[str, float | str]
+    next: str
+
+
+SCREENS = (
+    Screen(
+        title="Accepted",
+        told={},
+        next="Next: nothing. The node may take work; exit code 0 is for the scheduler. Whoever wants the "
+        "evidence beside the ticket: `anubis report latest --html dossier.html`.",
+    ),
+    Screen(
+        title="Rejected",
+        told={"cuda:5": 0.8},
+        next="Next: do what the headline's next step says, at the slot that it names, and run again: exit "
+        "code 1 says that the node takes no work until then. `anubis report latest --html dossier.html` is "
+        "what goes to whoever repairs it, with the card's serial number. If the card is known and answered "
+        "for: [waivers](waivers.md).",
+    ),
+    Screen(
+        title="Undecided",
+        told={"cuda:3": "nvbandwidth is not installed"},
+        next="Next: take away what stands in the way of acceptance (here: install the tool) and run again; "
+        "exit code 20 is neither a good node nor a bad one.",
+    ),
+)
+
+
+def healthy(node: int, card: int) -> list[float]:
+    """Return what a card delivers, GB/s: the same on every machine."""
+    chance = random.Random(100 * node + card)
+    unit = 3000 * (1 + chance.gauss(0, 0.002))
+    return [round(unit * (1 + chance.gauss(0, 0.001)), 2) for _ in range(VALUES)]
+
+
+def screens(pages: Path | None = None) -> str:
+    """Play the three runs; return them as a part of the page.
+
+    Args:
+        pages: Folder that gets the pages of each, and that of what was learned; None makes none.
+    """
+    pages = None if pages is None else pages.resolve()
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        folder = Path(name)
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        (folder / "test_cards.py").write_text(SUITE)
+        shutil.copy(NODE, folder / "node.json")
+        _learn(folder, pages)
+        return "\n".join(_screen(folder, one, pages) for one in SCREENS)
+
+
+def _learn(folder: Path, pages: Path | None) -> None:
+    """Learn a baseline from eight healthy nodes of the class."""
+    key = hardware_class(replay(NODE).inventory, "smoke", lanes="alone")[0]
+    rows = ["node,device,benchmark,metric,unit,better,component,value,class"]
+    rows += [
+        f"n{node},cuda:{card},test_cards.py::test_copy,copy_rate,GB/s,higher,accelerator.memory,{value},{key}"
+        for node in range(8)
+        for card in range(8)
+        for value in healthy(node, card)
+    ]
+    (folder / "fleet.csv").write_text("\n".join(rows) + "\n")
+    page = () if pages is None else ("--html", str(pages / "learned.html"))
+    learned = ask(["learn", "fleet.csv", "--error-rate", "none", *page], folder)
+    if learned.code:
+        raise SystemExit(learned.err)
+
+
+def _screen(folder: Path, screen: Screen, pages: Path | None) -> str:
+    name = screen.title.lower()
+    told: dict[str, Any] = {f"cuda:{card}": healthy(9, card) for card in range(8)}
+    for card, what in screen.told.items():
+        told[card] = what if isinstance(what, str) else [round(what * v, 2) for v in told[card]]
+    (folder / "told.json").write_text(json.dumps(told))
+    out = io.StringIO()
+    options = (
+        *("-p", "no:xdist", "-p", "no:cacheprovider"),
+        *("-p", "tests.quiet"),  # whatever else this machine does
+        *(("-p", "no:html") if pages is None else _html(pages / f"{name}-report.html")),
+        "--color=no",
+        "--tb=short",
+    )
+    ours = ("--anubis", "--anubis-inventory=node.json", f"--anubis-run-id={name}")
+    environment = {"COLUMNS": WIDTH, "PYTEST_ADDOPTS": ""}
+    with mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(out):
+        code = int(pytest.main([*options, *ours, "test_cards.py"]))
+    if pages is not None:
+        ask(["report", name, "--html", str(pages / f"{name}-dossier.html")], folder)
+        run = f".anubis/runs/{name}"
+        ask(["judge", run, "--html", str(pages / f"{name}-judged.html")], folder)
+        ask(["fleet", "verdict", run, "--html", str(pages / f"{name}-verdict.html")], folder)
+    shown = _steady(out.getvalue().replace(f"{folder}{os.sep}", ""))
+    return f"### {screen.title}, exit code {code}\n\n```\n{shown}```\n\n{screen.next}\n"
+
+
+def _html(page: Path) -> tuple[str, str]:
+    return f"--html={page}", "--self-contained-html"
+
+
+def _steady(text: str) -> str:
+    """Return what is shown from the dots on, without what differs from one run to the next."""
+    _, _, text = text.partition("test_cards.py ")
+    text = re.sub(r"sha256:[0-9a-f]+", "sha256:" + 12 * ".", text)
+    text = re.sub(r" in \d+\.\d+s", "", text)
+    lines = [line.rstrip() for line in f"test_cards.py {text}".splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Print the screens, or put them into the page."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--write", action="store_true", help=f"put them into {PAGE.name}")
+    options = parser.parse_args()
+    text = screens() if options.write else ""
+    if not text:
+        sys.stdout.write(screens())
+        return
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

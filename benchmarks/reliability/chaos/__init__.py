@@ -1,0 +1,1 @@
+"""Everything that may go wrong around a run, area by area."""

@@ -1,0 +1,1 @@
+"""The Selector: its risk models on public histories, its choice, what it saves."""

@@ -1,0 +1,1 @@
+"""Faults that are put in, and which benchmark finds them."""

@@ -1,0 +1,26 @@
+"""Which injected fault does which benchmark find, and which does it leave alone?
+
+Two tables. Of speed: a baseline of this machine is learned from short runs of the suites' own kernels, then
+a fault is put in and every benchmark judged as the plugin judges it (it looks again where it is close): a
+busy core, one at half its quota, a neighbour that streams memory, a disk limited by the kernel, a link shaped
+to .5 and .9 of its rate. Beside each fault stand the benchmarks that must find it (recall) and those that it
+does not concern (false alarms). Of data: one flipped bit, at a random place, in each kind of buffer, and
+whether the benchmark's own check sees it; and one sick card of eight stand-ins
+(`benchmarks/accelerators/stand_in_node.py`): 5 % slow, hot, with less memory, with a bad page, with a dead
+link.
+
+Run: ``python benchmarks/suites/faults [--trials 20] [--learn 10] [--only NAME ...] [--list]``. Root is needed
+for the quota, the disk and the link; what is not possible is named.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # this checkout's packages
+
+from benchmarks.suites.faults.table import main
+
+if __name__ == "__main__":
+    raise SystemExit(main(__doc__ or ""))

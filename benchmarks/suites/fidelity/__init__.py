@@ -1,0 +1,1 @@
+"""The benchmarks beside other programs that do the same work."""

@@ -1,0 +1,238 @@
+"""Is the stated power true? Losses of the very size that a criterion calls detectable, how many are found.
+
+A criterion states the smallest loss that it finds in 95 % of cases (``detectable``). Here every criterion of
+every baseline gets units that it has not seen, made worse by just that much. Simulated fleets are those of
+`dirty.py` (a third of the metrics heavy-tailed; a fifth of the nodes that are learned from sick or
+none), single machines those of `machine.py`, with closer looks as a run takes them. ``--data`` adds
+real cloud machines: each with one value of every metric, and twelve that were measured again and again.
+``--journals`` takes runs of any set that were measured on one machine, such as twenty of the smoke set.
+
+``found`` is the mean over criteria, ``worst tenth`` the power that nine criteria in ten have at least (known
+to a few hundredths, from so many units each), ``stated`` the median loss.
+
+Usage: python benchmarks/validator/power.py [--fleets 2] [--machines 10] [--data DIR] [--journals DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
+
+import numpy as np
+
+from benchmarks.validator.dirty import Fleet
+from benchmarks.validator.machine import METRICS as MACHINE_METRICS
+from benchmarks.validator.machine import Machine, judge
+from benchmarks.validator.machine import learn as learn_machine
+from benchmarks.validator.pace import read
+from benchmarks.validator.thresholds import (
+    FAIL,
+    METRICS,
+    population,
+    real_machines,
+    real_population,
+)
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
+
+HELD = 200
+LATER = 20  # runs of a machine after those that it learned from, each slowed in every metric
+SPLITS = 20  # ways to draw the runs that are learned from
+Found = tuple[float, float]
+"""Share of the injected losses that was found, and their size."""
+
+
+def on_fleet(nodes: int, sick: float, seed: int) -> Iterator[Found]:
+    """Yield what each criterion of one simulated fleet finds of the losses that it states."""
+    fleet = Fleet(np.random.default_rng(seed))
+    train = [fleet.values(metric, nodes) for metric in range(METRICS)]
+    for node, metric, devices, loss in fleet.sick(nodes, sick, batch=False):
+        train[metric][node, devices] /= 1 - loss
+    populations = [population(metric, values) for metric, values in enumerate(train)]
+    baseline = learn_baseline(populations, hardware_class="c", created="-")
+    for metric in range(METRICS):
+        held = fleet.values(metric, HELD)
+        for criterion in baseline.criteria:
+            if criterion.metric.name != f"m{metric:02d}" or criterion.detectable is None:
+                continue
+            worse = held.copy()
+            worse[:, 0 if criterion.scope == "unit" else slice(None)] *= 1 + criterion.detectable
+            outcome = judge_columns(population(metric, worse), criterion).outcome
+            failed = outcome.reshape(HELD, -1)[:, 0] == FAIL
+            yield float(failed.mean()), criterion.detectable
+
+
+def on_machine(runs: int, drift: float, tails: int, seed: int) -> Iterator[Found]:
+    """Yield the same of one machine's criteria, in later runs with closer looks."""
+    machine = Machine(np.random.default_rng(seed), drift, tails, 0.0)
+    baseline = learn_machine(machine, runs)
+    found = np.zeros(MACHINE_METRICS)
+    for _ in range(LATER):
+        machine.next_run()
+        for criterion in baseline.criteria:
+            metric = int(criterion.metric.name[1:])
+            take = partial(machine.stage, metric, criterion.detectable or 0.0)
+            found[metric] += judge(take, criterion, baseline)[0] is Outcome.FAIL
+    for criterion in baseline.criteria:
+        if criterion.detectable is not None:
+            yield found[int(criterion.metric.name[1:])] / LATER, criterion.detectable
+
+
+def on_cloud_machines(folder: Path, nodes: int, splits: int) -> Iterator[Found]:
+    """Yield the same of real cloud machines, each with one value of every metric."""
+    table, names, codes = real_machines(folder)
+    rng = np.random.default_rng(2)
+    for _ in range(splits):
+        order = rng.permutation(len(table))
+        train, held = table.iloc[order[:nodes]], table.iloc[order[nodes : nodes + 1000]]
+        populations = [real_population(train, code, names) for code in codes]
+        for criterion in learn_baseline(populations, hardware_class="c", created="-").criteria:
+            size = criterion.detectable
+            if size is None or criterion.second is not None:
+                continue
+            worse = held.copy()
+            better = criterion.metric.better
+            worse[criterion.metric.name] *= 1 + size if better == "lower" else 1 - size
+            judged = judge_columns(real_population(worse, criterion.metric.name, names), criterion)
+            yield float((judged.outcome == FAIL).mean()), size
+
+
+def on_long_lived(folder: Path, runs: int, starts: int) -> Iterator[Found]:
+    """Yield the same of twelve cloud machines that were measured again and again, one value a run."""
+    import pandas as pd
+
+    table = pd.read_parquet(folder / "azure_vm_noise" / "long_lived.parquet")
+    names = pd.read_csv(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
+    table = table[table.value > 0].sort_values("starttime")
+    for _, machine in table.groupby(["vm_region", "vm_sku", "VM_id"], observed=True):
+        columns = {
+            str(code): part.value.to_numpy()
+            for code, part in machine.groupby("metric", observed=True)
+        }
+        last = min(map(len, columns.values())) - runs - LATER
+        for start in np.linspace(0, last, starts).astype(int).tolist():
+            populations = [
+                population_of(
+                    [[value] for value in column[start : start + runs]],
+                    metric=Metric(
+                        name=code,
+                        unit=str(names.unit[code]),
+                        better="lower" if names.lower_is_better[code] else "higher",
+                    ),
+                    benchmark="b",
+                    nodes=["me"] * runs,
+                    runs=[str(number) for number in range(runs)],
+                )
+                for code, column in columns.items()
+            ]
+            baseline = learn_baseline(populations, hardware_class="c", created="-")
+            for criterion in baseline.criteria:
+                size = criterion.detectable
+                if size is None:
+                    continue
+                factor = 1 + size if criterion.metric.better == "lower" else 1 - size
+                later = columns[criterion.metric.name][start + runs : start + runs + LATER]
+                outcomes = [
+                    judge_sample([value * factor], criterion, baseline).outcome for value in later
+                ]
+                yield float(np.mean([one is Outcome.FAIL for one in outcomes])), size
+
+
+def on_runs(folder: Path, runs: int, splits: int) -> Iterator[Found]:
+    """Yield the same of every metric of runs that were measured on one machine, judged by one look each.
+
+    Args:
+        folder: Store with the runs (``pytest --anubis --anubis-mode=measure``), disturbed or not.
+        runs: How many are learned from, drawn by chance; the others are slowed and judged.
+        splits: How often they are drawn.
+    """
+    populations = {
+        (p.benchmark, p.metric.name, p.group): replace(p, given=True, paces={})
+        for p in read(folder)
+        if p.metric.better != "equal"
+    }
+    names = sorted({run for p in populations.values() for run in p.runs})
+    rng = np.random.default_rng(3)
+    for _ in range(splits):
+        chosen = {names[place] for place in rng.permutation(len(names))[:runs].tolist()}
+        learned = [
+            p.only([row for row, run in enumerate(p.runs) if run in chosen])
+            for p in populations.values()
+        ]
+        baseline = learn_baseline(learned, hardware_class="here", created="-", one_machine=True)
+        for criterion in baseline.criteria:
+            size = criterion.detectable
+            p = populations[criterion.benchmark, criterion.metric.name, criterion.group]
+            later = [row for row, run in enumerate(p.runs) if run not in chosen]
+            if size is None or not later:
+                continue
+            factor = 1 + size if criterion.metric.better == "lower" else 1 - size
+            outcomes = [
+                judge_sample(p.sample(row) * factor, criterion, baseline).outcome for row in later
+            ]
+            yield float(np.mean([one is Outcome.FAIL for one in outcomes])), size
+
+
+def row(name: str, each: Iterator[Found]) -> None:
+    """Print one line."""
+    pairs = list(each)
+    if not pairs:
+        print(
+            f"{name:44} {0:6d}  too few runs, or none of their criteria states a loss", flush=True
+        )
+        return
+    found, sizes = np.array(pairs).T
+    print(
+        f"{name:44} {len(found):6d} {found.mean():7.1%} {np.quantile(found, 0.1):12.1%} "
+        f"{np.median(sizes):7.1%}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fleets", type=int, default=2)
+    parser.add_argument("--machines", type=int, default=10)
+    parser.add_argument("--data", type=Path, help="folder with azure_vm_noise/")
+    parser.add_argument(
+        "--journals", type=Path, help="runs measured on one machine, eight at least, instead"
+    )
+    options = parser.parse_args()
+    print(f"{'':44} {'criteria':>6} {'found':>5} {'worst tenth':>12} {'stated':>7}")
+    if options.journals:
+        for runs in (5, 6):
+            row(
+                f"runs of one machine, learned from {runs}", on_runs(options.journals, runs, SPLITS)
+            )
+        return
+    for nodes in (10, 20, 60, 300):
+        for sick in (0.0, 0.2):
+            each = (one for seed in range(options.fleets) for one in on_fleet(nodes, sick, seed))
+            row(f"fleet of {nodes} nodes x 8 devices, {sick:.0%} sick", each)
+    for runs in (5, 9, 12):
+        for drift, tails in ((0.0, 0), (0.7, 4)):
+            each = (
+                one
+                for seed in range(options.machines)
+                for one in on_machine(runs, drift, tails, seed)
+            )
+            kind = "with drift and tails" if tails else "normal noise"
+            row(f"one machine, {runs} runs, {kind}", each)
+    if options.data:
+        for nodes in (120, 300):
+            row(f"{nodes} cloud machines", on_cloud_machines(options.data, nodes, 3))
+        for runs in (5, 9, 12):
+            row(f"one cloud machine, {runs} runs", on_long_lived(options.data, runs, 4))
+
+
+if __name__ == "__main__":
+    main()

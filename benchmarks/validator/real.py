@@ -1,0 +1,257 @@
+"""The Validator on real measurements: flags of three methods and of naive rules, and injected faults.
+
+GPU runs of two clusters, bandwidth of same-model disks, and the uneven pipeline stages of a real training
+job. The three methods are the median of quantile functions, the exact medoid, and the naive all-pairs
+algorithm; they should flag the same units. Then a share of each set is made slow, so that the truth is
+known, and precision and recall stand beside the naive rules.
+
+Usage: python benchmarks/validator/real.py --data DIR [--naive]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import Population, population_of
+from pytest_anubis.validator import learn_criterion, one_sided
+from pytest_anubis.validator.similarity.distance import similarity
+
+Flags = npt.NDArray[np.bool_]
+PAL = (
+    ("Longhorn ResNet", "resnet-longhorn-agg.csv", "perf"),
+    ("Longhorn BERT", "bert-longhorn-agg.csv", "perf"),
+    ("Longhorn PageRank", "pagerank-longhorn-agg.csv", "perf"),
+    ("Frontera BERT", "frontera-bert-agg.csv", "perf"),
+    ("Frontera PageRank", "frontera-pagerank-agg.csv", "perf_avg"),
+)
+
+
+def populations(data: Path) -> Iterator[tuple[str, Population]]:
+    """Yield (name, population) of every set."""
+    for name, file, column in PAL:
+        table = pd.read_csv(data / "pal_gpu_variability" / file)
+        table["at"] = table.cabinet.astype(str) + "-" + table.node.astype(str)
+        parts = list(table[np.isfinite(table[column])].groupby("uuid"))
+        yield name, _population(name, parts, column, "lower", [p["at"].iloc[0] for _, p in parts])
+        if name == "Longhorn ResNet":
+            nodes = list(table[np.isfinite(table[column])].groupby("at"))
+            yield f"{name}, per node", _population(name, nodes, column, "lower", None)
+    for year in (2002, 2006, 2008, 2009):
+        table = pd.read_parquet(data / "cmu_disks" / f"{year}disks.parquet")
+        parts = list(table.groupby("disk"))
+        yield f"CMU disks {year}", _population(f"disks {year}", parts, "bandwidth", "higher", None)
+
+
+def _population(
+    name: str,
+    parts: list[tuple[object, pd.DataFrame]],
+    column: str,
+    better: Direction,
+    nodes: list[str] | None,
+) -> Population:
+    return population_of(
+        [part[column].to_numpy() for _, part in parts],
+        metric=Metric(name=name, unit="ms" if better == "lower" else "MB/s", better=better),
+        benchmark="b",
+        nodes=nodes or [str(key) for key, _ in parts],
+        devices=[str(key) for key, _ in parts],
+    )
+
+
+def all_pairs(population: Population, alpha: float = 0.95) -> Flags:
+    """Return the flags of the iterative medoid with every pair compared, as the paper has it."""
+    samples = [population.sample(i) for i in range(len(population))]
+    better = population.metric.better
+    alike = np.array([[similarity(a, b) for b in samples] for a in samples])
+    live = np.arange(len(samples))
+    while True:
+        centre = samples[live[alike[np.ix_(live, live)].sum(1).argmax()]]
+        kept = live[[one_sided(samples[i], centre, better) >= alpha for i in live]]
+        if len(kept) == len(live):
+            return np.array([one_sided(s, centre, better) < alpha for s in samples])
+        live = kept
+
+
+def naive_rules(population: Population) -> dict[str, Flags]:
+    """Return the flags of rules on each unit's mean or median."""
+    sign = 1 if population.metric.better == "lower" else -1
+    samples = [population.sample(i) for i in range(len(population))]
+    means = np.array([s.mean() for s in samples])
+    medians = np.array([np.median(s) for s in samples])
+    low, high = np.percentile(sign * means, [25, 75])
+    return {
+        "5 % on means": sign * means > sign * np.median(means) * (1 + sign * 0.05),
+        "5 % on medians": sign * medians > sign * np.median(medians) * (1 + sign * 0.05),
+        "mean 3 sigma": sign * means > (sign * means).mean() + 3 * means.std(),
+        "IQR 1.5": sign * means > high + 1.5 * (high - low),
+        "KS": _kolmogorov(samples, sign),
+    }
+
+
+def _kolmogorov(samples: list[npt.NDArray[np.float64]], sign: int) -> Flags:
+    """Return the units that a one-sided Kolmogorov-Smirnov test rejects (1 %, Bonferroni)."""
+    everything = np.sort(np.concatenate(samples) * sign)
+    flags = np.zeros(len(samples), dtype=np.bool_)
+    for row, sample in enumerate(samples):
+        own = np.sort(sample * sign)
+        n, m = len(own), len(everything) - len(own)
+        places = np.unique(np.concatenate([own, everything]))
+        mine = np.searchsorted(own, places, "right")
+        rest = (np.searchsorted(everything, places, "right") - mine) / m
+        gap = float((rest - mine / n).max())
+        flags[row] = np.exp(-2 * gap**2 * n * m / (n + m)) < 0.01 / len(samples)
+    return flags
+
+
+def contaminated(
+    population: Population, share: float, factor: float, which: str
+) -> tuple[Population, Flags]:
+    """Return the population with a share of its units made slower, and which ones."""
+    rng = np.random.default_rng(0)
+    count = len(population)
+    truth = np.zeros(count, dtype=np.bool_)
+    truth[rng.permutation(count)[: max(1, int(share * count))]] = True
+    worse = factor if population.metric.better == "lower" else 1 / factor
+    samples = []
+    for row in range(count):
+        sample = population.sample(row).copy()
+        if truth[row]:
+            sample[_hit(len(sample), which)] *= worse
+        samples.append(sample)
+    return population_of(
+        samples,
+        metric=population.metric,
+        benchmark="b",
+        nodes=population.nodes,
+        devices=population.devices,
+    ), truth
+
+
+def _hit(count: int, which: str) -> slice:
+    return {"all": slice(None), "half": slice(count // 2, None), "some": slice(0, None, 4)}[which]
+
+
+def quality(flags: Flags, truth: Flags) -> str:
+    """Return precision / recall."""
+    if not truth.any():
+        return "-"
+    hits = int((flags & truth).sum())
+    precision = hits / flags.sum() if flags.any() else 1.0
+    return f"{precision:.2f}/{hits / truth.sum():.2f}"
+
+
+def show_flags(data: Path, naive: bool) -> None:
+    """Print one row for every set."""
+    print(
+        "set                         n   median  medoid  pairs  alpha .90  R       least sim | naive rules"
+    )
+    for name, population in populations(data):
+        learned = learn_criterion(population)
+        medoid = learn_criterion(population, method="medoid")
+        loose = learn_criterion(population, method="medoid", alpha=0.9)
+        pairs = "-"
+        if naive and len(population.values) < 20_000:
+            begin = time.perf_counter()
+            flags = all_pairs(population)
+            same = "same" if (flags == learned.flagged).all() else "DIFFERENT"
+            pairs = f"{flags.sum()} {same} {time.perf_counter() - begin:.1f} s"
+        rules = ", ".join(f"{key} {int(f.sum())}" for key, f in naive_rules(population).items())
+        criterion = learned.criterion
+        repeats = criterion.repeatability if criterion and criterion.repeatability else float("nan")
+        print(
+            f"{name:26s} {len(population):4d} {int(learned.flagged.sum()):6d} "
+            f"{int(medoid.flagged.sum()):7d}  {pairs:>6s} {int(loose.flagged.sum()):7d}    "
+            f"{repeats:.4f}  {1 - np.nanmax(learned.losses):.3f}     | {rules}"
+        )
+
+
+def show_faults(data: Path) -> None:
+    """Print precision/recall on contaminated sets; flags of the clean set are left out of both."""
+    print(
+        "\nprecision/recall with injected faults (units that the clean set already flags left out)"
+    )
+    faults = (
+        ("5 % of units x2", 0.05, 2.0, "all"),
+        ("45 % of units x2", 0.45, 2.0, "all"),
+        ("10 % of units +8 %", 0.1, 1.08, "all"),
+        ("10 %, half of the runs +30 %", 0.1, 1.3, "half"),
+        ("10 %, every 4th run x2", 0.1, 2.0, "some"),
+    )
+    sums: dict[str, dict[str, npt.NDArray[np.int64]]] = {}
+    for name, population in populations(data):
+        already = learn_criterion(population).flagged
+        even = 1 / 1.05 if population.metric.better == "lower" else 0.95
+        clean = learn_criterion(population, alpha=even).flagged
+        for fault, share, factor, which in faults:
+            dirty, truth = contaminated(population, share, factor, which)
+            learned = learn_criterion(dirty)
+            # A time that is 5 % longer is 4.76 % less similar: at the threshold of the rule on means.
+            level = learn_criterion(dirty, alpha=even).flagged & ~clean
+            count = ~already
+            row = {"ours": learned.flagged, "ours at 5 % of a time": level, **naive_rules(dirty)}
+            text = "  ".join(f"{key} {quality(f[count], truth[count])}" for key, f in row.items())
+            print(f"{name:26s} {fault:30s} {text}")
+            for key, f in row.items():
+                found = sums.setdefault(fault, {}).setdefault(key, np.zeros(3, dtype=np.int64))
+                hits = f[count] & truth[count]
+                found += [hits.sum(), f[count].sum(), truth[count].sum()]
+    print("\nall sets together: precision/recall (F1)")
+    for fault, rules in sums.items():
+        cells = []
+        for key, (hits, flagged, faulty) in rules.items():
+            precision, recall = hits / max(flagged, 1), hits / faulty
+            f1 = 2 * hits / (flagged + faulty)
+            cells.append(f"{key} {precision:.2f}/{recall:.2f} ({f1:.2f})")
+        print(f"{fault:30s} {'  '.join(cells)}")
+
+
+def show_groups(data: Path) -> None:
+    """Print what grouping does for pipeline stages of unequal size."""
+    trace = pd.read_parquet(data / "bytedance_stragglers" / "trace_ST.parquet")
+    print("\nuneven pipeline stages of a job without a bad worker: flagged ranks, by operation")
+    for kind, part in trace.groupby("optype", observed=True):
+        if "compute" not in str(kind):
+            continue
+        parts = list(part.groupby("rank"))
+        mixed = learn_criterion(_population(str(kind), parts, "duration", "lower", None))
+        text = f"{int(mixed.flagged.sum())} of {len(parts)}" if mixed.criterion else mixed.reason
+        grouped = []
+        for stage, own in part.groupby("stage", observed=True):
+            alone = list(own.groupby("rank"))
+            learned = learn_criterion(_population(str(kind), alone, "duration", "lower", None))
+            count = int(learned.flagged.sum())
+            grouped.append(
+                f"stage {stage}: {count} of {len(alone)}"
+                if learned.criterion
+                else f"stage {stage}: none"
+            )
+        print(f"  {kind!s:18s} not grouped: {text}; grouped: {', '.join(grouped)}")
+
+
+def main() -> None:
+    """Print all tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=os.environ.get("ANUBIS_DATA"))
+    parser.add_argument("--naive", action="store_true", help="compare all pairs too (slow)")
+    options = parser.parse_args()
+    if options.data is None:
+        parser.error("say where the data is: --data DIR or ANUBIS_DATA")
+    show_flags(options.data, options.naive)
+    show_faults(options.data)
+    show_groups(options.data)
+
+
+if __name__ == "__main__":
+    main()

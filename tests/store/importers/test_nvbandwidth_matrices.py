@@ -1,0 +1,65 @@
+"""Matrices of nvbandwidth become cards and pairs, each with its rate or latency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.sample import Population
+from pytest_anubis.store.importers.import_result import ImportFileError
+from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidth
+
+DATA = Path(__file__).parents[2] / "tool_outputs" / "data"
+
+
+def told(name: str) -> dict[tuple[str, str], Population]:
+    return {
+        (p.benchmark.removeprefix("nvbandwidth/"), p.metric.name): p
+        for p in import_nvbandwidth(DATA / name, node="n1").populations
+    }
+
+
+def cells(population: Population) -> dict[str, list[float]]:
+    return {device: population.sample(i).tolist() for i, device in enumerate(population.devices)}
+
+
+def test_pairs_are_named_sender_first() -> None:
+    found = told("nvbandwidth_pairs.json")
+    write = found["device_to_device_memcpy_write_ce", "bandwidth"]
+    assert cells(write) == {"cuda:0>cuda:1": [367.5], "cuda:1>cuda:0": [368.5]}
+    assert (write.metric.unit, write.metric.better) == ("GB/s", "higher")
+    assert write.component == "accelerator.link"
+    read = found["device_to_device_memcpy_read_ce", "bandwidth"]
+    assert cells(read)["cuda:1>cuda:0"] == [366.25]  # the row's card reads
+    host = found["host_to_device_memcpy_ce", "bandwidth"]
+    assert cells(host) == {"cuda:0": [55.25], "cuda:1": [55.5]}
+    assert host.component == "memory.transfer"
+    latency = found["device_to_device_latency_sm", "latency"].metric
+    assert (latency.unit, latency.better) == ("ns", "lower")
+
+
+def test_both_directions_are_three_metrics_in_either_form() -> None:
+    name = "device_to_device_bidirectional_memcpy_read_ce"
+    for file in ("nvbandwidth_pairs.json", "nvbandwidth_pairs.txt"):
+        found = told(file)
+        parts = {metric: cells(p) for (case, metric), p in found.items() if case == name}
+        assert parts.keys() == {"bandwidth_read1", "bandwidth_read2", "bandwidth_total"}
+        assert parts["bandwidth_total"] == {"cuda:1>cuda:0": [362.0], "cuda:0>cuda:1": [363.5]}
+    assert cells(found["device_local_copy", "bandwidth"])["cuda:0"] == [1228.5]
+
+
+def test_rows_of_several_hosts_are_told_apart() -> None:
+    host = told("nvbandwidth.txt")["host_to_device_memcpy_ce", "bandwidth"]
+    assert cells(host)["cpu:1>cuda:2"] == [312.11]
+
+
+def test_what_failed_is_listed_and_what_is_no_output_refused(tmp_path: Path) -> None:
+    found = import_nvbandwidth(DATA / "nvbandwidth_pairs.json", node="n1")
+    assert [str(line) for line in found.wrong] == ["all_to_one_write_ce: Error"]
+    path = tmp_path / "bad.json"
+    only = '{"nvbandwidth": {"testcases": [{"name": "a", "status": "Error"}]}}'
+    for content, words in ((only, "every test case failed: a: Error"), ("hi", "no test case ran")):
+        path.write_text(content)
+        with pytest.raises(ImportFileError, match=words):
+            import_nvbandwidth(path, node="n")
