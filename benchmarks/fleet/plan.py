@@ -164,7 +164,9 @@ def main() -> None:
     parser.add_argument("--settings", action="store_true", help="a line for each of some settings")
     options = parser.parse_args()
     if options.settings:
-        print("seed, hours, places, rigs, partners, worth: seconds, gap, taken, another hour, wrong")
+        print(
+            "seed, hours, places, rigs, partners, worth: seconds, gap, taken, another hour, wrong"
+        )
         for one in SETTINGS:
             _, line = planned(one, options.nodes)
             print(*one, line, sep=", ", flush=True)

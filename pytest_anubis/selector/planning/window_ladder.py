@@ -1,9 +1,9 @@
 """A larger window is never worth less: what was found for smaller ones is a candidate for it.
 
-A plan of a window is a plan of every window that is longer, or has more places or more of a pool. So beside its own
-plan each window takes the best of those of its smaller neighbours: one step down the same ladder of lengths
-(whole hours) or amounts. By induction no window is worth less than any that is reached from it by such steps.
-Most neighbours need no plan: the dual bound at the window's own prices says that none of theirs is better.
+A plan of a window is a plan of every window that is longer, or has more places or more of a pool. So beside
+its own plan each window takes the best of those of its smaller neighbours: one step down a ladder of lengths
+(whole hours) or of amounts. By induction no window is worth less than any that such steps lead to. Most
+neighbours need no plan: the dual bound at the window's own prices says that none of theirs is better.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pytest_anubis.selector.planning.window_solution import Problem, Solution
 
 HOUR = 3600.0
 SOLVED = 4_000
-"""Nodes times smaller windows that are planned at most: a hundred for forty nodes, four for a thousand, none for ten
-thousand, whose plan has a minute. There only the bound speaks: a window whose smaller neighbour is worth less by more
-than its gap, as an hour is where time is scarce, is proved to be worth no less."""
+"""Nodes times smaller windows that are planned at most: a hundred for forty nodes, four for a thousand, none
+for ten thousand, whose plan has a minute. There only the bound speaks: where a step is worth more than the
+gap, as an hour is where time is scarce, the larger window is proved to be worth no less."""
 
 
 class Ladder:
@@ -31,7 +31,7 @@ class Ladder:
         self._best: dict[tuple[object, ...], Solution] = {}
 
     def best(self, window: Window) -> Solution:
-        """Return the best known plan of a window, which is never worth less than those of its smaller ones."""
+        """Return the best known plan of a window: never worth less than those of its smaller neighbours."""
         return self._climb(window, self.own(window))
 
     def own(self, window: Window) -> Solution:

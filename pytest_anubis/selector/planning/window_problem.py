@@ -123,7 +123,7 @@ class Population:
         return self.value(runs & ~self.pins) + np.where(done, of_pins, 0.0)
 
     def losses(self, chosen: Bools) -> Floats:
-        """Return, shape (n, b), what choices, shape (n, b), would spare less without each of their benchmarks."""
+        """Return, shape (n, b), what choices, shape (n, b), spare less without each of their benchmarks."""
         once = chosen.astype(np.float64) @ self.hits.T == 1
         return np.asarray(((self.weights * once) @ self.hits) * chosen)
 

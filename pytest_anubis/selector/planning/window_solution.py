@@ -31,8 +31,8 @@ from pytest_anubis.selector.planning.window_solver import (
 _SPARE = 3
 """Nodes that wait for each lane among whom work for what is left of the lanes is sought: the worthiest."""
 _FLOOR = 0.05
-"""Of the price of a pool's second: the least that a second of a lane is reckoned with. Where places are plenty
-a pause costs nothing, but a node that comes back sooner is better than one that comes back later."""
+"""Of the price of a pool's second: the least that a second of a lane is reckoned with. Where places are
+plenty a pause costs nothing, but a node that comes back sooner is better than one that comes back later."""
 
 
 class Problem:
@@ -42,9 +42,7 @@ class Problem:
         classes: The hardware classes, sorted.
     """
 
-    def __init__(
-        self, cases: Sequence[NodeCase], coverage: Mapping[str, ClassCoverage]
-    ) -> None:
+    def __init__(self, cases: Sequence[NodeCase], coverage: Mapping[str, ClassCoverage]) -> None:
         self.classes = tuple(sorted({case.hardware_class for case in cases}))
         self._coverage = coverage
         self._cases = {
@@ -155,16 +153,11 @@ class Solution:
     @cached_property
     def unpinned(self) -> tuple[str, ...]:
         """The nodes whose pinned benchmarks found no room, sorted."""
-        return tuple(
-            sorted(
-                name
-                for pop, runs in zip(self.populations, self.runs, strict=True)
-                for name, lacks in zip(
-                    pop.names, (pop.pins & ~runs).any(axis=1).tolist(), strict=True
-                )
-                if lacks
-            )
-        )
+        found: list[str] = []
+        for pop, runs in zip(self.populations, self.runs, strict=True):
+            lacking = np.flatnonzero((pop.pins & ~runs).any(axis=1)).tolist()
+            found += [pop.names[row] for row in lacking]
+        return tuple(sorted(found))
 
     def bound_within(self, window: Window) -> float:
         """Return what no plan of a window can exceed that has no more of anything than the own one.
@@ -229,7 +222,9 @@ def scheduled(
                         runs=runs,
                         needs=window.needs,
                         pins=pins,
-                        losses={pop.benchmarks[b]: float(losses[row, b]) for b in needing if own[row, b]},
+                        losses={
+                            pop.benchmarks[b]: float(losses[row, b]) for b in needing if own[row, b]
+                        },
                     )
                 )
             if not pins:
@@ -238,11 +233,20 @@ def scheduled(
     # Without a limit everybody who is worth it has a lane: idle ones are worth nothing.
     waiting = sorted(idle)[: _SPARE * (window.at_once or 0)]
     more = SpareWork(populations, libraries, waiting, busy, window)
-    return schedule(jobs, lanes=lanes, seconds=window.seconds, pools=window.pools, filler=more, rates=_rates(window, prices))
+    return schedule(
+        jobs,
+        lanes=lanes,
+        seconds=window.seconds,
+        pools=window.pools,
+        filler=more,
+        rates=_rates(window, prices),
+    )
 
 
 def _rates(window: Window, prices: Floats) -> Rates:
     of_each = dict(zip(window.resources, prices.tolist(), strict=True))
     lane = of_each.pop(LANES, 0.0)
     dearest = max(of_each.values(), default=0.0)
-    return Rates(lane=max(lane, _FLOOR * dearest, _FLOOR * window.worth, 1e-9), pools=of_each)
+    return Rates(
+        lane=max(lane, _FLOOR * dearest, _FLOOR * window.worth, 1e-9), pause=lane, pools=of_each
+    )

@@ -1,4 +1,4 @@
-"""A class of eight benchmarks and some nodes, with one rig and one partner: small enough to plan in no time."""
+"""A class of eight benchmarks and some nodes, with one rig and one partner: planned in no time."""
 
 from __future__ import annotations
 

@@ -60,3 +60,27 @@ def test_the_neighbours_of_a_window_are_one_step_down_each_ladder() -> None:
     assert found == [(2.0, 100, 4), (2.5, 96, 4), (2.5, 100, 3)]
     least = replace(within, seconds=HOUR, at_once=1, pools={"rig": 1})
     assert [dict(one.pools) for one in neighbours(least)] == [{"rig": 0}]
+
+
+def test_a_plan_that_claims_too_much_is_found_out() -> None:
+    own, known, within = cases(12), {"c": coverage()}, window()
+    plan = plan_window(own, known, within)
+    first = plan.nodes[0]
+    run = first.runs[0]
+
+    def wrong(**more: object) -> list[str]:
+        return plan_violations(replace(plan, **more), own, known, within)  # type: ignore[arg-type]
+
+    def with_first(**more: object) -> tuple[object, ...]:
+        return (replace(first, **more), *plan.nodes[1:])  # type: ignore[arg-type]
+
+    assert wrong() == []
+    assert any("its value is" in one for one in wrong(value=plan.value * 1.01))
+    assert any("beyond its bound" in one for one in wrong(bound=plan.value * 0.9))
+    assert any("what is spent" in one for one in wrong(spent=plan.spent + 60))
+    assert any("it spares" in one for one in wrong(nodes=with_first(spared=first.spared * 2)))
+    assert any("runs twice" in one for one in wrong(nodes=with_first(runs=(*first.runs, run))))
+    short = replace(run, seconds=run.seconds / 2)
+    assert any("takes" in one for one in wrong(nodes=with_first(runs=(short, *first.runs[1:]))))
+    assert any("found no room" in one for one in wrong(unpinned=("n001",)))
+    assert "its nodes are not those that could be validated" in wrong(nodes=plan.nodes[1:])

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from pytest_anubis.selector.planning.fleet_coverage import Passed, residual_risks
-from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
-from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 from pytest_anubis.selector.planning.placing.schedule_check import violations
 from pytest_anubis.selector.planning.placing.schedule_records import Slot
+from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
+from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 from pytest_anubis.selector.selector_error import SelectorError
 from tests.selector.planning.small_fleets import (
     HOURS,
@@ -22,6 +21,7 @@ from tests.selector.planning.small_fleets import (
     coverage,
     window,
 )
+
 
 def planned(of: list[NodeCase], within: Window) -> WindowPlan:
     """Plan, and have the schedule checked by what reads nothing but its runs."""

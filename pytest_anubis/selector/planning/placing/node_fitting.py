@@ -2,9 +2,9 @@
 
 A node runs one benchmark after the other without a pause, if it can. Benchmarks without needs are put between
 those with needs so that each begins where a hole begins (or ends where it ends): the lengths that they can
-fill are the sums of their subsets. Every order of up to three runs with needs and the subsets before each are
-looked at, of what costs least so far (a beam); a hole that is begun late leaves a rest, which costs what it is
-worth if nobody can fill it.
+fill are the sums of their subsets. The orders of the runs with needs and the subsets before each are looked
+at, those first that cost least so far (a beam); a hole that is begun late leaves a rest, which costs what it
+is worth if nobody can fill it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ URGENT = 0.3
 """Of a second of a pool that is filled as late as it can be: the share that is reckoned as lost, as what is
 free soon will be free no more for those who come later. Tried between 0 and 1."""
 BEAM = 4
-"""Beginnings of an order that are followed: each has some twenty ways to go on, and few differ in their cost."""
+"""Beginnings of an order that are followed: each has some twenty ways to go on, few of which differ in cost."""
 HOLES = 10
 """Holes of each pool that are looked at, the earliest: later ones are for later nodes."""
 SINGLE = 4
@@ -39,11 +39,13 @@ class Rates:
 
     Attributes:
         lane: Of a node that pauses; positive.
+        pause: The same where it is weighed against what a run spares: 0 where there are places for all.
         ahead: Seconds ahead for which pools are filled: those of a usual job.
         pools: Pool -> of one of its things.
     """
 
     lane: float = 1.0
+    pause: float = 1.0
     ahead: float = 300.0
     pools: Mapping[str, float] = field(default_factory=dict)
 

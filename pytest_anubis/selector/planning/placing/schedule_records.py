@@ -48,7 +48,9 @@ class Job:
 
     def without(self, pools: Collection[str]) -> Job | None:
         """Return what is left without the runs that need these pools; None if that is nothing or a pin."""
-        gone = {name for name, _ in self.runs if not self.needs.get(name, {}).keys().isdisjoint(pools)}
+        gone = {
+            name for name, _ in self.runs if not self.needs.get(name, {}).keys().isdisjoint(pools)
+        }
         runs = tuple(run for run in self.runs if run[0] not in gone)
         return replace(self, runs=runs) if runs and not gone & self.pins else None
 

@@ -1,11 +1,11 @@
 """When each node runs what it was chosen for: one node after the other on each lane.
 
 A lane is a place among the nodes that may be out of service at a time. A lane that becomes free takes one of
-the next jobs in turn: the one whose runs meet the holes of the pools' calendars best (`node_fitting`). The turn
-is level: jobs of each kind (what they take of the pools) are spread evenly over the window, long and short ones
-alike, so that what is scarce is asked for at the same pace all the time (goal chasing of mixed-model lines,
-Monden 1983). The least risky of each kind come last, as whoever finds no room is among them. Where nothing is
-shared but lanes the riskiest go first.
+the next jobs in turn: the one whose runs meet the holes of the pools' calendars best (`node_fitting`). The
+turn is level: jobs of each kind (what they take of the pools) are spread evenly over the window, long and
+short ones alike, so that what is scarce is asked for at the same pace all the time (goal chasing of
+mixed-model lines, Monden 1983). The least risky of each kind come last, as whoever finds no room is among
+them. Where nothing is shared but lanes the riskiest go first.
 
 A job that would wait for a pool for longer than that is worth to it goes without; one that cannot end within
 the window any more goes without its pools, and without anything if that is too long as well: then a shorter
@@ -119,9 +119,7 @@ class _Placing:
         usual = sum(job.seconds for job in jobs) / max(1, len(jobs))
         self._rates = replace(rates, ahead=max(usual, EPS))
         self._given = [job.node for job in jobs]
-        self._pinned = sorted(
-            ((-job.rank, job.node, job) for job in jobs if job.pins), key=_turn
-        )
+        self._pinned = sorted(((-job.rank, job.node, job) for job in jobs if job.pins), key=_turn)
         self._waiting = turns((job for job in jobs if not job.pins), seconds)
         self._skipped: dict[str, int] = {}
         self._slots: list[Slot] = []
@@ -165,10 +163,8 @@ class _Placing:
             return self._taken(self._waiting, less)
         return None if forced is None else self._taken(self._pinned, forced)
 
-    def _best(
-        self, queue: list[_Turn], now: float, kept: Collection[str] = ()
-    ) -> Fitted | None:
-        """Return the job among the next ones in turn that costs least; those that end too late give something up."""
+    def _best(self, queue: list[_Turn], now: float, kept: Collection[str] = ()) -> Fitted | None:
+        """Return the job among the next in turn that costs least; those that end too late give something up."""
         best, least, place, passed = None, float("inf"), 0, 0
         tried: list[str] = []
         while place < len(queue) and len(tried) < _TRIED and passed < _PASSED:
@@ -197,17 +193,16 @@ class _Placing:
     def _lessened(self, found: Fitted, now: float) -> Fitted:
         """Return the same job without pools that it would wait for longer than they are worth to it."""
         job = found.job
-        best, least = found, found.cost
-        for pools in {*((pool,) for pool in job.pools), job.pools}:
+        pause = self._rates.pause
+        best, least = found, pause * (found.end - now)
+        for pools in (*((pool,) for pool in job.pools), job.pools):
             less = job.without(pools)
-            if less is None:
-                continue
-            trial = fit(less, now, self._calendar, self._rates)
-            left = {name for name, _ in less.runs}
-            lost = sum(loss for name, loss in job.losses.items() if name not in left)
-            cost = lost / self._rates.lane - (job.seconds - less.seconds)
-            if trial is not None and trial.cost + cost < least:
-                best, least = trial, trial.cost + cost
+            trial = less and fit(less, now, self._calendar, self._rates)
+            if less and trial:
+                left = {name for name, _ in less.runs}
+                lost = sum(loss for name, loss in job.losses.items() if name not in left)
+                if lost + pause * (trial.end - now) < least:
+                    best, least = trial, lost + pause * (trial.end - now)
         return best
 
     def _give_up(self, queue: list[_Turn], place: int) -> None:
