@@ -137,8 +137,8 @@ class TestResult:
         left_out: Why a subtest was skipped, or failed as expected: the test has not looked at everything;
             empty if it has.
         environment: What of its surroundings kept the test from its work, and what to do about it; such a
-            failure says nothing about the hardware either. With `MISTAKE` in front it is the test's own code, a
-            misspelt name for one. Empty if nothing is known to have done so.
+            failure says nothing about the hardware either. With `MISTAKE` in front it is the test's own code,
+            a misspelt name for one. Empty if nothing is known to have done so.
         tools: Other people's programs that it ran, with version and path.
     """
 

@@ -1,8 +1,8 @@
-"""Which errors of a test are mistakes in its own code, such as a misspelt name, and say nothing of the hardware.
+"""Which errors of a test are mistakes in its own code, such as a misspelt name: they say nothing of hardware.
 
-Python and pytest raise them before the line in question does anything: a fixture or a name that is not there, a
-call with the wrong arguments, a syntax error. Only where the last line that ran is the test's own is that so; what
-a library raises, or what comes while another error is dealt with, counts as before.
+Python and pytest raise them before the line in question does anything: a fixture or a name that is not there,
+a call with the wrong arguments, a syntax error. Only where the last line that ran is the test's own is that
+so; what a library raises, or what comes while another error is dealt with, counts as before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WRONG_CALL = re.compile(
     r"takes \d+ positional|expected (at (least|most) )?\d+ arguments?, got"
 )
 _INSTALLED = ("site-packages", "dist-packages")
-"""Folders of what was installed: nobody's own code, also where a virtual environment stands in the project."""
+"""Folders of what was installed: nobody's own code, also where an environment stands in the project."""
 
 
 def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
@@ -79,7 +79,7 @@ def _sentence(what: str, path: str, line: int, item: pytest.Item, near: str) -> 
 
 
 def _names_meant(error: BaseException, trace: TracebackType | None) -> list[str] | None:
-    """Return the names that may have been meant where an error is a mistake of its line; None where it is none."""
+    """Return the names that may have been meant; None where an error is no mistake of its line."""
     last = _last(trace)
     if isinstance(error, NameError) and last is not None:
         frame = last.tb_frame

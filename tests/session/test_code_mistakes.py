@@ -55,7 +55,8 @@ def test_a_mistake_in_the_code_rejects_nothing_and_says_what_was_meant(
     hint = f"*did you mean {MEANT[case]}?*" if case in MEANT else "*"
     (blocking,) = [one for one in last_verdict(project)["blocking"] if "test_odd" in one]
     file = "beside_it.py:1" if case == "syntax" else "test_suite.py:1"
-    assert "the benchmark is written wrongly: " in blocking and words in blocking, blocking
+    assert "the benchmark is written wrongly: " in blocking
+    assert words in blocking
     assert file in blocking
     assert case not in MEANT or f"did you mean {MEANT[case]}?" in blocking
     result.stdout.fnmatch_lines([f"*test_odd* - *{words}{hint}"])
@@ -82,9 +83,7 @@ def test_a_missing_fixture_is_told_by_workers_too(project: pytest.Pytester, lear
         "{}['length']",
     ],
 )
-def test_every_other_error_still_counts(
-    project: pytest.Pytester, learn: Learn, body: str
-) -> None:
+def test_every_other_error_still_counts(project: pytest.Pytester, learn: Learn, body: str) -> None:
     learn()
     write_test(project, "anubis_metric", body)
     assert project.runpytest("--anubis").ret == 1
@@ -96,9 +95,7 @@ def test_a_metric_recorded_under_a_misspelt_name_rejects_nothing(
     learn()
     path = project.path / "test_suite.py"
     path.write_text(
-        path.read_text().replace(
-            'scope="device"', 'scope="device", metrics=["speed", "heat_rate"]'
-        )
+        path.read_text().replace('scope="device"', 'scope="device", metrics=["speed", "heat_rate"]')
         + '\n    anubis_metric.record("heat_rat", [1.0], unit="W", better="lower")\n'
     )
     result = project.runpytest("--anubis", "-rs")

@@ -28,7 +28,7 @@ def disturbed_line(record: RunRecord) -> str:
 
 
 def disturbed_end(records: Sequence[RunRecord]) -> str:
-    """Return why rounds taught nothing and how to go on; empty where not all of them were disturbed wholly."""
+    """Return why rounds taught nothing and how to go on; empty where one was not disturbed wholly."""
     if not records or not all(map(wholly_disturbed, records)):
         return ""
     rounds = count_text(len(records), "round")

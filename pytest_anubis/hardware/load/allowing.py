@@ -1,4 +1,4 @@
-"""Which options allow what disturbed some measurements: the limits that they would have to have, all at once."""
+"""Which options allow what disturbed some measurements: the limits that it takes, all at once."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.report.export.junit_export import properties
 from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text
+from pytest_anubis.session.code_mistakes import meant, mistake_in_code
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit, judge_key
-from pytest_anubis.session.code_mistakes import meant, mistake_in_code
 from pytest_anubis.session.error_causes import environment_of
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
