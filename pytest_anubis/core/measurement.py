@@ -17,6 +17,9 @@ NOT_INSTALLED = "not installed: "
 LOOKS_SPENT = "the further looks that this run may take are used up"
 """Said as a disturbance of a measurement whose call was close and which could not be looked at to the end."""
 
+MISTAKE = "the benchmark is written wrongly: "
+"""How a result's `environment` begins where what kept a test from its work is its own code."""
+
 TOOL_PROPERTY = "anubis_tool"
 """Name of the test's properties (pytest's ``record_property``) that say which tools it ran, with version."""
 
@@ -134,7 +137,8 @@ class TestResult:
         left_out: Why a subtest was skipped, or failed as expected: the test has not looked at everything;
             empty if it has.
         environment: What of its surroundings kept the test from its work, and what to do about it; such a
-            failure says nothing about the hardware either. Empty if nothing is known to have done so.
+            failure says nothing about the hardware either. With `MISTAKE` in front it is the test's own code,
+            a misspelt name for one. Empty if nothing is known to have done so.
         tools: Other people's programs that it ran, with version and path.
     """
 

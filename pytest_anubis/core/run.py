@@ -43,6 +43,9 @@ THERMAL = "thermal-slowdown"
 HOT_AIR = "hot-air"
 """Sort of `HardwareFound`: the air that the node takes in is hotter than its cards are made for."""
 
+RESUMABLE = (2, 3)
+"""Exit statuses of runs that can be gone on with: pytest's for interrupted, and for failed inside."""
+
 WRONG_USE = 4
 """Exit status of a wrong usage; a run with a benchmark that is written wrongly was decided all the same."""
 
@@ -181,6 +184,11 @@ class RunRecord:
         if self.exit_status not in CAME_TO_ITS_END and not wrongly_written:
             return f"was broken off (exit status {self.exit_status})"
         return ""
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether it can be gone on with: it was interrupted or failed inside, or never came to its end."""
+        return bool(self.settings) and (not self.ended or self.exit_status in RESUMABLE)
 
     @property
     def switched_off(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -15,9 +16,14 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.learning.class_learning import golden_of, learned_class
 from pytest_anubis.cli.learning.doubts import is_doubtful, spoiled
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
-from pytest_anubis.cli.learning.next_commands import judge_command, longer_command, see_commands
+from pytest_anubis.cli.learning.next_commands import (
+    judge_command,
+    kept_lines,
+    longer_command,
+    see_commands,
+)
 from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
-from pytest_anubis.cli.learning.rounds import Rounds
+from pytest_anubis.cli.learning.rounds import LEAST_ROUNDS, Rounds
 from pytest_anubis.cli.learning.true_costs import cost_lines
 from pytest_anubis.cli.shared.arguments import (
     add_output,
@@ -76,7 +82,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
         "for which no criterion could be learned; 20 a baseline was written, but it does not hold its stated "
         "error rate, others disturbed the machine so that a metric has no criterion, a component has none "
-        "at all, or somebody must decide about a slower group of nodes (anubis baseline populations FILE).",
+        "at all, or somebody must decide about a slower group of nodes (anubis baseline populations FILE). "
+        "What was measured while others disturbed the machine teaches nothing. Stop them, or allow what is "
+        "always there: --pytest-args='--anubis-quiet-limit=others=20%,steal=5%' raises limits (see pytest "
+        "--help), --pytest-args='--anubis-allow-process=NAME' allows a process; a round that was disturbed "
+        "wholly names the values that it takes.",
     )
     parser.add_argument(
         "sources",
@@ -184,11 +194,6 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("--nodes, --metrics, --since and the like choose among runs, not tests")
     if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
-    return _learn(options, _measure(options), measured=True)
-
-
-def _measure(options: argparse.Namespace) -> list[Path]:
-    """Run the tests on this machine, each round a run with its own journal."""
     rounds = Rounds(
         tests=options.sources,
         store=Path(options.store).resolve(),
@@ -196,6 +201,19 @@ def _measure(options: argparse.Namespace) -> list[Path]:
         pytest_args=options.pytest_args,
         unwanted=options.without,
     )
+    try:
+        paths = _measure(options, rounds)
+    except KeyboardInterrupt:
+        for line in kept_lines(options, rounds.finished, LEAST_ROUNDS):
+            say(line, file=sys.stderr)
+        raise
+    if rounds.disturbed:
+        raise CommandError(f"nothing can be learned: {rounds.disturbed}")
+    return _learn(options, paths, measured=True)
+
+
+def _measure(options: argparse.Namespace, rounds: Rounds) -> list[Path]:
+    """Run the tests on this machine, each round a run with its own journal."""
     if options.rounds is not None and options.time is not None:
         raise CommandError("--rounds and --for exclude each other: give a number or a time")
     if options.rounds is None and options.time is None and options.profile == "smoke":

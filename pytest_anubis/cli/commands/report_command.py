@@ -41,6 +41,7 @@ from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.duty_text import duty_lines
+from pytest_anubis.report.text.headlines import way_on
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
@@ -331,6 +332,8 @@ def _show(record: RunRecord, verbosity: int) -> None:
     say(f"run {record.run} of {record.node}{began}, class {record.hardware_class}")
     for warning in record.warnings:
         say(f"note: {warning}")
+    if record.cut_short:
+        say(f"it did not come to its end; {way_on(record.run)}")
     for line in chosen_lines(record.choice):
         say(line)
     if record.node_verdict is None:

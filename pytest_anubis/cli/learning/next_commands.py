@@ -27,6 +27,8 @@ _USUAL: tuple[tuple[str, str, Any], ...] = (
     ("--pytest-args", "pytest_args", ""),
 )
 """Options that change what is learned, and their defaults, which need not be typed again."""
+_MEASURING = ("--profile", "--store", "--pytest-args")
+"""Those of them that runs which are there already have behind them."""
 _LISTS = (("--promise", "promise"), ("--without", "without"), ("--split", "split"))
 """Those that can be given again."""
 
@@ -54,6 +56,26 @@ def see_commands(options: argparse.Namespace) -> list[list[str]]:
     return [every, ["anubis", "report", *options.sources, *chosen, *known, *split, *page]]
 
 
+def kept_lines(
+    options: argparse.Namespace, finished: Sequence[Path], least: int
+) -> tuple[str, ...]:
+    """Say what an interrupted learning has left, and how to use it.
+
+    Args:
+        options: Those of the command.
+        finished: The folders of the rounds that came to their end.
+        least: Fewest rounds of which anything can be learned.
+    """
+    if not finished:
+        return ("no round was finished, so there is nothing to learn from yet",)
+    command = ["anubis", "learn", *map(str, finished), *_given(options, measuring=False)]
+    what = "1 finished round is" if len(finished) == 1 else f"{len(finished)} finished rounds are"
+    kept = f"{what} kept in {finished[0].parent}"
+    if len(finished) < least:
+        return (f"{kept}; it takes {least} at least to learn from, so measure again",)
+    return (f"{kept}; to learn from them: {shlex.join(command)}",)
+
+
 def without_command(options: argparse.Namespace, unwanted: Sequence[str]) -> list[str]:
     """Return the command line that learns the same from collected runs, without some metrics more."""
     left_out = [word for name in unwanted for word in _typed("--without", name)]
@@ -76,9 +98,15 @@ def longer_command(options: argparse.Namespace) -> list[str]:
     return ["anubis", "learn", *options.sources, *_given(options), *length]
 
 
-def _given(options: argparse.Namespace) -> list[str]:
-    """Return the options that change what is learned, as far as they differ from their defaults."""
-    given = [(flag, getattr(options, name), usual) for flag, name, usual in _USUAL]
+def _given(options: argparse.Namespace, *, measuring: bool = True) -> list[str]:
+    """Return the options that change what is learned, as far as they differ from their defaults.
+
+    Args:
+        options: Those of the command.
+        measuring: With those that only concern the measuring itself.
+    """
+    wanted = [one for one in _USUAL if measuring or one[0] not in _MEASURING]
+    given = [(flag, getattr(options, name), usual) for flag, name, usual in wanted]
     words = [word for flag, value, usual in given if value != usual for word in _typed(flag, value)]
     for flag, name in _LISTS:
         words += [word for value in getattr(options, name) for word in _typed(flag, value)]

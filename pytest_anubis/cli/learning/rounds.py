@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from pytest_anubis.cli.learning.disturbed_rounds import disturbed_end, disturbed_line
 from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.option_values import left_out
 from pytest_anubis.cli.learning.watched_round import run_round
@@ -181,6 +182,18 @@ class Rounds:
         )
         self._paths.append(self.store / "runs" / self._records[-1].run)
         self._took.append(time.monotonic() - begin)
+        if told := disturbed_line(self._records[-1]):
+            line.say(f"round {number}: {told}")
+
+    @property
+    def finished(self) -> tuple[Path, ...]:
+        """The folders of the rounds that came to their end."""
+        return tuple(self._paths)
+
+    @property
+    def disturbed(self) -> str:
+        """Why nothing can be learned of any round, and how to go on; empty where that is not so."""
+        return disturbed_end(self._records)
 
     def _each(self) -> float:
         """Return the seconds that a round of all tests takes, by the median of those so far."""

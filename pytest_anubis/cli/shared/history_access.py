@@ -74,7 +74,25 @@ def read(store: str, work: Callable[[History], T]) -> T:
             f"{store}: no history yet; run 'pytest --anubis suites/', or enter incidents with "
             "'anubis history incident add' or 'incident import'"
         )
+    check_file_is_there(store)
     return use(store, work)
+
+
+def check_file_is_there(place: str) -> None:
+    """Refuse a URL of SQLite whose file is not there: a command that only reads would make it.
+
+    Args:
+        place: A URL, or the folder of a store, of which this says nothing.
+
+    Raises:
+        CommandError: There is no such file.
+    """
+    path = place.partition("?")[0].removeprefix("sqlite:///")
+    if place.startswith("sqlite:///") and path not in ("", ":memory:") and not Path(path).exists():
+        raise CommandError(
+            f"{place}: no such file, so no history is there; check its name, or push runs into it first "
+            "('anubis push')"
+        )
 
 
 def day_and_time(moment: float) -> str:

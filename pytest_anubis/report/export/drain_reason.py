@@ -55,8 +55,12 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
 
 def line(code: str, *words: str, run: str = "") -> str:
     """Return a reason as one line that every tool takes: ASCII without quotes, the run at its end whole."""
-    clean = [
-        re.sub(r"[^ !#-&(-~]+", "?", " ".join(word.split())) for word in (code, *words, run) if word
+    # A quote is left out: "the tests mark" is read as it was meant, "the test?s mark" is a riddle.
+    plain = [
+        re.sub(r"['\"\u2018\u2019]+", "", " ".join(word.split()))
+        for word in (code, *words, run)
+        if word
     ]
+    clean = [re.sub(r"[^ !#-&(-~]+", "?", word) for word in plain]
     tail = f" run={clean.pop()[-_RUN:]}" if run else ""
     return " ".join(clean)[: LONGEST - len(tail)].rstrip() + tail

@@ -115,6 +115,18 @@ def waiting_line(wait: QuietWait) -> str:
     )
 
 
+def way_on(run: str) -> str:
+    """Say how to go on with a run that was cut short.
+
+    Args:
+        run: Its id.
+    """
+    return (
+        f"to go on with this run, give the same command again with --anubis-resume={run}: what is done is "
+        "not repeated"
+    )
+
+
 def inapplicable(reason: str) -> bool:
     """Tell whether this is why a benchmark does not apply to a machine: there is nothing to be mended."""
     return reason.removeprefix("Skipped: ").startswith(_APART)

@@ -6,17 +6,20 @@ import unittest
 from bdb import BdbQuit
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import Judged, TestStarted
+from pytest_anubis.core.measurement import MISTAKE
 from pytest_anubis.core.run import card_texts
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.report.export.junit_export import properties
 from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text
+from pytest_anubis.session.code_mistakes import meant, mistake_in_code
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit, judge_key
@@ -110,7 +113,9 @@ class Judge:
         if call.excinfo is not None and not call.excinfo.errisinstance(_NO_FAILURE):
             data["raised"] = call.excinfo.exconly(tryshort=True).split("\n", 1)[0][:200]
             own_check = call.excinfo.errisinstance(_Failed)
-            data["environment"] = environment_of(call.excinfo.value, own_check=own_check)
+            data["environment"] = mistake_in_code(item, call.excinfo) or environment_of(
+                call.excinfo.value, own_check=own_check
+            )
         crash = getattr(report.longrepr, "reprcrash", None)
         if (
             crash is not None
@@ -119,6 +124,8 @@ class Judge:
         ):
             crash.message = str(call.excinfo.value)  # pytest's summary is narrow: the cause first
             data["told"] = True  # all of it is in the verdicts
+        elif data.get("environment", "").startswith(MISTAKE):
+            data["text"] = _with_mistake_first(report, data["environment"].removeprefix(MISTAKE))
         elif call.excinfo is not None and data.get("environment"):
             _without_traceback(report, call.excinfo, data["environment"])
         if call.when == "call":
@@ -150,7 +157,8 @@ class Judge:
         mark = benchmark_mark(item)
         for name in mark.metrics:
             if name not in recorded:
-                verdicts.append(self._unset(item, mark, name))
+                near = meant(name, recorded.difference(mark.metrics))
+                verdicts.append(self._unset(item, mark, name, near))
         if not verdicts:
             verdicts.append(self._nothing_recorded(item, mark))
         return tuple(replace(verdict, test=item.nodeid) for verdict in verdicts)
@@ -178,11 +186,17 @@ class Judge:
             action=verdict.action or measurement.metric.action,
         )
 
-    def _unset(self, item: pytest.Item, mark: BenchmarkMark, name: str) -> MetricVerdict:
+    def _unset(
+        self, item: pytest.Item, mark: BenchmarkMark, name: str, near: str = ""
+    ) -> MetricVerdict:
+        """Return the verdict on a metric that is not there; `near` was recorded in its place, undeclared."""
+        text = f"{name} is declared by the test's mark but was never recorded"
+        if near:
+            text = f"{MISTAKE}{text}, and {near}, which was, is not declared; did you mean {name}?"
         return MetricVerdict(
-            outcome=Outcome.FAIL,
+            outcome=Outcome.INCONCLUSIVE if near else Outcome.FAIL,
             reason=Reason.UNSET,
-            text=f"{name} is declared by the test's mark but was never recorded",
+            text=text,
             benchmark=benchmark_id(item),
             metric=name,
             component=mark.component,
@@ -224,6 +238,17 @@ class Judge:
         if Outcome.INCONCLUSIVE in outcomes or outcomes == {Outcome.NOT_TESTED}:
             item.stash[_undecided_key] = text = inconclusive_text(verdicts)
             pytest.skip(text)
+
+
+def _with_mistake_first(report: pytest.TestReport, mistake: str) -> str:
+    """Let pytest's short summary say what is wrong in the code; of a fixture it would say nothing."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        crash.message = mistake
+    elif report.longrepr is not None and not isinstance(report.longrepr, str | tuple):
+        # Where pytest's summary looks for it; a report that travels between processes loses it.
+        report.longrepr.reprcrash = SimpleNamespace(message=mistake)  # type: ignore[union-attr]
+    return mistake
 
 
 def _without_traceback(

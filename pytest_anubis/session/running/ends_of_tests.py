@@ -103,7 +103,7 @@ class EndsOfTests:
             benchmark=data.get("benchmark", plan.benchmark),
             component=data.get("component", plan.component),
             outcome=outcome,
-            text=first_line(report),
+            text=data.get("text") or first_line(report),
             seconds=round(report.duration, 6),
             metrics=len(self._state.measured(report.nodeid)) if report.when == "call" else 0,
             busy=data.get("busy", 0.0),

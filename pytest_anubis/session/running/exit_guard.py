@@ -147,6 +147,9 @@ def _once() -> Any:
     last = float("-inf")
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        __tracebackhide__ = (
+            True  # pytest names the place that was interrupted, and that is not here
+        )
         nonlocal last
         now, before = time.monotonic(), last
         last = now

@@ -63,6 +63,7 @@ class Run:
         internal_error: One line if the decision could not be made.
         record_path: The journal; empty while there is none.
         incomplete: What of the record is not on the disk; empty if all is.
+        broken: What broke the run off, in pytest's own words; empty if nothing did.
         selection: The Selector's choice of benchmarks; None where it takes no part.
         say: Says at once what is going on; the terminal's, nobody's by default.
     """
@@ -82,13 +83,15 @@ class Run:
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
         self._ends = EndsOfTests(self.state, self.sink)
-        self._broken = ""  # what broke the run off, in pytest's own words
+        self.broken = ""
+        self._closed = False
 
     def sink(self, event: Event) -> None:
         """Write one event to the journal, then take note of it; its texts are such as every file takes."""
         event = all_encodable(event)
         with self._lock:
-            if self._journal is not None:
+            # Workers of a run that was broken off tell of what they began until they end: it is lost.
+            if self._journal is not None and not (self._closed and self.broken):
                 self._journal.write(event)
             self.state.apply(event)
         if isinstance(event, QuietWait):
@@ -183,13 +186,13 @@ class Run:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Take note that somebody ends the run before its time: Ctrl-C, or ``pytest.exit``."""
         text = str(excinfo.value).strip().split("\n", 1)[0]
-        self._broken = f"interrupted ({excinfo.typename}{f': {text}' if text else ''})"
+        self.broken = f"interrupted ({excinfo.typename}{f': {text}' if text else ''})"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Take note that pytest, a plugin or a conftest failed outside of any test."""
         text = str(excinfo.value).strip().split("\n", 1)[0]
-        self._broken = f"internal error ({excinfo.typename}{f': {text}' if text else ''})"
+        self.broken = f"internal error ({excinfo.typename}{f': {text}' if text else ''})"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take note of how tests end."""
@@ -205,8 +208,8 @@ class Run:
         """Decide, close the journal, file the run."""
         if self._journal is None:
             return
-        if not self._broken and exitstatus not in CAME_TO_ITS_END:
-            self._broken = f"exit status {int(exitstatus)}"
+        if not self.broken and exitstatus not in CAME_TO_ITS_END:
+            self.broken = f"exit status {int(exitstatus)}"
         self._ends.broken_off()
         state = self.state
         pruned = self.selection is not None and bool(self.selection.unneeded())
@@ -215,14 +218,14 @@ class Run:
             if exitstatus == pytest.ExitCode.TESTS_FAILED and not self._ends.failed:
                 self._block("pytest ended with a failure, but no test of this run failed")
             self._decide_or_say_why_not(session)
-        elif not self._broken and state.missing:
+        elif not self.broken and state.missing:
             session.exitstatus = Decision.UNDECIDED.exit_code
-        if self._broken and session.exitstatus in CAME_TO_ITS_END:  # as pytest.exit may ask for
+        if self.broken and session.exitstatus in CAME_TO_ITS_END:  # as pytest.exit may ask for
             session.exitstatus = pytest.ExitCode.INTERRUPTED
-        elif self.usage_errors() and not self._broken and not self.internal_error:
+        elif self.usage_errors() and not self.broken and not self.internal_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         status = int(session.exitstatus)
-        self.sink(RunFinished(exit_status=status, ended=_now(), broken_off=self._broken))
+        self.sink(RunFinished(exit_status=status, ended=_now(), broken_off=self.broken))
         self._close(session, self._journal)
         self._vouch(int(session.exitstatus))
         self._keep_standing()
@@ -233,6 +236,7 @@ class Run:
         if lost := self._unrecorded():  # only now: so the journal says 0
             self.sink(DamageFound(text=lost))
         journal.close()
+        self._closed = True
         lost = self._unrecorded()
         if not lost:
             return
@@ -293,7 +297,7 @@ class Run:
             require_all=settings.require_all,
             history=self._history,
             left_out=None if selection is None else selection.left_out(),
-            broken_off=f"the run was broken off: {self._broken}" if self._broken else "",
+            broken_off=f"the run was broken off: {self.broken}" if self.broken else "",
         )
         for verdict in decision.added:
             self.sink(Judged(verdict=verdict))
@@ -303,7 +307,7 @@ class Run:
             node_verdict = undecided_by(node_verdict, lost)
             self.sink(NodeDecided(verdict=node_verdict))
         # Every failure and crash has its verdict by now, so this is pytest's 1 as well.
-        if not self._broken:
+        if not self.broken:
             session.exitstatus = node_verdict.decision.exit_code
         self._config.hook.pytest_anubis_verdict(
             config=self._config, verdict=node_verdict, verdicts=list(self.state.record().told)

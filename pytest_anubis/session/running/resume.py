@@ -11,6 +11,7 @@ import pytest
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.events import Resumed
+from pytest_anubis.core.run import RESUMABLE
 from pytest_anubis.session.context import RunContext, context_key
 from pytest_anubis.settings import Settings, without_password
 from pytest_anubis.store.journal.journal_events import JournalError
@@ -63,7 +64,7 @@ def find_earlier(settings: Settings) -> Earlier:
             f"--anubis-resume: run {record.run} had --anubis-mode={record.settings['mode']}, "
             f"this one has {settings.mode}"
         )
-    if record.ended and record.exit_status not in (2, 3):
+    if record.ended and record.exit_status not in RESUMABLE:
         raise pytest.UsageError(
             f"--anubis-resume: run {record.run} has finished; leave the option out for a new run"
         )

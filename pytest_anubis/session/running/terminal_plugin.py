@@ -19,6 +19,7 @@ from pytest_anubis.report.text.headlines import (
     inventory_line,
     questions_text,
     waiting_line,
+    way_on,
 )
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import elsewhere_lines, summary_lines, tools_missing
@@ -150,8 +151,9 @@ class Terminal:
             if verbosity >= 0:
                 for line in (*elsewhere, *duties):
                     terminalreporter.write_line(f"anubis: {line}")
-            if run.record_path and (verbosity >= 0 or run.incomplete):
+            if run.record_path and (verbosity >= 0 or run.incomplete or run.broken):
                 terminalreporter.write_line(f"anubis: {_recorded(run)}")
+                self._write_way_on(terminalreporter)
             return
 
         terminalreporter.section("anubis", sep="-")
@@ -174,6 +176,13 @@ class Terminal:
                 printable(f"benchmark written wrongly: {line}"), yellow=True
             )
         terminalreporter.write_line(_recorded(run))
+        self._write_way_on(terminalreporter)
+
+    def _write_way_on(self, reporter: pytest.TerminalReporter) -> None:
+        """Say how to go on with a run that was broken off."""
+        run = self._run
+        if run.state.record().cut_short:
+            reporter.write_line(printable(f"anubis: {way_on(run.context.run_id)}"))
 
 
 def write_apart(config: pytest.Config, reporter: pytest.TerminalReporter, text: str) -> None:

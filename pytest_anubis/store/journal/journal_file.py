@@ -165,7 +165,7 @@ class Journal:
         text = text_of(plain)
         with self._lock:
             if self._descriptor < 0:
-                self._fail("the journal is closed already", text)
+                self._came_late()
                 return
             self._keep(text)
             self._drain()
@@ -262,9 +262,14 @@ class Journal:
             return "somebody put another file in its place during the run"
         return "" if ours.st_size == self._size else "somebody changed it during the run"
 
-    def _fail(self, text: str, line: bytes | None = None) -> None:
-        if line is not None:
-            self.lost += 1
+    def _came_late(self) -> None:
+        """Count an event that came after the end, as from a worker that ends slowly, and say so once."""
+        self.lost += 1
+        if not self.trouble:
+            self.trouble = "the journal is closed already"
+            self._warn(f"{self.path}: what came after the run's end is not in it")
+
+    def _fail(self, text: str) -> None:
         if not self.trouble:
             self.trouble = text
             self._warn(

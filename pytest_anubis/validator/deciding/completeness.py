@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from pytest_anubis.core.events import TestRepeated
-from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.measurement import MISTAKE, PlannedTest, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 LEFT_OUT = "a part of it was left out"
@@ -53,6 +53,10 @@ def verdicts_of_tests(
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.INVALID, text))
         elif result.outcome in ("failed", "error"):
             if (plan.benchmark, plan.device) in explained:
+                continue
+            if result.environment.startswith(MISTAKE):
+                text = result.environment
+                verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.INVALID, text))
                 continue
             if result.environment:
                 text = f"the test could not do its work: {result.environment} ({result.text})"

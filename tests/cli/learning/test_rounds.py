@@ -23,6 +23,7 @@ class Machine:
     def __init__(self) -> None:
         self.now = 0.0
         self.asked: list[tuple[list[str], bool]] = []
+        self.disturbance: tuple[str, ...] = ()
 
     def run_round(
         self, tests: Sequence[str], *, run_id: str, brief: bool, without: Sequence[str], **_: Any
@@ -35,9 +36,15 @@ class Machine:
             run=run_id,
             results=[SimpleNamespace(test=test, seconds=SECONDS[test]) for test in ran],
             measurements=[
-                SimpleNamespace(test=test, benchmark=test, metric=SimpleNamespace(name="rate"))
+                SimpleNamespace(
+                    test=test,
+                    benchmark=test,
+                    metric=SimpleNamespace(name="rate"),
+                    disturbance=self.disturbance,
+                )
                 for test in ran
             ],
+            settings={"quiet_limits": {"steal": 0.05}},
         )
 
 
@@ -146,3 +153,34 @@ def test_machine_that_is_never_quiet_gets_twice_the_rounds_at_most(
 def test_too_few_rounds_are_refused(machine: Machine, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="at least 3 are needed"):
         of_suite(tmp_path).of_number(2, lambda paths, wanted: [])
+
+
+def test_a_round_that_others_disturbed_wholly_says_so_at_once_and_how_to_allow_it(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.disturbance = (
+        "other processes used 0.9 of 2 cores: stress-ng (pid 12) 0.8, my tool (pid 3) 0.1",
+        "CPU pressure 23 %",
+    )
+    some = of_suite(tmp_path)
+    some.of_number(3, quiet)
+    said = [one for one in capsys.readouterr().out.splitlines() if "teaches nothing" in one]
+    assert len(said) == 3
+    assert said[0].startswith("round 1: others disturbed all of its 2 measurements, ")
+    for line in (said[0], some.disturbed):
+        assert "other processes used 0.9 of 2 cores" in line
+        assert "CPU pressure 23 %" in line
+        # What the user has allowed already stays allowed; all limits that were exceeded are there at once.
+        assert "--pytest-args=--anubis-quiet-limit=steal=5%,others=48%,cpu=24%" in line
+        assert "--anubis-allow-process=stress-ng,my?tool" in line
+    machine.disturbance = ()
+    some.of_number(4, quiet)
+    assert some.disturbed == ""
+
+
+def test_a_quota_is_allowed_by_no_option(machine: Machine, tmp_path: Path) -> None:
+    machine.disturbance = ("CPU quota of 2 cores",)
+    some = of_suite(tmp_path)
+    some.of_number(3, quiet)
+    assert "CPU quota of 2 cores; stop what disturbs" in some.disturbed
+    assert "--anubis" not in some.disturbed

@@ -169,6 +169,7 @@ def _of_history(
             f"{shown_place(named)}: no history is there; name one by --history, or push runs into it "
             "('anubis push')"
         )
+    histories.check_file_is_there(named)
 
     def read(history: History) -> FleetRead:
         nodes = tuple(

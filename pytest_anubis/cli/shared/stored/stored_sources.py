@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import check_file_is_there
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.settings import seconds
@@ -155,6 +156,7 @@ def history_place(name: str) -> Path | str:
         CommandError: It is a folder, and none is there.
     """
     if "://" in name:
+        check_file_is_there(name)
         return name
     if not is_mistaken(name) and not Path(name).is_dir():
         raise CommandError(

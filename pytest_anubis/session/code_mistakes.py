@@ -1,0 +1,117 @@
+"""Which errors of a test are mistakes in its own code, such as a misspelt name: they say nothing of hardware.
+
+Python and pytest raise them before the line in question does anything: a fixture or a name that is not there,
+a call with the wrong arguments, a syntax error. Only where the last line that ran is the test's own is that
+so; what a library raises, or what comes while another error is dealt with, counts as before.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+import pytest
+
+from pytest_anubis.core.measurement import MISTAKE
+
+# How CPython words a call that does not fit: of its own functions (ceval.c), and of those in C (getargs.c).
+_WRONG_CALL = re.compile(
+    r"\bmissing \d+ required|unexpected keyword argument|takes .*arguments? .*given|"
+    r"takes no (keyword )?arguments|multiple values for (keyword )?argument|missing required argument|"
+    r"takes \d+ positional|expected (at (least|most) )?\d+ arguments?, got"
+)
+_INSTALLED = ("site-packages", "dist-packages")
+"""Folders of what was installed: nobody's own code, also where an environment stands in the project."""
+
+
+def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
+    """Return what is wrong in the code of a test that raised, where, and what may have been meant.
+
+    Args:
+        item: The test.
+        raised: What its setup, call or teardown raised.
+
+    Returns:
+        One sentence that begins with `MISTAKE`; empty for every other error.
+    """
+    error = raised.value
+    if isinstance(error, pytest.FixtureLookupError):
+        return _fixture_mistake(item, error)
+    if isinstance(error, SyntaxError):
+        path, line = error.filename or "", error.lineno or 0
+    else:
+        path, line = _last_place(raised.tb)
+    # What came while another error was dealt with may hide what the hardware said.
+    if error.__context__ is not None or not _is_own(path, item):
+        return ""
+    names = _names_meant(error, raised.tb)
+    if names is None:
+        return ""
+    said = str(error.msg if isinstance(error, SyntaxError) else error).split("\n", 1)[0]
+    wrong = str(getattr(error, "name", "") or "")
+    return _sentence(f"{type(error).__name__}: {said}", path, line, item, meant(wrong, names))
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Return the name that a misspelt one comes nearest to; empty where none is near."""
+    return next(iter(get_close_matches(name, list(names), 1)), "")
+
+
+def _fixture_mistake(item: pytest.Item, error: pytest.FixtureLookupError) -> str:
+    """Say which fixture is not there."""
+    told = error.formatrepr()
+    what, *more = told.errorstring.strip().split("\n")
+    there = next((line for line in map(str.strip, more) if line.startswith("available fix")), "")
+    names = there.partition(":")[2].replace(" ", "").split(",")
+    near = meant(told.argname or "", names) if what.endswith("not found") else ""
+    return _sentence(what, os.fspath(told.filename), told.firstlineno + 1, item, near)
+
+
+def _sentence(what: str, path: str, line: int, item: pytest.Item, near: str) -> str:
+    place = os.path.relpath(path, item.config.rootpath) if path else item.nodeid
+    hint = f"; did you mean {near}?" if near else ""
+    return f"{MISTAKE}{what} ({place}:{line}){hint}"
+
+
+def _names_meant(error: BaseException, trace: TracebackType | None) -> list[str] | None:
+    """Return the names that may have been meant; None where an error is no mistake of its line."""
+    last = _last(trace)
+    if isinstance(error, NameError) and last is not None:
+        frame = last.tb_frame
+        return [*frame.f_locals, *frame.f_globals, *vars(builtins)]
+    if isinstance(error, AttributeError):
+        of = error.obj
+        ours = type(of).__module__.startswith("pytest_anubis.")
+        return dir(of) if ours or isinstance(of, ModuleType) else None
+    if isinstance(error, SyntaxError):
+        return []
+    if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
+        # A library that is damaged or does not fit says so too; a name that is not in it has one.
+        return [] if "cannot import name" in str(error) else None
+    return [] if isinstance(error, TypeError) and _WRONG_CALL.search(str(error)) else None
+
+
+def _last(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace
+
+
+def _last_place(trace: TracebackType | None) -> tuple[str, int]:
+    """Return file and line of what ran last; without a file where that is unknown."""
+    last = _last(trace)
+    return ("", 0) if last is None else (last.tb_frame.f_code.co_filename, last.tb_lineno)
+
+
+def _is_own(path: str, item: pytest.Item) -> bool:
+    """Return whether a file belongs to the test: beside it or below, or a conftest of its folders."""
+    if not path or not path.endswith(".py") or any(part in Path(path).parts for part in _INSTALLED):
+        return False
+    file, test = Path(path).resolve(), item.path.resolve()
+    above = file.parent in test.parents
+    return test.parent in file.parents or (file.name == "conftest.py" and above)

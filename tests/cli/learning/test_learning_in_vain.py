@@ -1,0 +1,75 @@
+"""What the command says of a learning that was interrupted, or that others disturbed throughout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_anubis.cli.learning import rounds
+from tests.cli.command_line import anubis
+
+
+def stand_in(
+    monkeypatch: pytest.MonkeyPatch, *, until: int, disturbance: tuple[str, ...] = ()
+) -> None:
+    """Let rounds take no time, and have the one behind `until` interrupted."""
+    begun: list[str] = []
+
+    def run_round(tests: Any, *, run_id: str, **_: Any) -> Any:
+        begun.append(run_id)
+        if len(begun) > until:
+            raise KeyboardInterrupt
+        one = SimpleNamespace(
+            test="t", benchmark="t", metric=SimpleNamespace(name="rate"), disturbance=disturbance
+        )
+        ended = SimpleNamespace(test="t", seconds=1.0)
+        return SimpleNamespace(run=run_id, results=[ended], measurements=[one], settings={})
+
+    monkeypatch.setattr(rounds, "run_round", run_round)
+    monkeypatch.setattr("pytest_anubis.cli.commands.learn_command.spoiled", lambda *_: ())
+
+
+@pytest.mark.parametrize(
+    ("until", "words"),
+    [
+        (0, "no round was finished, so there is nothing to learn from yet"),
+        (1, "1 finished round is kept in {store}/runs; it takes 3 at least to learn from"),
+        (3, "3 finished rounds are kept in {store}/runs; to learn from them: anubis learn "),
+    ],
+)
+def test_an_interrupted_learning_says_what_is_kept_and_how_to_use_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: int, words: str
+) -> None:
+    stand_in(monkeypatch, until=until)
+    suite, store, out = tmp_path / "test_a.py", tmp_path / "store", tmp_path / "out"
+    suite.touch()
+    given = ["--store", str(store), "--rounds", "5", "-o", str(out), "--pytest-args=-k x"]
+    result = anubis("learn", str(suite), *given)
+    assert result.returncode == 130
+    assert words.format(store=store) in result.stderr
+    kept = [line for line in result.stderr.splitlines() if "to learn from them" in line]
+    if until == 3:
+        (line,) = kept
+        assert line.endswith(f" -o {out}"), line
+        assert line.count(f"{store}/runs/learn-") == 3
+
+
+def test_a_learning_that_was_disturbed_throughout_names_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = ("12 % steal", "other processes used 0.8 of 2 cores: ptxas (pid 9) 0.8")
+    stand_in(monkeypatch, until=9, disturbance=seen)
+    suite = tmp_path / "test_a.py"
+    suite.touch()
+    result = anubis("learn", str(suite), "--store", str(tmp_path), "--rounds", "3")
+    assert result.returncode == 2
+    assert "others disturbed every measurement of all 3 rounds" in result.stderr
+    assert "--pytest-args=--anubis-quiet-limit=steal=13%,others=43%" in result.stderr
+    assert "--anubis-allow-process=ptxas" in result.stderr
+    monkeypatch.setenv("COLUMNS", "2000")  # argparse breaks lines at hyphens too
+    told = " ".join(anubis("learn", "--help").stdout.split())
+    assert "--anubis-quiet-limit" in told
+    assert "--anubis-allow-process" in told

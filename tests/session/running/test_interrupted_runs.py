@@ -1,0 +1,102 @@
+"""What an interrupted run tells: where it was interrupted, and how to go on with it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.events import PhaseFailed, RunFinished
+from pytest_anubis.store.journal.journal_file import Journal
+from tests.cli.command_line import anubis
+from tests.session.conftest import Learn
+from tests.session.running.test_exit_guard import SLEEPS, started
+
+
+def interrupted(project: pytest.Pytester, number: signal.Signals) -> str:
+    """Run a long test, send a signal to the run, and return what it printed."""
+    (project.path / "test_sleeps.py").write_text(SLEEPS)
+    process = started(project, "test_sleeps.py")
+    while not (project.path / "asleep").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=60)
+    return str(said)
+
+
+@pytest.mark.parametrize("workers", [False, True])
+def test_an_interrupted_run_names_the_test_and_the_way_on(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch, workers: bool
+) -> None:
+    learn()
+    if workers:
+        monkeypatch.setenv("PYTEST_ADDOPTS", "-n1")
+    said = interrupted(project, signal.SIGINT)
+    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    assert f"--anubis-resume={path.parent.name}" in said
+    assert "exit_guard.py" not in said
+    assert workers or "test_sleeps.py:5: KeyboardInterrupt" in said
+    assert "closed already" not in said
+    assert "make room" not in said
+
+
+def test_the_report_of_a_killed_run_names_the_way_on(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    interrupted(project, signal.SIGKILL)
+    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    told = anubis("report", str(path.parent)).stdout
+    assert (
+        "it did not come to its end; to go on with this run, give the same command again with "
+        in told
+    )
+    assert f"--anubis-resume={path.parent.name}" in told
+
+
+def test_a_finished_run_names_no_way_on(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    result = project.runpytest("--anubis")
+    assert result.ret == 0
+    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    assert "--anubis-resume" not in anubis("report", str(path.parent)).stdout
+    result.stdout.no_fnmatch_line("*--anubis-resume*")
+
+
+def test_what_comes_after_a_journals_end_is_no_matter_of_the_disk(tmp_path: Path) -> None:
+    told: list[str] = []
+    journal = Journal.create(tmp_path, "r", warn=told.append)
+    journal.write(RunFinished(exit_status=0, ended="2026-01-01T00:00:00+00:00"))
+    journal.close()
+    for _ in range(2):
+        journal.write(PhaseFailed(test="t", text="late"))
+    assert told == [f"{journal.path}: what came after the run's end is not in it"]
+    assert journal.missing == 2
+
+
+LATE = """
+import pytest
+from pytest_anubis.core.events import TestStarted
+from pytest_anubis.session.context import emit
+
+def pytest_runtest_call():
+    {how}
+
+def pytest_unconfigure(config):
+    emit(config, TestStarted(test="late"))
+"""
+
+
+@pytest.mark.parametrize(("how", "told"), [("raise KeyboardInterrupt", False), ("pass", True)])
+def test_what_comes_late_is_told_unless_the_run_was_broken_off(
+    project: pytest.Pytester, learn: Learn, how: str, told: bool
+) -> None:
+    learn()
+    project.makeconftest(LATE.format(how=how))
+    process = started(project)
+    said, _ = process.communicate(timeout=60)
+    assert ("came after the run's end" in said) is told, said
+    assert "closed already" not in said

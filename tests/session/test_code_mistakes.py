@@ -1,0 +1,105 @@
+"""Mistakes in a test's own code: no verdict on the hardware, no defect, and what was meant."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.command_line import anubis
+from tests.session.conftest import Learn
+
+# A test's parameters and body -> what the reader must be told.
+MISTAKES = {
+    "fixture": ("anubis_metric, anubis_devise", "pass", "fixture 'anubis_devise' not found"),
+    "name": ("anubis_metric", "lenght = 3; length", "NameError: name 'length' is not defined"),
+    "call": ("anubis_metric", "helper()", "TypeError: helper() missing 1 required"),
+    "import": ("anubis_metric", "from json import lods", "ImportError: cannot import name 'lods'"),
+    "attribute": ("anubis_metric", "anubis_metric.recrod('x')", "has no attribute 'recrod'"),
+    "syntax": ("anubis_metric", "import beside_it", "SyntaxError: "),
+}
+MEANT = {"fixture": "anubis_device", "name": "lenght", "attribute": "record"}
+
+
+def write_test(project: pytest.Pytester, parameters: str, body: str) -> None:
+    """Write a test beside the healthy one."""
+    project.makepyfile(beside_it="def broken(:\n    pass\n")
+    with (project.path / "test_suite.py").open("a") as out:
+        out.write(
+            "\ndef helper(one):\n    return one\n\n"
+            "@pytest.mark.anubis(component='cpu.compute')\n"
+            f"def test_odd({parameters}):\n    {body}\n"
+        )
+
+
+def last_verdict(project: pytest.Pytester) -> dict[str, Any]:
+    """Return the last run's decision."""
+    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
+    events = map(json.loads, path.read_text().splitlines())
+    found = [one for one in events if one["event"] == "node_verdict"][-1]
+    return dict(found)
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_in_the_code_rejects_nothing_and_says_what_was_meant(
+    project: pytest.Pytester, learn: Learn, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # else pytest cuts its summary
+    learn()
+    parameters, body, words = MISTAKES[case]
+    write_test(project, parameters, body)
+    history = f"sqlite:///{project.path}/fleet.sqlite"
+    result = project.runpytest("--anubis", "-rfE", f"--anubis-history={history}")
+    assert result.ret == 20
+    hint = f"*did you mean {MEANT[case]}?*" if case in MEANT else "*"
+    (blocking,) = [one for one in last_verdict(project)["blocking"] if "test_odd" in one]
+    file = "beside_it.py:1" if case == "syntax" else "test_suite.py:1"
+    assert "the benchmark is written wrongly: " in blocking
+    assert words in blocking
+    assert file in blocking
+    assert case not in MEANT or f"did you mean {MEANT[case]}?" in blocking
+    result.stdout.fnmatch_lines([f"*test_odd* - *{words}{hint}"])
+    told = anubis("fleet", "status", "--history", history)
+    assert "quarantine" not in told.stdout
+
+
+@pytest.mark.usefixtures("in_workers")
+def test_a_missing_fixture_is_told_by_workers_too(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    write_test(project, *MISTAKES["fixture"][:2])
+    result = project.runpytest("--anubis", "-n1", "--anubis-profile=smoke")
+    assert result.ret == 20
+    assert any("did you mean anubis_device?" in one for one in last_verdict(project)["blocking"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "json.loads(b'1', parse_float=lambda: 1); json.loads('1.5', parse_float=lambda: 1)",
+        "exec('try:\\n raise RuntimeError(1)\\nexcept RuntimeError:\\n length')",
+        "raise TypeError('the card returned nonsense')",
+        "assert length == 3 if False else False",
+        "{}['length']",
+    ],
+)
+def test_every_other_error_still_counts(project: pytest.Pytester, learn: Learn, body: str) -> None:
+    learn()
+    write_test(project, "anubis_metric", body)
+    assert project.runpytest("--anubis").ret == 1
+
+
+def test_a_metric_recorded_under_a_misspelt_name_rejects_nothing(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    path = project.path / "test_suite.py"
+    path.write_text(
+        path.read_text().replace('scope="device"', 'scope="device", metrics=["speed", "heat_rate"]')
+        + '\n    anubis_metric.record("heat_rat", [1.0], unit="W", better="lower")\n'
+    )
+    result = project.runpytest("--anubis", "-rs")
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(
+        ["SKIPPED*the benchmark is written wrongly: heat_rate*did you mean heat_rate?"]
+    )
