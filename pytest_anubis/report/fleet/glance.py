@@ -10,6 +10,7 @@ from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.report.fleet.fleet_view import FleetNode, FleetView
 from pytest_anubis.report.plots.fleet_plots import day_text, drift_plot
+from pytest_anubis.report.text.learned_text import ACCEPTED_UNLIKE, UNLIKE
 from pytest_anubis.report.text.numbers import count_text
 
 SICK = 8
@@ -89,8 +90,10 @@ def _fails(node: FleetNode) -> set[tuple[str, str]]:
 def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     rejected = view.of(Decision.REJECTED)
     alone = [node for node in rejected if (node.name, node.row.hardware_class) not in share]
+    unlike = _unlike(view)
     if not rejected:
-        return _box("Sick nodes", "", "<p>no node is rejected</p>")
+        none = "<p>no node is rejected</p>"
+        return _box("Sick nodes", "MARGINAL" if unlike else "", none + unlike)
     items = "".join(
         f"<li>{_linked(node)}: {html.escape(node.row.cause)}</li>" for node in alone[:SICK]
     )
@@ -108,7 +111,25 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     return _box(
         "Sick nodes",
         "FAIL",
-        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p><ul>{items}{more}</ul>",
+        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p><ul>{items}{more}</ul>{unlike}",
+    )
+
+
+def _unlike(view: FleetView) -> str:
+    """Return the accepted nodes that learning found to be no part of the healthy ones, with what it means."""
+    found = [node for node in view.of(Decision.ACCEPTED) if node.row.unlike]
+    if not found:
+        return ""
+    items = "".join(
+        f"<li>{_linked(node)}: {html.escape(node.row.unlike)}</li>" for node in found[:SICK]
+    )
+    link = map_link(q=UNLIKE)
+    left = len(found) - SICK
+    more = f"<li><a href='{link}'>and {left} more</a></li>" if left > 0 else ""
+    who = f"{count_text(len(found), 'accepted node')} {'are' if len(found) > 1 else 'is'}"
+    return (
+        f"<p>{who} <a href='{link}'>{UNLIKE}</a>: {html.escape(ACCEPTED_UNLIKE)}</p>"
+        f"<ul>{items}{more}</ul>"
     )
 
 
