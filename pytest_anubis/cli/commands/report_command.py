@@ -161,6 +161,7 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
         is_history,
         registers,
         stored_register,
+        stored_verdicts,
     )
     from pytest_anubis.cli.site.site_writing import write_site
 
@@ -187,13 +188,21 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
     tables = found if options.nodes_file is None else [options.nodes_file]
     runs = split_classes(runs, options.split)
     known = stored_register([options.history] if options.history else options.fleet)
+    filed = stored_verdicts(options.history) if options.history else {}
     source = fleet_of(
-        runs, _baselines(place), say, tables=tables, known=known, **strictness_of(options)
+        runs,
+        _baselines(place),
+        say,
+        tables=tables,
+        known=known,
+        filed=filed,
+        **strictness_of(options),
     )
     index = write_site(options.html, source, dict(source.judged.baselines))
     counts = Counter(row.verdict.decision for row in source.rows)
     told = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)
-    say(f"{count_text(len(source.rows), 'node')}: {told}", f"written: {index}")
+    say(f"{count_text(len(source.rows), 'node')}: {told}")
+    say(*filter(None, (source.without_baseline, source.filed_text)), f"written: {index}")
     return 0
 
 

@@ -92,8 +92,10 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     alone = [node for node in rejected if (node.name, node.row.hardware_class) not in share]
     unlike = _unlike(view)
     if not rejected:
-        none = "<p>no node is rejected</p>"
-        return _box("Sick nodes", "MARGINAL" if unlike else "", none + unlike)
+        none = "".join(f"<p>{html.escape(line)}</p>" for line in view.unjudged) + _filed(view)
+        none = none or "<p>no node is rejected</p>"
+        state = "MARGINAL" if unlike or view.unjudged else ""
+        return _box("Sick nodes", state, none + unlike)
     items = "".join(
         f"<li>{_linked(node)}: {html.escape(node.row.cause)}</li>" for node in alone[:SICK]
     )
@@ -111,8 +113,19 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     return _box(
         "Sick nodes",
         "FAIL",
-        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p><ul>{items}{more}</ul>{unlike}",
+        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p><ul>{items}{more}</ul>{unlike}"
+        + "".join(f"<p>{html.escape(line)}</p>" for line in view.unjudged),
     )
+
+
+def _filed(view: FleetView) -> str:
+    """Return the nodes that nothing was judged of here and that a history has as rejected."""
+    found = [node for node in view.nodes if node.filed.startswith(Decision.REJECTED.value)]
+    items = "".join(f"<li>{_linked(node)}: filed {node.filed}</li>" for node in found[:SICK])
+    left = len(found) - SICK
+    link = map_link(q=f"filed {Decision.REJECTED.value}")
+    more = f"<li><a href='{link}'>and {left} more</a></li>" if left > 0 else ""
+    return f"<ul>{items}{more}</ul>" if items else ""
 
 
 def _unlike(view: FleetView) -> str:
@@ -170,6 +183,8 @@ def _aliases(shift: TraitShift) -> str:
 
 
 def _nothing_shared(view: FleetView) -> str:
+    if view.unjudged and not view.of(Decision.REJECTED):
+        return "without a baseline nothing was judged that nodes could share"
     if not view.traits:
         return (
             "nobody knows racks, batches or drivers of these nodes: give a table of them with "

@@ -222,7 +222,7 @@ def _rows(view: FleetView) -> Iterable[str]:
 
 def _mark(node: FleetNode) -> str:
     """Return what stands beside a node's decision in words; empty of most."""
-    return UNLIKE if node.row.unlike else ""
+    return UNLIKE if node.row.unlike else f"filed {node.filed}" if node.filed else ""
 
 
 def _cell(kinds: Sequence[CellKind], node: FleetNode, number: int, code: int) -> str:
