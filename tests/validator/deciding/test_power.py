@@ -77,6 +77,32 @@ def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
     )
 
 
+def test_components_without_a_criterion_come_before_what_measuring_again_helps_against() -> None:
+    why = "it is too noisy here to show that performance has halved (it finds losses from 60 % on)"
+    bare = tuple(
+        Unjudged(benchmark="b", metric=f"m{n}", component=f"c{n}", reason=why) for n in range(5)
+    )
+    unclear = replace(
+        verdict("usual"),
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.DISTURBED,
+        text="usual is slow; but the machine was disturbed (cpu): measure again",
+    )
+    verdicts = [verdict("quiet"), verdict("noisy"), unclear]
+    found = judge_node(verdicts, baseline=learned(unjudged=bare), node="n1")
+    assert found.headline == (
+        "node n1 is neither accepted nor rejected: 5 components have no criterion (c0, c1, c2 and 2 more), "
+        "as this machine was too noisy when it was learned, and measuring again does not help; besides "
+        "1 INCONCLUSIVE"
+    )
+    fewer = judge_node(verdicts, baseline=learned(unjudged=bare[:1]), node="n1")
+    assert "rejected: INCONCLUSIVE b usual node: usual is slow" in fewer.headline
+    broken = judge_node(
+        verdicts, baseline=learned(unjudged=bare), node="n1", broken_off="it was stopped"
+    )
+    assert "rejected: nothing is decided: it was stopped" in broken.headline
+
+
 def test_a_baseline_that_does_not_hold_its_rate_says_so_in_every_decision() -> None:
     check = SelfCheck(nodes=40, rejected=24, sick=24, rate=0.1, upper=0.3, holds=False)
     baseline = learned(nodes=("n0", "n1"), self_check=check)
